@@ -1,0 +1,332 @@
+"""What can be asked: the request of one run, its parts, and every check that needs no device.
+
+The defaults live in `configs/`, and only there; `request_from` turns a composed configuration into a frozen
+`Request` or raises `ConfigError` with one sentence for the user. A request is complete (nothing is filled in later),
+so the same request on the same machine is the same measurement.
+"""
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args, get_origin
+
+import msgspec
+
+_PACKAGE = Path(__file__).resolve().parent
+# A wheel carries the folder inside the package, a checkout has it beside the package.
+CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
+
+GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settings of their own: folders of `configs/`
+
+
+class ConfigError(Exception):
+    """The user asked wrongly: one sentence saying what was given, what was expected and which setting to change."""
+
+
+class _Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """One option of a configuration group; the tag is its name on the command line."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class ResNetX(_Choice, frozen=True, tag="resnetx"):
+    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x dials the work per parameter."""
+
+    x: int  # residual blocks
+    width: int  # channels of every convolution
+    classes: int
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 8
+
+    @property
+    def label(self) -> str:
+        return f"ResNet/{self.x}" + (f" width {self.width}" if self.width != 64 else "")
+
+
+class AlexNet(_Choice, frozen=True, tag="alexnet"):
+    """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
+
+    classes: int
+    label: ClassVar[str] = "AlexNet"
+    image_size: ClassVar[int] = 227
+    smallest_image_size: ClassVar[int] = 67
+
+
+class GoogLeNet(_Choice, frozen=True, tag="googlenet"):
+    """Caffe's `bvlc_googlenet` with its two auxiliary classifiers."""
+
+    classes: int
+    label: ClassVar[str] = "GoogLeNet"
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 65
+
+
+class Torchvision(_Choice, frozen=True, tag="torchvision"):
+    """Any classifier of `torchvision.models`, by its name there."""
+
+    name: str
+    classes: int
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 32
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+Model = ResNetX | AlexNet | GoogLeNet | Torchvision
+
+
+class _Folders(_Choice, frozen=True):
+    """Real images: a folder of class folders of JPEG files, as ILSVRC2012 is usually unpacked."""
+
+    root: str
+    format: Literal["folders"]  # how the images are stored
+    # imagenet: a crop of random size and shape, resized. paper: stored 256x256, a random crop (Tallent et al. 2017).
+    recipe: Literal["imagenet", "paper"]
+    threads: int  # decoding threads (torchvision: worker processes) of each rank
+    prefetch: int  # batches prepared ahead
+
+
+class DaliInput(_Folders, frozen=True, tag="dali"):
+    """NVIDIA DALI; decodes on the GPU where the run has one, unless `decoder=cpu`."""
+
+    decoder: Literal["auto", "cpu"]
+
+
+class TorchvisionInput(_Folders, frozen=True, tag="torchvision"):
+    """torchvision's decoder and transforms under a DataLoader: the peer to compare DALI with."""
+
+
+class SyntheticInput(_Choice, frozen=True, tag="synthetic"):
+    """One random batch, made once and used for every step: no input work at all."""
+
+
+Input = DaliInput | TorchvisionInput | SyntheticInput
+
+
+class Bucket(_Choice, frozen=True, tag="bucket"):
+    """DistributedDataParallel: gradients are all-reduced in buckets while the backward pass goes on."""
+
+    # MB (2**20 bytes) after which a bucket is closed; None: DDP's own rule (the first at 1 MiB, then 25 MiB).
+    bucket_cap_mb: float | None
+
+
+Strategy = Bucket
+
+
+class NoTracker(_Choice, frozen=True, tag="none"):
+    """Records on disk only."""
+
+
+class Wandb(_Choice, frozen=True, tag="wandb"):
+    """Weights & Biases; offline where no API key is set."""
+
+    project: str
+
+
+Tracker = NoTracker | Wandb
+
+
+class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stochastic gradient descent with momentum."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a measurement depends on, apart from the machine: a point."""
+
+    model: Model
+    batch_size: int  # images per step, over all ranks
+    image_size: int  # pixels, square
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    input: Input
+    strategy: Strategy
+    optimizer: Sgd
+    gpus: int  # ranks
+    devices: list[int] | None  # GPU ids, one per rank; None: the first ones
+    threads: int  # CPU threads for computing, of each rank
+    warmup: int  # steps before the first window, at least
+    steps: int  # in a window
+    windows: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Eight hexadecimal digits that differ between any two different requests."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:8]
+
+    @property
+    def baseline_key(self) -> str:
+        """The key of the same point on one GPU, the denominator of its speed-up."""
+        return msgspec.structs.replace(self, gpus=1, devices=None).key
+
+    @property
+    def slug(self) -> str:
+        """A name for people and folders: "resnet-4_b16_g2_" and the key."""
+        label = re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
+        return f"{label}_b{self.batch_size}_g{self.gpus}_{self.key}"
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How runs are kept: nothing in it changes what is measured."""
+
+    repeats: int  # fresh executions of every point
+    timeout: float  # seconds for one run
+    results: str  # folder
+    convention: Literal["caffe", "torch", "conv"]
+    tracker: Tracker
+
+
+class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `resnetx images` makes."""
+
+    classes: int
+    per_class: int
+    size: Literal["imagenet", "256"]
+    seed: int
+    workers: int  # processes
+
+
+def cores() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Request:
+    """The request that a composed configuration describes; `check` says whether it can run.
+
+    `max_gpus`: the most ranks that any run of the same comparison uses. The CPU threads left open are shared out for
+    that many, so that every rank has the same number whatever the rank count, and a speed-up means something.
+    """
+    chosen = {field: tree.get(field) for field in Request.__struct_fields__}
+    if isinstance(chosen["gpus"], list):
+        raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
+    ranks = max_gpus or chosen["gpus"]
+    share = max(1, cores() // ranks) if isinstance(ranks, int) and ranks > 0 else 1
+    chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
+    given = chosen["input"]
+    if isinstance(given, Mapping) and given.get("threads", 0) is None:
+        chosen["input"] = {**given, "threads": share}
+    if chosen["image_size"] is None and isinstance(chosen["model"], Mapping):
+        model = _convert(chosen["model"], Model, "model")
+        chosen["image_size"] = model.image_size
+    request: Request = _convert(chosen, Request)
+    return request
+
+
+def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
+    """The checked settings of a composed configuration that say how runs are kept."""
+    settings: RunSettings = _convert({field: tree.get(field) for field in RunSettings.__struct_fields__}, RunSettings)
+    _at_least({"repeats": (settings.repeats, 1), "timeout": (settings.timeout, 1)})
+    return settings
+
+
+def images_from(tree: Mapping[str, Any]) -> Images:
+    """The checked settings of a composed configuration that say which images to make."""
+    given = dict(tree["images"])
+    given |= {"workers": given["workers"] or cores(), "size": str(given["size"])}
+    images: Images = _convert(given, Images, "images")
+    _at_least({f"images.{field}": (getattr(images, field), 1) for field in ("classes", "per_class", "workers")})
+    return images
+
+
+def check(r: Request) -> None:
+    """Refuses what can run on no machine: settings out of range, or that contradict each other."""
+    at_least = {
+        "batch_size": (r.batch_size, 1),
+        "gpus": (r.gpus, 1),
+        "threads": (r.threads, 1),
+        "steps": (r.steps, 1),
+        "windows": (r.windows, 1),
+        # DDP rebuilds its buckets after the first step, and the second one allocates them.
+        "warmup": (r.warmup, 3),
+        "model.classes": (r.model.classes, 2),
+        "image_size": (r.image_size, r.model.smallest_image_size),
+    }
+    if isinstance(r.model, ResNetX):
+        at_least |= {"model.x": (r.model.x, 1), "model.width": (r.model.width, 1)}
+    if isinstance(r.input, _Folders):
+        at_least |= {"input.threads": (r.input.threads, 1), "input.prefetch": (r.input.prefetch, 1)}
+    _at_least(at_least, f" for {r.model.label}")
+    if r.batch_size % r.gpus:
+        near = [b for b in (r.batch_size // r.gpus * r.gpus, -(-r.batch_size // r.gpus) * r.gpus) if b > 0]
+        raise ConfigError(
+            f"batch_size={r.batch_size} does not divide over gpus={r.gpus}: the global batch is split evenly; "
+            f"use batch_size={' or '.join(map(str, near))}, or another gpus"
+        )
+    if r.devices is not None and (len(r.devices) != r.gpus or len(set(r.devices)) != len(r.devices)):
+        raise ConfigError(f"devices={r.devices}: expected {r.gpus} different GPU ids, as many as gpus={r.gpus}")
+    if r.devices is not None and min(r.devices) < 0:
+        raise ConfigError(f"devices={r.devices}: a GPU id is 0 or more")
+    if r.strategy.bucket_cap_mb is not None and r.strategy.bucket_cap_mb <= 0:
+        raise ConfigError(
+            f"strategy.bucket_cap_mb={r.strategy.bucket_cap_mb}: expected more than 0, or null for DDP's own"
+        )
+
+
+def _at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "") -> None:
+    for key, (given, least) in bounds.items():
+        if given < least:
+            raise ConfigError(f"{key}={given}: expected at least {least}{image_size_of if key == 'image_size' else ''}")
+
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a word",
+    "bool": "true or false",
+    "array": "a list in brackets",
+    "object": "a group of settings",
+    "null": "nothing (null)",
+}
+
+
+def _convert(tree: Any, kind: Any, root: str = "") -> Any:
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(sentence(str(error), tree, root)) from None
+
+
+def sentence(message: str, tree: Any, root: str = "") -> str:
+    """A validation message ("Expected `int`, got `str` - at `$.batch_size`") in the words of the command line."""
+    what, _, where = message.partition(" - at `$")
+    path = where.rstrip("`").lstrip(".")
+    value = tree
+    for step in re.findall(r"[^.\[\]]+", path):
+        try:
+            value = value[int(step)] if isinstance(value, list) else value.get(step)
+        except (AttributeError, IndexError, ValueError):
+            break
+    key = ".".join(part for part in (root, path) if part) or "the configuration"
+    if found := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
+        expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in found[1].split("|"))
+        return f"{key}={value}: expected {expected}"
+    if found := re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
+        return f"{key}={value}: not one of the known values{_known(key)}"
+    return f"{key}: {what[0].lower()}{what[1:]}"
+
+
+def _known(key: str) -> str:
+    field = key.rpartition(".")[2]
+    for owner in (Request, RunSettings, Images, _Folders, DaliInput):
+        if get_origin(kind := owner.__annotations__.get(field)) is Literal:
+            return f" ({', '.join(get_args(kind))})"
+    return ""
+
+
+def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> ConfigError:
+    """The error for a name that nothing has: lists the known ones, the nearest first."""
+    names = sorted(known)
+    near = difflib.get_close_matches(given, names, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return ConfigError(f"{key}={given}: no {what} has that name{hint} Known: {', '.join(names)}")

@@ -1,0 +1,84 @@
+"""Studies: named grids of points, as small YAML files.
+
+about: one sentence
+settings: {repeats: 2}                      # for every point; the command line wins over it
+grids:                                      # each is the product of its lists
+  - {model: resnetx, model.x: [1, 4], batch_size: 16, gpus: [1, 2]}
+"""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx.config import CONFIGS, GROUPS, ConfigError, sentence, unknown_name
+
+MAX_BYTES = 2**20
+
+Point = dict[str, Any]  # setting -> one value
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a study's file says."""
+
+    about: str
+    settings: dict[str, Any]
+    grids: list[dict[str, Any]]
+
+
+def names() -> dict[str, str]:
+    """The studies that come with resnetx, each with its one sentence."""
+    return {path.stem: _read(path).about for path in sorted((CONFIGS / "study").glob("*.yaml"))}
+
+
+def load(name: str) -> Study:
+    """A study by its name, or by the path of the user's own file."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = CONFIGS / "study" / f"{name}.yaml"
+        if not path.is_file():
+            raise unknown_name("study", name, (own.stem for own in (CONFIGS / "study").glob("*.yaml")), "study")
+    return _read(path)
+
+
+def _read(path: Path) -> Study:
+    import yaml
+
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"study={path}: larger than {MAX_BYTES >> 20} MiB, so not a study")
+        tree = yaml.safe_load(path.read_text())
+        return msgspec.convert(tree, Study)
+    except OSError as error:
+        raise ConfigError(f"study={path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"study={path}: not YAML: {' '.join(str(error).split())}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"study={path}: {sentence(str(error), tree)}") from None
+
+
+def points(study: Study | None, chosen: Mapping[str, Any]) -> list[Point]:
+    """All points of a study, in its order and without doubles; lists in `chosen` (the command line) are axes too."""
+    found: list[Point] = []
+    for grid in study.grids if study else [{}]:
+        axes = {**(study.settings if study else {}), **grid}
+        for group in GROUPS:
+            if group in chosen:  # another model has no use for the grid's settings of its own
+                axes = {key: value for key, value in axes.items() if not key.startswith(f"{group}.")}
+        axes.update(chosen)
+        for values in itertools.product(*(_values(key, value) for key, value in axes.items())):
+            point = dict(zip(axes, values, strict=True))
+            if point not in found:
+                found.append(point)
+    return found
+
+
+def _values(key: str, value: Any) -> list[Any]:
+    """The values of one axis. `devices` is a list by itself: a list of lists is its axis."""
+    if not isinstance(value, list) or (key == "devices" and not any(isinstance(item, list) for item in value)):
+        return [value]
+    if not value:
+        raise ConfigError(f"{key}=[]: expected at least one value")
+    return value

@@ -1,0 +1,29 @@
+"""The house holds: what must not load torch does not, and the test can tell."""
+
+import subprocess
+import sys
+
+import pytest
+
+PURE = ["resnetx", "resnetx.units", "resnetx.statistics", "resnetx.config", "resnetx.record", "resnetx.study",
+        "resnetx.workloads", "resnetx.workloads.counts", "resnetx.report.scaling", "resnetx.measure.launch",
+        "resnetx.measure.worker", "resnetx.measure.sweep", "resnetx.cli", "resnetx.cli.verbs"]  # fmt: skip
+
+
+def loaded_by(module: str) -> set[str]:
+    """Top-level packages in memory after importing a module in a fresh process."""
+    program = f"import {module}, sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_a_module_that_needs_no_device_loads_no_torch(module):
+    assert not {"torch", "torchvision", "nvidia", "wandb"} & loaded_by(module)
+
+
+def test_the_command_line_loads_hydra_only_when_a_verb_runs():
+    assert not {"hydra", "omegaconf", "rich"} & loaded_by("resnetx.cli")
+
+
+def test_the_probe_sees_torch_where_it_is_loaded():
+    assert "torch" in loaded_by("resnetx.measure.distributed")

@@ -1,0 +1,121 @@
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from resnetx import record
+from resnetx.record import RecordError, RunFile, RunRecord, Unknown, seal
+
+SCHEMAS = Path(record.__file__).parent / "schemas"
+
+
+class Part(msgspec.Struct):
+    size: int | None
+    name: str | None
+
+
+class Whole(msgspec.Struct):
+    part: Part
+    sizes: list[int | None]
+    unknown: dict[str, str]
+
+
+def test_sealing_turns_unknown_values_into_nulls_with_reasons():
+    sealed = seal({"part": {"size": Unknown("no ruler"), "name": "a"}, "sizes": [1, Unknown("lost")]}, Whole)
+    assert sealed.part.size is None
+    assert sealed.unknown == {"part.size": "no ruler", "sizes.1": "lost"}
+
+
+def test_a_null_without_a_reason_is_our_mistake():
+    with pytest.raises(AssertionError, match=r"part\.size"):
+        seal({"part": {"size": None, "name": "a"}, "sizes": []}, Whole)
+
+
+def test_sealing_checks_the_types():
+    with pytest.raises(msgspec.ValidationError):
+        seal({"part": {"size": "big", "name": "a"}, "sizes": []}, Whole)
+
+
+def test_a_run_cut_short_gives_a_reason_for_every_field_it_does_not_know(record_of):
+    found = record_of()
+    empty = set(record.nulls(msgspec.to_builtins(found)))
+    assert {"images_per_s", "windows_s", "environment", "study"} <= empty
+    assert empty <= set(found.unknown)
+
+
+def test_records_fulfil_the_published_schema_and_it_rejects_others(record_of):
+    schema = json.loads((SCHEMAS / "run.schema.json").read_text())
+    tree = msgspec.to_builtins(record_of())
+    jsonschema.validate(tree, schema)
+    for broken in ({**tree, "world_size": "two"}, {key: tree[key] for key in tree if key != "outcome"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(broken, schema)
+
+
+def test_the_published_schema_is_that_of_the_code():
+    assert (SCHEMAS / "run.schema.json").read_bytes() == record.json_schema(), (
+        "accept the change with: python -m resnetx.record > resnetx/schemas/run.schema.json"
+    )
+
+
+def test_what_is_written_is_read_back_equal(tmp_path, record_of):
+    found = record_of()
+    record.write(tmp_path / "record.json", found)
+    assert record.read(tmp_path / "record.json", RunRecord) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "truncated or not JSON"),
+        (b'{"kind": "run", "schema": 1, "requ', "truncated or not JSON"),
+        (b'{"schema": 99}', "has schema 99.*update resnetx"),
+        (b'{"schema": 1}', "not a RunRecord of resnetx"),
+        (b"[]", "not a RunRecord of resnetx"),
+        (b'{"a": 1}', "not a RunRecord of resnetx"),
+    ],
+)
+def test_a_file_that_is_no_record_is_named_with_what_is_wrong(tmp_path, content, sentence):
+    path = tmp_path / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=sentence) as refusal:
+        record.read(path, RunRecord)
+    assert str(path) in str(refusal.value)
+
+
+def test_unreadable_records_are_set_aside_and_the_others_are_found(tmp_path, record_of):
+    record.write(tmp_path / "good" / "record.json", record_of())
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "record.json").write_text("{")
+    found, aside = record.records(tmp_path)
+    assert [folder.path.name for folder, _ in found] == ["good"]
+    assert len(aside) == 1
+    assert "bad" in aside[0]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, record_of, monkeypatch):
+    path = tmp_path / "record.json"
+    record.write(path, record_of())
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        record.write(path, record_of(seed=1))
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_a_run_file_is_refused_when_it_holds_an_unknown_setting(tmp_path, task_of):
+    path = tmp_path / "run.json"
+    record.write(path, task_of())
+    tree = json.loads(path.read_text())
+    tree["request"]["model"]["y"] = 1
+    path.write_text(json.dumps(tree))
+    with pytest.raises(RecordError, match="unknown field `y`"):
+        record.read(path, RunFile)

@@ -1,0 +1,69 @@
+import pytest
+
+from resnetx import study
+from resnetx.config import ConfigError
+from resnetx.study import Study
+
+
+def a_study(**grid):
+    return Study(about="a test's", settings={"repeats": 2}, grids=[grid])
+
+
+def test_a_grid_is_the_product_of_its_lists():
+    points = study.points(a_study(**{"model.x": [1, 4], "gpus": [1, 2], "batch_size": 16}), {})
+    assert [(point["model.x"], point["gpus"]) for point in points] == [(1, 1), (1, 2), (4, 1), (4, 2)]
+    assert all(point["repeats"] == 2 and point["batch_size"] == 16 for point in points)
+
+
+def test_the_command_line_wins_over_the_study_and_its_lists_are_axes():
+    points = study.points(a_study(gpus=[1, 2], batch_size=16), {"gpus": 4, "batch_size": [8, 16], "repeats": 1})
+    assert [(point["gpus"], point["batch_size"], point["repeats"]) for point in points] == [(4, 8, 1), (4, 16, 1)]
+
+
+def test_another_model_drops_the_grids_settings_of_its_own_and_doubles_are_run_once():
+    points = study.points(a_study(**{"model": "resnetx", "model.x": [1, 4]}), {"model": "alexnet"})
+    assert points == [{"repeats": 2, "model": "alexnet"}]
+
+
+def test_devices_is_one_value_and_a_list_of_lists_is_its_axis():
+    assert study.points(None, {"devices": [0, 3]}) == [{"devices": [0, 3]}]
+    assert study.points(None, {"devices": [[0, 3], [0, 1]]}) == [{"devices": [0, 3]}, {"devices": [0, 1]}]
+
+
+def test_the_papers_study_has_its_88_points():
+    assert len(study.points(study.load("paper"), {})) == 88
+
+
+def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
+    assert {"quickstart", "paper"} <= set(study.names())
+    assert all(about.endswith(".") for about in study.names().values())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("about: x\nsettings: {}\ngrids: [", "not YAML"),
+        ("about: x\nsettings: {}", "missing required field `grids`"),
+        ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
+        ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),
+        ("!!python/object/apply:os.system [true]", "not YAML"),
+    ],
+)
+def test_a_wrong_study_file_is_refused_with_its_name(tmp_path, text, sentence):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=sentence) as refusal:
+        study.load(str(path))
+    assert str(path) in str(refusal.value)
+
+
+def test_a_missing_study_is_named_with_the_known_ones(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean quickstart"):
+        study.load("quikstart")
+    with pytest.raises(ConfigError, match="No such file"):
+        study.load(str(tmp_path / "none.yaml"))
+
+
+def test_an_empty_axis_is_refused():
+    with pytest.raises(ConfigError, match=r"gpus=\[\]: expected at least one value"):
+        study.points(None, {"gpus": []})
