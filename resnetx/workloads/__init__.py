@@ -1,0 +1,163 @@
+"""What is trained: models as PyTorch modules, as layer tables, and as the work that they are.
+
+    from resnetx import config, workloads
+    workloads.workload(config.ResNetX(x=8, width=64, classes=1000), 224, batch_size=64, convention="caffe").intensity
+
+Importing this package loads no torch; building a model or its table does.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resnetx import config, record
+from resnetx.workloads import counts
+from resnetx.workloads.counts import Layer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Layer", "build", "table", "workload"]
+
+
+def build(model: config.Model, image_size: int) -> "nn.Module":
+    """The model as a PyTorch module, initialised as its paper says, in training mode.
+
+    AlexNet, GoogLeNet and torchvision's vision transformers fit images of `image_size` pixels only.
+    """
+    return _BUILDERS[model.kind](model, image_size)
+
+
+def table(model: config.Model, image_size: int) -> list[Layer]:
+    """The layers of the model in training, as one image of `image_size` x `image_size` pixels sees them."""
+    return list(_table(model, image_size))
+
+
+@functools.cache
+def _table(model: config.Model, image_size: int) -> tuple[Layer, ...]:
+    from resnetx.workloads.layers import layers, without_elements
+
+    with without_elements():
+        module = build(model, image_size)
+    return tuple(layers(module, image_size))
+
+
+def workload(
+    model: config.Model, image_size: int, batch_size: int, convention: str, gpus: Iterable[int] = (1, 2, 4, 8)
+) -> record.Workload:
+    """How much work the model is, by a convention of `counts`; the global `batch_size` is split over `gpus`."""
+    layers = table(model, image_size)
+    activations = counts.activations(layers, image_size, convention)
+    parameters = counts.parameters(layers, convention)
+    intensity = counts.intensity(activations, parameters, batch_size)
+    return record.Workload(
+        workload=model.label,
+        model=msgspec.to_builtins(model),
+        image_size=image_size,
+        convention=convention,
+        activations_per_image=activations,
+        parameters=parameters,
+        batch_size=batch_size,
+        activations_per_batch=activations * batch_size,
+        intensity=intensity,
+        intensity_per_gpu=counts.intensity_per_gpu(intensity, gpus),
+        payload_bytes=counts.payload_bytes(layers, convention),
+        gradient_bytes=counts.gradient_bytes(layers),
+        flops_per_image=counts.flops_per_image(layers),
+        stated=_stated(model, image_size, batch_size, convention),
+        notes=_notes(model, image_size, layers),
+    )
+
+
+# ---- the builders ---------------------------------------------------------------------------------------------------
+
+
+def _resnetx(model: config.ResNetX, image_size: int) -> "nn.Module":
+    from resnetx.workloads.resnetx import ResNetX
+
+    return ResNetX(model.x, model.width, model.classes)
+
+
+def _alexnet(model: config.AlexNet, image_size: int) -> "nn.Module":
+    from resnetx.workloads.alexnet import AlexNet
+
+    return AlexNet(model.classes, image_size)
+
+
+def _googlenet(model: config.GoogLeNet, image_size: int) -> "nn.Module":
+    from resnetx.workloads.googlenet import GoogLeNet
+
+    return GoogLeNet(model.classes, image_size)
+
+
+def _torchvision(model: config.Torchvision, image_size: int) -> "nn.Module":
+    from torchvision import models
+
+    known = models.list_models(module=models)  # the classifiers
+    if model.name not in known:
+        raise config.unknown_name("torchvision classifier", model.name, known, "model.name")
+    options: dict[str, Any] = {}
+    if model.name.startswith("vit_"):
+        options["image_size"] = image_size
+    elif model.name.startswith("maxvit_"):
+        options["input_size"] = (image_size, image_size)
+    elif model.name in ("googlenet", "inception_v3"):
+        options["init_weights"] = True  # the default, which torchvision warns is going to change
+    try:
+        module: nn.Module = models.get_model(model.name, weights=None, num_classes=model.classes, **options)
+    except (ValueError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise config.ConfigError(
+            f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it takes"
+        ) from error
+    return module
+
+
+_BUILDERS: dict[str, Callable[[Any, int], "nn.Module"]] = {
+    "resnetx": _resnetx,
+    "alexnet": _alexnet,
+    "googlenet": _googlenet,
+    "torchvision": _torchvision,
+}
+
+
+# ---- the paper's figures --------------------------------------------------------------------------------------------
+
+
+def _stated(model: config.Model, image_size: int, batch_size: int, convention: str) -> dict[str, float]:
+    """What Tallent et al. 2017 state of this very workload (sections 3 and 4.2); empty where they state nothing."""
+    if convention != "caffe" or image_size != model.image_size or model.classes != 1000:
+        return {}
+    match model:
+        case config.ResNetX(width=64, x=x):
+            return {"activations_per_image": 1_204_224 * x + 1_155_113, "parameters": 46_211 * x + 74_857}
+        case config.AlexNet():
+            intensities = {256: 5.9, 512: 11.9}
+            figures = {"activations_per_image": 1.4e6, "parameters": 60e6, "payload_bytes": 240e6}
+        case config.GoogLeNet():
+            intensities = {256: 500.0, 512: 1004.0}
+            figures = {"activations_per_image": 10.8e6, "parameters": 5.5e6, "payload_bytes": 22e6}
+        case _:
+            return {}
+    return figures | ({"intensity": intensities[batch_size]} if batch_size in intensities else {})
+
+
+def _notes(model: config.Model, image_size: int, layers: Iterable[Layer]) -> list[str]:
+    """What somebody who compares the figures has to know."""
+    notes = []
+    if isinstance(model, config.AlexNet | config.GoogLeNet) and image_size != model.image_size:
+        what = "first classifier layer, fc6," if isinstance(model, config.AlexNet) else "auxiliary classifiers"
+        notes.append(
+            f"image_size={image_size}, not {model.image_size}: the size of {model.label}'s {what} depends on it, so "
+            "that parameters and intensity are not those of the paper's net"
+        )
+    if isinstance(model, config.GoogLeNet):
+        notes.append(
+            "the paper states 5.5 M parameters, which no countable version of GoogLeNet has: with 1000 classes it has "
+            "13.4 M with its two auxiliary classifiers, which train, and 7.0 M without them"
+        )
+    if any(layer.kind.endswith("attention") for layer in layers):
+        notes.append("attention counts as one layer: the tensors inside it are not among the activations")
+    return notes

@@ -1,0 +1,141 @@
+"""Activations, parameters and intensity of a workload: pure arithmetic on its layer table.
+
+"Activations" and "parameters" mean different things to different people, so every count names its convention:
+
+- `caffe`: what Tallent et al. 2017 counted: the distinct blobs, and the learnable blobs, of the net as Caffe trains it.
+- `torch`: the tensors that PyTorch's forward pass makes, and the trainable parameters.
+- `conv`: the outputs of convolution and linear layers (as fvcore and timm count), and the trainable parameters.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import prod
+
+import msgspec
+
+from resnetx import config
+
+DATA = "data"  # the name under which layers read the image
+BYTES_PER_PARAMETER = 4  # parameters and their gradients are kept in fp32, whatever the precision of the arithmetic
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a network, as one image sees it. Views of a tensor (flatten, reshape ...) are not layers."""
+
+    name: str  # unique: the module's path; for an operation in a forward method, that module's path and the kind
+    kind: str  # "conv", "linear", "batchnorm", "relu", "pool", "lrn", "dropout", "add", "concat", or PyTorch's name
+    inputs: tuple[str, ...]  # names of the layers it reads, one for each time; "data" is the image
+    output_shape: tuple[int, ...]  # without the batch dimension
+    in_place: bool  # as PyTorch executes it: the output overwrites an input
+    parameters: tuple[int, ...]  # elements of each trainable tensor; a shared one stands where it is used first
+    multiply_adds: int  # of the forward pass, in convolutions and matrix products; 2 FLOP each
+
+    @property
+    def elements(self) -> int:
+        """Elements of the output, per image."""
+        return prod(self.output_shape)
+
+
+# ---- activations ----------------------------------------------------------------------------------------------------
+
+
+def activations(layers: Sequence[Layer], image_size: int, convention: str) -> int:
+    """Activations per image of the training network, by a convention of this module's docstring."""
+    return sum(activations_by_layer(layers, image_size, convention).values())
+
+
+def activations_by_layer(layers: Sequence[Layer], image_size: int, convention: str) -> dict[str, int]:
+    """Name of a layer -> the activations that it adds; the image and its label are those of "data"."""
+    match convention:
+        case "caffe":
+            return _caffe_blobs(layers, image_size)
+        case "torch":
+            return {layer.name: 0 if layer.in_place else layer.elements for layer in layers}
+        case "conv":
+            return {layer.name: layer.elements if layer.kind in ("conv", "linear") else 0 for layer in layers}
+    raise config.unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
+
+
+def _caffe_blobs(layers: Sequence[Layer], image_size: int) -> dict[str, int]:
+    """Elements of Caffe's blobs: the image, its label and what every layer makes, except the loss.
+
+    ReLU, Dropout and BatchNorm (with its Scale) work in place; any other layer makes a blob. Where k > 1 layers read a
+    blob, Caffe inserts a Split layer, which makes k more of it. Every classifier head reads the label.
+    """
+    readers = Counter(name for layer in layers for name in layer.inputs)
+    heads = sum(readers[layer.name] == 0 for layer in layers)
+    image, label = 3 * image_size**2, 1
+    blobs = {DATA: image * (1 + _copies(readers[DATA])) + label * (1 + _copies(heads))}
+    for layer in layers:
+        makes_blob = layer.kind not in ("relu", "dropout", "batchnorm")
+        blobs[layer.name] = layer.elements * (makes_blob + _copies(readers[layer.name]))
+    return blobs
+
+
+def _copies(readers: int) -> int:
+    return readers if readers > 1 else 0
+
+
+# ---- parameters -----------------------------------------------------------------------------------------------------
+
+
+def parameters(layers: Iterable[Layer], convention: str) -> int:
+    """Parameters by a convention of this module's docstring."""
+    return sum(parameters_of(layer, convention) for layer in layers)
+
+
+def parameters_of(layer: Layer, convention: str) -> int:
+    """One layer's parameters; `torch` and `conv` agree on them."""
+    match convention:
+        case "caffe":
+            return _caffe_parameters(layer)
+        case "torch" | "conv":
+            return _trainable(layer)
+    raise config.unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
+
+
+def _caffe_parameters(layer: Layer) -> int:
+    """Elements of a layer's learnable Caffe blobs.
+
+    Normalising C channels takes 6 C + 1: BatchNorm (in NVIDIA's Caffe) has scale, shift, mean and variance of C and one
+    counter, and the Scale layer behind it has a scale and a shift of its own.
+    """
+    if layer.kind == "batchnorm" and layer.parameters:
+        return 6 * layer.parameters[0] + 1
+    return _trainable(layer)
+
+
+def _trainable(layer: Layer) -> int:
+    return sum(layer.parameters)
+
+
+# ---- what follows from them -----------------------------------------------------------------------------------------
+
+
+def payload_bytes(layers: Iterable[Layer], convention: str) -> int:
+    """The all-reduce payload as Tallent et al. 2017 state it: 4 bytes for every parameter of the convention."""
+    return BYTES_PER_PARAMETER * parameters(layers, convention)
+
+
+def gradient_bytes(layers: Iterable[Layer]) -> int:
+    """What data-parallel training really sends: the gradients of the trainable parameters, in fp32."""
+    return BYTES_PER_PARAMETER * sum(map(_trainable, layers))
+
+
+def flops_per_image(layers: Iterable[Layer]) -> int:
+    """FLOP of the forward pass; a multiply-add is 2.
+
+    Convolutions and matrix products only, as is usual: normalisation, pooling, ReLU and sums, which are left out, are a
+    few percent of a convolutional network's operations. A training step takes about three times this.
+    """
+    return 2 * sum(layer.multiply_adds for layer in layers)
+
+
+def intensity(activations_per_image: int, parameters: int, batch_size: int) -> float:
+    """Activations per parameter of a batch: the work that a step does over what it must communicate."""
+    return activations_per_image * batch_size / parameters
+
+
+def intensity_per_gpu(per_batch: float, gpus: Iterable[int]) -> dict[str, float]:
+    """GPU count -> activations per parameter on each GPU, which has its share of the batch and all parameters."""
+    return {str(count): per_batch / count for count in gpus}

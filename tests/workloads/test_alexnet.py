@@ -1,0 +1,45 @@
+import pytest
+import torch
+
+from resnetx import config, workloads
+from resnetx.workloads.alexnet import AlexNet
+from resnetx.workloads.layers import without_elements
+
+
+@pytest.mark.parametrize(("image_size", "side"), [(227, 6), (224, 6), (131, 3), (67, 1)])
+def test_the_first_linear_layer_fits_what_the_convolutions_leave(image_size: int, side: int) -> None:
+    with without_elements():
+        model = AlexNet(classes=10, image_size=image_size)
+    images = torch.rand(2, 3, image_size, image_size, device="meta")
+    assert model.features(images).shape == (2, 256, side, side)
+    assert model(images).shape == (2, 10)
+
+
+def test_pooling_rounds_up_as_in_caffe() -> None:
+    table = workloads.table(config.AlexNet(classes=10), 224)
+    assert [layer.output_shape[-1] for layer in table if layer.kind == "pool"] == [27, 13, 6]  # rounded down: 26, 12, 5
+
+
+def test_a_step_reaches_every_parameter() -> None:
+    model = AlexNet(classes=10, image_size=67)
+    model(torch.rand(2, 3, 67, 67)).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_initialisation_is_that_of_the_prototxt() -> None:
+    model = AlexNet(classes=1000, image_size=67)
+    spread = {name: module.weight.std().item() for name, module in model.classifier.named_children() if "fc" in name}
+    assert spread == pytest.approx({"fc6": 0.005, "fc7": 0.005, "fc8": 0.01}, rel=0.01)
+    biases = {
+        name.split(".")[1]: parameter.unique().tolist()
+        for name, parameter in model.named_parameters()
+        if name.endswith("bias")
+    }
+    assert [name for name, values in biases.items() if values == [0.0]] == ["conv1", "conv3", "fc8"]
+    assert [name for name, values in biases.items() if values == [pytest.approx(0.1)]] == [
+        "conv2",
+        "conv4",
+        "conv5",
+        "fc6",
+        "fc7",
+    ]
