@@ -7,7 +7,6 @@ so the same request on the same machine is the same measurement.
 
 import difflib
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,11 +14,17 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import msgspec
 
+from resnetx.host import cores
+
 _PACKAGE = Path(__file__).resolve().parent
 # A wheel carries the folder inside the package, a checkout has it beside the package.
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settings of their own: folders of `configs/`
+
+
+Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
+CONVENTIONS = get_args(Convention)
 
 
 class ConfigError(Exception):
@@ -54,7 +59,7 @@ class AlexNet(_Choice, frozen=True, tag="alexnet"):
     classes: int
     label: ClassVar[str] = "AlexNet"
     image_size: ClassVar[int] = 227
-    smallest_image_size: ClassVar[int] = 67
+    smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
 
 
 class GoogLeNet(_Choice, frozen=True, tag="googlenet"):
@@ -63,7 +68,7 @@ class GoogLeNet(_Choice, frozen=True, tag="googlenet"):
     classes: int
     label: ClassVar[str] = "GoogLeNet"
     image_size: ClassVar[int] = 224
-    smallest_image_size: ClassVar[int] = 65
+    smallest_image_size: ClassVar[int] = 47  # below, nothing is left for the auxiliary classifiers
 
 
 class Torchvision(_Choice, frozen=True, tag="torchvision"):
@@ -182,7 +187,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # fresh executions of every point
     timeout: float  # seconds for one run
     results: str  # folder
-    convention: Literal["caffe", "torch", "conv"]
+    convention: Convention
     tracker: Tracker
 
 
@@ -194,11 +199,6 @@ class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     size: Literal["imagenet", "256"]
     seed: int
     workers: int  # processes
-
-
-def cores() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Request:

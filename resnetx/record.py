@@ -82,11 +82,11 @@ class GpuSamples(_Part, frozen=True):
 
     rank: int
     time_s: list[float]  # since the first window began
-    sm_clock_Hz: list[float]
-    power_W: list[float]
-    temperature_C: list[float]
-    busy: list[float]  # share of the last sampling period in which a kernel ran, 0 to 1
-    throttle_reasons: list[int]  # NVML's clock event reasons, a bit mask
+    sm_clock_Hz: list[float] | None
+    power_W: list[float] | None
+    temperature_C: list[float] | None
+    busy: list[float] | None  # share of the last sampling period in which a kernel ran, 0 to 1
+    throttle_reasons: list[int] | None  # NVML's clock event reasons, a bit mask
     energy_J: float | None  # over the windows
 
 
@@ -167,7 +167,7 @@ class Gpu(_Part, frozen=True):
     uuid: str
     pci_bus_id: str
     compute_capability: str
-    memory_bytes: int
+    memory_bytes: int | None
     power_limit_W: float | None
     sm_clock_max_Hz: float | None
     ecc: bool | None

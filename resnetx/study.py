@@ -21,8 +21,9 @@ Point = dict[str, Any]  # setting -> one value
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a study's file says."""
+    """What a study's file says, under the file's name."""
 
+    name: str
     about: str
     settings: dict[str, Any]
     grids: list[dict[str, Any]]
@@ -50,7 +51,9 @@ def _read(path: Path) -> Study:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"study={path}: larger than {MAX_BYTES >> 20} MiB, so not a study")
         tree = yaml.safe_load(path.read_text())
-        return msgspec.convert(tree, Study)
+        if not isinstance(tree, dict):
+            raise ConfigError(f"study={path}: expected the settings about, settings and grids")
+        return msgspec.convert({"name": path.stem, **tree}, Study)
     except OSError as error:
         raise ConfigError(f"study={path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

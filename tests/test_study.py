@@ -6,7 +6,7 @@ from resnetx.study import Study
 
 
 def a_study(**grid):
-    return Study(about="a test's", settings={"repeats": 2}, grids=[grid])
+    return Study(name="test", about="a test's", settings={"repeats": 2}, grids=[grid])
 
 
 def test_a_grid_is_the_product_of_its_lists():
@@ -43,6 +43,7 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
     ("text", "sentence"),
     [
         ("about: x\nsettings: {}\ngrids: [", "not YAML"),
+        ("[]", "expected the settings about, settings and grids"),
         ("about: x\nsettings: {}", "missing required field `grids`"),
         ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
         ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),

@@ -1,0 +1,77 @@
+"""What this process may use of its host, and what the host is called.
+
+A process rarely owns its host: it may be kept to some of the CPUs, and the control groups that it is in (a container,
+a Slurm job, a systemd service) limit CPU time and memory. The kernel's files say so; a system without them limits
+nothing that could be read here.
+
+References: sched_getaffinity(2), cgroups(7), Linux documentation of both versions' cpu and memory controllers.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path("/")
+
+
+def node_name() -> str:
+    """The node's own name; under Slurm its node name, as several `slurmd` may share a host."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def visible_cores() -> int:
+    """CPUs that this process may run on, however little of their time it may get."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores() -> int:
+    """CPUs that this process may keep busy: those it may run on, or fewer where a control group limits its time."""
+    quotas = [quota for group in _control_groups("cpu") if (quota := _cpu_quota(group))]
+    return max(1, int(min([visible_cores(), *quotas])))
+
+
+def memory_bytes() -> int:
+    """The host's memory, or less where a control group limits it: the page cache counts there, too."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for group in _control_groups("memory"):
+        limit = kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes")
+        limits += [int(limit)] if limit.isdigit() else []
+    return min(limits)
+
+
+def _cpu_quota(group: Path) -> float | None:
+    """CPUs whose whole time a control group may use; None without a limit, which is "max" or -1."""
+    both = kernel_text(group / "cpu.max")  # version 2: "150000 100000"
+    if not both:
+        both = f"{kernel_text(group / 'cpu.cfs_quota_us')} {kernel_text(group / 'cpu.cfs_period_us')}"
+    quota, _, period = both.partition(" ")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _control_groups(controller: str) -> Iterator[Path]:
+    """The folders of this process's control groups that limit `controller`, inner ones first; either version's."""
+    for line in kernel_text("proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = kernel_file("sys/fs/cgroup") / (controller if controllers else "")
+        # In a container the path may be the host's, and lead nowhere: its own group is then the mount itself.
+        group = Path(path.lstrip("/"))
+        yield from (mount / folder for folder in (group, *group.parents))
+
+
+# ---- the kernel's files ---------------------------------------------------------------------------------------------
+
+
+def kernel_file(path: str | Path) -> Path:
+    """A file or folder of the kernel, by its path without the leading slash."""
+    return _ROOT / path
+
+
+def kernel_text(path: str | Path) -> str:
+    """What a file of the kernel says; "" where it is missing or has no value to give."""
+    try:
+        return kernel_file(path).read_text(errors="replace").strip()
+    except OSError:
+        return ""

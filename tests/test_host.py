@@ -1,0 +1,88 @@
+"""The host: what may be used of it, told by the files of machines with limits and without."""
+
+import os
+
+import pytest
+
+from resnetx import host
+
+
+def test_the_slurm_node_name_comes_before_the_host_name(monkeypatch):
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    assert host.node_name() == os.uname().nodename
+    monkeypatch.setenv("SLURMD_NODENAME", "node7")
+    assert host.node_name() == "node7"
+
+
+def test_a_process_may_not_use_more_than_it_can_see():
+    assert 1 <= host.cores() <= host.visible_cores() <= os.cpu_count()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no process")
+def test_a_pinned_process_sees_the_cpus_that_it_is_pinned_to():
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert host.visible_cores() == host.cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+# ---- files of other machines ----------------------------------------------------------------------------------------
+
+MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture
+def other_machine(tmp_path, monkeypatch):
+    """Writes the kernel's files of a machine with eight CPUs, which are then read instead of this one's."""
+    monkeypatch.setattr(host, "_ROOT", tmp_path)
+    monkeypatch.setattr(host, "visible_cores", lambda: 8)
+
+    def write(files: dict[str, str]) -> None:
+        for path, text in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text + "\n")
+
+    return write
+
+
+CGROUP_2 = {
+    "proc/self/cgroup": "0::/pod/train",
+    "sys/fs/cgroup/pod/train/cpu.max": "max 100000",
+    "sys/fs/cgroup/pod/cpu.max": "350000 100000",
+    "sys/fs/cgroup/cpu.max": "600000 100000",
+    "sys/fs/cgroup/pod/memory.max": "1048576",
+}
+CGROUP_1 = {
+    "proc/self/cgroup": "4:memory:/docker/f00\n1:cpu,cpuacct:/docker/f00",  # the host's paths: not seen in here
+    "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "350000",
+    "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576",
+}
+
+
+@pytest.mark.parametrize("files", [CGROUP_2, CGROUP_1], ids=["version 2", "version 1"])
+def test_a_control_group_limits_cpus_and_memory(other_machine, files):
+    other_machine(files)
+    assert host.cores() == 3
+    assert host.memory_bytes() == 2**20
+
+
+def test_a_quota_of_less_than_one_cpu_leaves_one(other_machine):
+    other_machine({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "50000 100000"})
+    assert host.cores() == 1
+
+
+UNLIMITED = {
+    "version 2": {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000", "sys/fs/cgroup/memory.max": "max"},
+    "version 1": {"proc/self/cgroup": "1:cpu:/", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1"},
+    "no control groups": {},
+}
+
+
+@pytest.mark.parametrize("files", UNLIMITED.values(), ids=UNLIMITED)
+def test_without_a_limit_all_of_the_host_is_usable(other_machine, files):
+    other_machine(files)
+    assert host.cores() == 8
+    assert host.memory_bytes() == MEMORY
