@@ -1,0 +1,130 @@
+"""What training is fed: an endless supply of batches, from real JPEG files or from none.
+
+`check` says what is wrong before any process is started; in each rank, `open_input` starts the pipeline. All pipelines
+keep one contract (`Batches`), so the engine does not know which one it has. A new pipeline is one file and one line in
+`_PIPELINES`.
+"""
+
+import importlib.util
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from resnetx.config import ConfigError, DaliInput, Input, SyntheticInput
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Batches(Protocol):
+    """An endless iterator of (images, labels).
+
+    images: float32 (N, 3, S, S) in channels_last memory format, labels: int64 (N,), both on the device. A rank never
+    sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image file that
+    cannot be decoded ends in a `ConfigError` that names it.
+    """
+
+    def __iter__(self) -> Iterator["tuple[torch.Tensor, torch.Tensor]"]: ...
+    def __next__(self) -> "tuple[torch.Tensor, torch.Tensor]": ...
+
+    def state(self) -> dict[str, Any]:
+        """The fields of `record.InputState`, apart from `reads_bytes`."""
+
+    def close(self) -> None:
+        """Ends threads and processes; no batch can be had afterwards."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank wants from its input."""
+
+    batch_size: int  # of this rank
+    image_size: int
+    classes: int
+    rank: int  # global
+    world_size: int
+    device: "torch.device"
+    seed: int  # the same on all ranks
+
+
+def open_input(
+    input: Input,
+    *,
+    batch_size: int,
+    image_size: int,
+    classes: int,
+    rank: int,
+    world_size: int,
+    device: "torch.device",
+    seed: int,
+) -> Batches:
+    """The batches of one rank; `batch_size` is this rank's, `rank` the global one, `seed` the same on all ranks."""
+    share = Share(batch_size, image_size, classes, rank, world_size, device, seed)
+    return _PIPELINES[input.kind](input, share)
+
+
+def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes: int) -> None:
+    """Raises a `ConfigError` for whatever is wrong with the images; `batch_size` is the global one.
+
+    Touches no device. Reads the whole listing, but of the images only the first header of every class: a damaged file
+    further on is found when it is decoded.
+    """
+    if isinstance(input, SyntheticInput):
+        return
+    if isinstance(input, DaliInput) and not _has_dali():
+        raise ConfigError(
+            "input=dali: NVIDIA DALI is not installed; `pip install nvidia-dali-cuda130` (Linux only), "
+            "or use input=torchvision or input=synthetic"
+        )
+    from resnetx.inputs import damage, folders, recipes
+
+    tree = folders.read(Path(input.root))
+    if len(tree.classes) > classes:
+        raise ConfigError(
+            f"input.root={input.root}: {len(tree.classes)} class folders for a model of model.classes={classes}; "
+            f"use model.classes={len(tree.classes)} or fewer folders"
+        )
+    shard, needed = len(tree.files) // gpus, batch_size // gpus
+    if shard < needed:
+        raise ConfigError(
+            f"input.root={input.root}: {len(tree.files)} images over gpus={gpus} give each rank {shard}, fewer than "
+            f"its {needed} images of every batch; use more images, or batch_size={shard * gpus} or less"
+        )
+    smallest = recipes.RECIPES[input.recipe].smallest_side(image_size)
+    for label in range(len(tree.classes)):
+        if fault := damage.of_header(tree.path(bisect_left(tree.labels, label)), smallest):
+            raise ConfigError(damage.sentence(fault, tree.root))
+
+
+def _has_dali() -> bool:
+    try:
+        return importlib.util.find_spec("nvidia.dali") is not None
+    except ModuleNotFoundError:  # no package `nvidia` at all
+        return False
+
+
+def _dali(input: Any, share: Share) -> Batches:
+    from resnetx.inputs.dali import DaliBatches
+
+    return DaliBatches(input, share)
+
+
+def _torchvision(input: Any, share: Share) -> Batches:
+    from resnetx.inputs.torchvision import TorchvisionBatches
+
+    return TorchvisionBatches(input, share)
+
+
+def _synthetic(input: Any, share: Share) -> Batches:
+    from resnetx.inputs.synthetic import SyntheticBatches
+
+    return SyntheticBatches(share)
+
+
+_PIPELINES: dict[str, Callable[[Any, Share], Batches]] = {
+    "dali": _dali,
+    "torchvision": _torchvision,
+    "synthetic": _synthetic,
+}

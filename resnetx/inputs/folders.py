@@ -1,0 +1,105 @@
+"""A folder of class folders of JPEG files, as ILSVRC2012 is usually unpacked: its listing, its checks, its state.
+
+root/n01440764/n01440764_10026.JPEG      label 0: labels follow the sorted names of the class folders
+root/n01443537/n01443537_10007.JPEG      label 1
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resnetx.config import ConfigError
+from resnetx.inputs import page_cache
+from resnetx.record import Unknown
+
+SUFFIXES = (".jpg", ".jpeg")
+
+_STAT_LIMIT_S = 10.0  # for summing up the sizes of all files; a million take 2 s where their metadata are in memory
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All images below `root`. File names are relative to it: a million absolute ones would cost every rank twice."""
+
+    root: Path
+    classes: list[str]
+    files: list[str]  # "class/name", sorted
+    labels: list[int]
+
+    def path(self, index: int) -> Path:
+        return self.root / self.files[index]
+
+
+def read(root: Path) -> Tree:
+    """The listing of `root`, or a `ConfigError` naming the folder that is missing, unreadable or empty."""
+    classes = class_folders(root)
+    files: list[str] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        images = image_names(root / name)
+        if not images:
+            raise ConfigError(f"{root / name}: the class folder holds no JPEG file (.jpg, .jpeg); fill it or delete it")
+        files += [f"{name}/{image}" for image in images]
+        labels += [label] * len(images)
+    return Tree(root, classes, files, labels)
+
+
+def class_folders(root: Path) -> list[str]:
+    """The names of the class folders of `root`, in the order of their labels."""
+    hint = "make images with `resnetx images`, or point input.root to a folder of class folders of JPEG files"
+    if not root.exists():
+        raise ConfigError(f"input.root={root}: no such folder; {hint}")
+    if not root.is_dir():
+        raise ConfigError(f"input.root={root}: not a folder; {hint}")
+    names = sorted(entry.name for entry in _entries(root) if not entry.name.startswith(".") and entry.is_dir())
+    if not names:
+        raise ConfigError(f"input.root={root}: holds no class folder; {hint}")
+    return names
+
+
+def image_names(folder: Path) -> list[str]:
+    """The names of the JPEG files in a class folder, sorted; hidden files are none."""
+    names = (entry.name for entry in _entries(folder))
+    return sorted(name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: cannot be listed ({error.strerror}); make it readable or change input.root"
+        ) from None
+
+
+def state(tree: Tree, cached_share: float | Unknown, decoder: str | Unknown) -> dict[str, Any]:
+    """The fields of `record.InputState` that a folder of JPEG files can tell."""
+    return {
+        "images": len(tree.files),
+        "classes": len(tree.classes),
+        "size_bytes": _size_bytes(tree),
+        "encoded": True,
+        "page_cache_share": cached_share,
+        "decoder": decoder,
+    }
+
+
+def cached_share(tree: Tree) -> float | Unknown:
+    """The share of the images' bytes that are in memory now, from a sample; ask before anything reads them."""
+    step = max(1, len(tree.files) // 256)
+    return page_cache.resident_share([tree.path(index) for index in range(0, len(tree.files), step)])
+
+
+def _size_bytes(tree: Tree) -> int | Unknown:
+    total, end = 0, time.monotonic() + _STAT_LIMIT_S
+    for index, name in enumerate(tree.files):
+        if time.monotonic() > end:
+            return Unknown(f"after {_STAT_LIMIT_S:.0f} s, only {index} of {len(tree.files)} files had told their size")
+        try:
+            total += (tree.root / name).stat().st_size
+        except OSError as error:
+            return Unknown(f"{tree.root / name}: {error.strerror}")
+    return total

@@ -1,0 +1,289 @@
+"""Makes a tree of real JPEG files shaped like ImageNet's, and checks any tree of JPEG files.
+
+The figures of a training run depend on how many pixels and bytes an image has, not on what it shows. `size=imagenet`
+follows ILSVRC2012: 400x350 pixels and 110 KB on average, many 500x375, coded at a quality near 96 without chroma
+subsampling, as most of its files are [1]. `size=256` is how the Caffe users of 2017 stored it: squashed to 256x256;
+32 KB on average, which is what these pictures take at a quality near 90 (no published figure is known to us).
+Each file depends on seed, class and index only: not on how many processes make the tree, nor on how often they were
+stopped. What is complete is kept, so a stopped run is continued by starting it again.
+
+[1] https://www.terryalanunlimited.com/compression-in-the-imagenet-dataset/
+"""
+
+import ctypes
+import errno
+import io
+import multiprocessing
+import signal
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from PIL import Image
+
+from resnetx.config import ConfigError, unknown_name
+from resnetx.host import cores
+from resnetx.inputs import damage, folders, scenes
+
+Progress = Callable[[int], None]  # called with the number of images just finished
+
+_MARK = "resnetx-images.txt"  # tells our trees from other people's images, and which pictures are in them
+_CHUNK = 16  # images per task, all of one class: a class's textures are made once per task at most
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_QUALITIES = (50, 60, 68, 75, 80, 84, 87, 90, 92, 94, 95, 96, 97, 98)
+
+
+@dataclass(frozen=True)
+class Spread:
+    mean: float
+    p5: float
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Made:
+    """What lies in a tree after `make`; widths and heights are in pixels."""
+
+    images: int
+    kept: int  # of them, made by an earlier run
+    duration_s: float
+    width: Spread
+    height: Spread
+    size_bytes: Spread
+
+    @property
+    def images_per_s(self) -> float:
+        return (self.images - self.kept) / self.duration_s
+
+
+@dataclass(frozen=True)
+class _File:
+    width: int
+    height: int
+    size_bytes: int
+    kept: bool
+
+
+def make(
+    root: Path,
+    *,
+    classes: int,
+    per_class: int,
+    size: str,
+    seed: int,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Made:
+    """Fills `root` with `classes` x `per_class` images, `root/n00000000/n00000000_00000.JPEG` and so on.
+
+    `workers`: processes, one per core by default. A full disk ends in a `ConfigError`; no file is ever half written.
+    """
+    for key, given, least in (("classes", classes, 1), ("per_class", per_class, 1), ("seed", seed, 0)):
+        if given < least:
+            raise ConfigError(f"images.{key}={given}: expected at least {least}")
+    if size not in _SHAPES:
+        raise unknown_name("size of images", size, _SHAPES, "images.size")
+    start = time.perf_counter()
+    try:
+        _claim(root, size, seed)
+        tasks = [
+            (label, range(first, min(first + _CHUNK, per_class)))
+            for label in range(classes)
+            for first in range(0, per_class, _CHUNK)
+        ]
+        files: list[_File] = []
+        for some in _in_processes(partial(_make_some, root, size, seed), tasks, workers):
+            files += some
+            if progress:
+                progress(len(some))
+    except OSError as error:
+        raise _unwritable(root, error) from None
+    return Made(
+        images=len(files),
+        kept=sum(file.kept for file in files),
+        duration_s=time.perf_counter() - start,
+        width=_spread(file.width for file in files),
+        height=_spread(file.height for file in files),
+        size_bytes=_spread(file.size_bytes for file in files),
+    )
+
+
+def verify(root: Path, workers: int | None = None, progress: Progress | None = None) -> list[str]:
+    """A sentence for every file of a tree that cannot be decoded and every class folder without images, sorted."""
+    faults: list[str] = []
+    tasks: list[list[Path]] = []
+    for name in folders.class_folders(root):
+        try:
+            paths = [root / name / image for image in folders.image_names(root / name)]
+        except ConfigError as error:
+            faults.append(str(error))
+            continue
+        if not paths:
+            faults.append(f"{root / name}: the class folder holds no JPEG file")
+        tasks += [paths[first : first + 64] for first in range(0, len(paths), 64)]
+    for checked, found in _in_processes(_verify_some, tasks, workers):
+        faults += found
+        if progress:
+            progress(checked)
+    return sorted(faults)
+
+
+def _verify_some(paths: list[Path]) -> tuple[int, list[str]]:
+    return len(paths), [fault for path in paths if (fault := damage.of(path))]
+
+
+def _spread(values: Iterable[int]) -> Spread:
+    array = np.fromiter(values, dtype=np.float64)
+    p5, p50, p95 = (float(value) for value in np.percentile(array, (5, 50, 95)))
+    return Spread(float(array.mean()), p5, p50, p95)
+
+
+# ---- one image ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How large one image is to be, in pixels and bytes."""
+
+    width: int
+    height: int
+    size_bytes: float
+
+
+def _imagenet(rng: np.random.Generator) -> _Shape:
+    """Half of the images have one of the shapes that photo sites scaled to, the others any; 400x350 on average."""
+    common = {(500, 375): 0.26, (375, 500): 0.07, (500, 333): 0.09, (333, 500): 0.03, (500, 500): 0.02}
+    pick = int(np.searchsorted(np.cumsum(list(common.values())), rng.random()))
+    side = 286 * np.exp(rng.normal(0, 0.45))
+    aspect = np.exp(rng.normal(0.1, 0.3))
+    free = int(np.clip(side * aspect**0.5, 60, 2000)), int(np.clip(side / aspect**0.5, 60, 2000))
+    width, height = [*common, free][pick]
+    return _Shape(width, height, width * height / 8 * _bits_per_pixel(rng, mean=6.0))
+
+
+def _squashed(rng: np.random.Generator) -> _Shape:
+    return _Shape(256, 256, 256 * 256 / 8 * _bits_per_pixel(rng, mean=3.9))
+
+
+def _bits_per_pixel(rng: np.random.Generator, mean: float, sigma: float = 0.35) -> float:
+    return float(mean * np.exp(rng.normal(-sigma * sigma / 2, sigma)))
+
+
+_SHAPES = {"imagenet": _imagenet, "256": _squashed}
+
+
+def _make_some(root: Path, size: str, seed: int, task: tuple[int, range]) -> list[_File]:
+    label, indices = task
+    folder = root / f"n{label:08d}"
+    folder.mkdir(exist_ok=True)
+    return [_make_one(folder / f"n{label:08d}_{index:05d}.JPEG", size, seed, label, index) for index in indices]
+
+
+def _make_one(path: Path, size: str, seed: int, label: int, index: int) -> _File:
+    if kept := path.exists():
+        with Image.open(path) as image:
+            width, height = image.size
+    else:
+        shape = _SHAPES[size](np.random.default_rng([seed, label, index, 2]))
+        width, height = shape.width, shape.height
+        _write(path, _jpeg(_picture(seed, label, index, shape), shape.size_bytes))
+    return _File(width, height, path.stat().st_size, kept)
+
+
+def _picture(seed: int, label: int, index: int, shape: _Shape) -> Image.Image:
+    bits_per_pixel = 8 * shape.size_bytes / (shape.width * shape.height)
+    # More bytes are mostly a busier picture, less a higher quality: photo sites use one quality for all.
+    return scenes.picture(seed, label, index, shape.width, shape.height, detail=(bits_per_pixel / 3.8) ** 0.8)
+
+
+def _jpeg(image: Image.Image, size_bytes: float) -> bytes:
+    """The image at the lowest quality that reaches the wanted number of bytes."""
+    place = bisect_left(
+        _QUALITIES, size_bytes, hi=len(_QUALITIES) - 1, key=lambda quality: len(_encode(image, quality))
+    )
+    return _encode(image, _QUALITIES[place])
+
+
+def _encode(image: Image.Image, quality: int) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality, subsampling="4:4:4")
+    return buffer.getvalue()
+
+
+# ---- files and processes --------------------------------------------------------------------------------------------
+
+
+def _claim(root: Path, size: str, seed: int) -> None:
+    """Refuses a folder with other people's files, or with other pictures of ours."""
+    wanted = f"images.size={size} images.seed={seed}"
+    mark = root / _MARK
+    root.mkdir(parents=True, exist_ok=True)
+    if mark.exists():
+        found = mark.read_text(errors="replace").strip()
+        if found != wanted:
+            raise ConfigError(f"{root} holds images of {found}, asked were {wanted}: use those, or another folder")
+    elif any(root.iterdir()):
+        raise ConfigError(f"{root} has files that `resnetx images` did not make: give it an empty or a new folder")
+    else:
+        _write(mark, f"{wanted}\n".encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all. The temporary name is always the same, so what a kill left behind is overwritten."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _unwritable(root: Path, error: OSError) -> ConfigError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ConfigError(
+            f"{root}: the disk is full ({error.strerror}); free some space and start again (what is complete is kept), "
+            "choose another folder, or make fewer images (images.classes, images.per_class)"
+        )
+    return ConfigError(f"{error.filename or root}: cannot be written ({error.strerror}); choose another folder")
+
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def _in_processes(work: Callable[[Task], Result], tasks: list[Task], workers: int | None) -> Iterator[Result]:
+    """The result of every task, as they come, from `workers` processes (here, where one is enough)."""
+    count = min(cores() if workers is None else workers, max(1, len(tasks)))
+    if count < 1:
+        raise ConfigError(f"images.workers={workers}: expected at least 1")
+    if count == 1:
+        yield from map(work, tasks)
+        return
+    context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break
+    with ProcessPoolExecutor(count, context, initializer=_start_worker) as pool:
+        try:
+            for future in as_completed([pool.submit(work, task) for task in tasks]):
+                yield future.result()
+        except BrokenProcessPool:
+            raise ConfigError(
+                f"a worker process died (out of memory?); start again with fewer than images.workers={count}"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leaves Ctrl-C to the parent, and ends with it even when it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,40 @@
+"""One random batch, made once on the device and given out for ever: a training step without any input work."""
+
+from typing import Any
+
+import torch
+
+from resnetx.inputs import Share
+from resnetx.record import Unknown
+
+
+class SyntheticBatches:
+    """One rank's endless batches; see `inputs.Batches`."""
+
+    def __init__(self, share: Share) -> None:
+        generator = torch.Generator(device=share.device)
+        generator.manual_seed(share.seed * share.world_size + share.rank)
+        size = (share.batch_size, 3, share.image_size, share.image_size)
+        images = torch.randn(size, generator=generator, device=share.device)
+        labels = torch.randint(share.classes, (share.batch_size,), generator=generator, device=share.device)
+        self._batch = images.contiguous(memory_format=torch.channels_last), labels
+
+    def __iter__(self) -> "SyntheticBatches":
+        return self
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._batch
+
+    def state(self) -> dict[str, Any]:
+        none = Unknown("synthetic input reads no images")
+        return {
+            "images": none,
+            "classes": none,
+            "size_bytes": none,
+            "encoded": False,
+            "page_cache_share": none,
+            "decoder": none,
+        }
+
+    def close(self) -> None:
+        """Nothing to end."""

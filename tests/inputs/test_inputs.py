@@ -1,0 +1,386 @@
+"""The contract that all pipelines keep, on real files, and the checks before a run."""
+
+import importlib.util
+import multiprocessing
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from resnetx import inputs, record
+from resnetx.config import ConfigError, DaliInput, Input, SyntheticInput, TorchvisionInput
+from resnetx.inputs import damage
+
+CPU = torch.device("cpu")
+
+
+def input_of(kind: str, root: Path, recipe: str = "imagenet", prefetch: int = 1) -> Input:
+    settings = {"root": str(root), "format": "folders", "recipe": recipe, "threads": 1, "prefetch": prefetch}
+    if kind == "dali":
+        return DaliInput(decoder="auto", **settings)
+    return TorchvisionInput(**settings) if kind == "torchvision" else SyntheticInput()
+
+
+def open_cpu(input: Input, batch_size: int = 4, image_size: int = 64, rank: int = 0, ranks: int = 1, seed: int = 0):
+    return inputs.open_input(
+        input,
+        batch_size=batch_size,
+        image_size=image_size,
+        classes=12,
+        rank=rank,
+        world_size=ranks,
+        device=CPU,
+        seed=seed,
+    )
+
+
+REAL = [pytest.param("dali", marks=pytest.mark.dali), "torchvision"]
+ALL = [*REAL, "synthetic"]
+
+
+@pytest.fixture
+def one_each(made: Path, tmp_path: Path) -> Path:
+    """12 classes of one image: the label tells which image it is."""
+    for number, path in enumerate(sorted(made.rglob("*.JPEG"))):
+        (tmp_path / "one_each" / f"class {number:02d}").mkdir(parents=True)
+        shutil.copy(path, tmp_path / "one_each" / f"class {number:02d}" / "the image.jpg")
+    return tmp_path / "one_each"
+
+
+def labels_of(kind: str, root: Path, batches: int, **share) -> list[int]:
+    opened = open_cpu(input_of(kind, root), **share)
+    labels = [label for _ in range(batches) for label in next(opened)[1].tolist()]
+    opened.close()
+    return labels
+
+
+# ---- the contract ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_batches_are_float_channels_last_images_and_int64_labels(kind: str, made: Path) -> None:
+    opened = open_cpu(input_of(kind, made))
+    images, labels = next(opened)
+    assert (images.shape, images.dtype, images.device.type) == ((4, 3, 64, 64), torch.float32, "cpu")
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert (labels.shape, labels.dtype, labels.device.type) == ((4,), torch.int64, "cpu")
+    assert all(0 <= label < 12 for label in labels.tolist())
+    opened.close()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_batch_stays_as_it_was_while_others_are_made(kind: str, made: Path) -> None:
+    opened = open_cpu(input_of(kind, made))
+    images, labels = next(opened)
+    before = images.clone(), labels.clone()
+    for _ in range(8):
+        next(opened)
+    assert torch.equal(images, before[0])
+    assert torch.equal(labels, before[1])
+    opened.close()
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_every_pass_shows_every_image_once_in_another_order(kind: str, one_each: Path) -> None:
+    labels = labels_of(kind, one_each, batches=9)
+    passes = [labels[first : first + 12] for first in (0, 12, 24)]
+    assert [sorted(some) for some in passes] == [list(range(12))] * 3
+    assert len({tuple(some) for some in [*passes, range(12)]}) == 4
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_batches_go_on_over_the_end_of_a_pass_that_they_do_not_divide(kind: str, one_each: Path) -> None:
+    labels = labels_of(kind, one_each, batches=12, batch_size=5)
+    assert [sorted(labels[first : first + 12]) for first in range(0, 60, 12)] == [list(range(12))] * 5
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_ranks_share_the_images_of_a_pass(kind: str, one_each: Path) -> None:
+    first, second, third = (labels_of(kind, one_each, batches=2, batch_size=2, rank=rank, ranks=3) for rank in range(3))
+    assert sorted(first + second + third) == list(range(12))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_seed_decides_and_ranks_differ(kind: str, made: Path) -> None:
+    def images(**share) -> torch.Tensor:
+        opened = open_cpu(input_of(kind, made), **share)
+        two = torch.cat([next(opened)[0], next(opened)[0]])
+        opened.close()
+        return two
+
+    first = images(seed=1)
+    assert torch.equal(images(seed=1), first)
+    assert not torch.equal(images(seed=2), first)
+    assert not torch.equal(images(seed=1, rank=1, ranks=2), images(seed=1, rank=0, ranks=2))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_state_fills_the_record(kind: str, made: Path) -> None:
+    opened = open_cpu(input_of(kind, made))
+    state = {**opened.state(), "reads_bytes": 0}
+    opened.close()
+    known = {key: value for key, value in state.items() if not isinstance(value, record.Unknown)}
+    assert set(state) == set(record.InputState.__struct_fields__)
+    if kind == "synthetic":
+        assert known == {"encoded": False, "reads_bytes": 0}
+    else:
+        assert (known["images"], known["classes"], known["encoded"], known["decoder"]) == (12, 3, True, "cpu")
+        assert 0 <= known.get("page_cache_share", 0) <= 1
+
+
+def threads_and_children() -> int:
+    threads = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Threads:"))
+    return int(threads.split()[1]) + len(multiprocessing.active_children())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+@pytest.mark.parametrize("kind", REAL)
+@pytest.mark.parametrize("damaged", [False, True])
+def test_closing_ends_threads_and_processes(kind: str, damaged: bool, tree: Path, victim: Path) -> None:
+    next(open_cpu(input_of(kind, tree)))  # what the libraries start once and keep
+    before = threads_and_children()
+    opened = open_cpu(input_of(kind, tree, recipe="paper"))
+    if damaged:
+        victim.write_bytes(b"")
+        with pytest.raises(ConfigError):
+            for _ in range(4):
+                next(opened)
+    else:
+        next(opened)
+        assert threads_and_children() > before
+    opened.close()
+    end = time.monotonic() + 10
+    while threads_and_children() > before:  # the thread that feeds a worker ends a moment after it
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# ---- the recipes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_the_paper_recipe_crops_flips_and_subtracts_the_mean(kind: str, one_each: Path) -> None:
+    """A crop as large as the image leaves nothing to chance but the flip: compare with Pillow's pixels."""
+    opened = open_cpu(input_of(kind, one_each, recipe="paper"), batch_size=12, image_size=256)
+    flipped = []
+    for image, label in zip(*next(opened), strict=True):
+        with Image.open(one_each / f"class {label:02d}" / "the image.jpg") as stored:
+            pixels = torch.tensor(list(stored.tobytes()), dtype=torch.float32).view(256, 256, 3).permute(2, 0, 1)
+        expected = pixels - torch.tensor([123.0, 117.0, 104.0]).view(3, 1, 1)
+        distances = [(image - candidate).abs().mean().item() for candidate in (expected, expected.flip(2))]
+        assert min(distances) < 1 < max(distances)
+        flipped.append(distances[1] < distances[0])
+    assert set(flipped) == {False, True}
+    opened.close()
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_the_paper_recipe_takes_crops_from_anywhere(kind: str, tmp_path: Path) -> None:
+    """A picture whose red grows to the right and whose green grows downwards tells where a crop was."""
+    (tmp_path / "a").mkdir()
+    ramp = Image.linear_gradient("L")
+    picture = Image.merge("RGB", (ramp.transpose(Image.Transpose.ROTATE_90), ramp, Image.new("L", (256, 256))))
+    for number in range(16):
+        picture.save(tmp_path / "a" / f"{number}.jpg", quality=98, subsampling=0)
+    opened = open_cpu(input_of(kind, tmp_path, recipe="paper"), batch_size=16, image_size=128)
+    images, _ = next(opened)
+    left, top = images[:, 0].mean((1, 2)) + 123, images[:, 1].mean((1, 2)) + 117
+    for place in (left, top):
+        assert place.min() < 100 < 155 < place.max()
+        assert place.min() > 60
+        assert place.max() < 195
+    opened.close()
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_the_imagenet_recipe_normalises_and_resizes_crops_of_any_shape(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for number, size in enumerate([(500, 375), (40, 60), (64, 64), (333, 500)]):
+        Image.new("RGB", size, (200, 100, 50)).save(tmp_path / "a" / f"{number}.jpg", quality=98, subsampling=0)
+    opened = open_cpu(input_of(kind, tmp_path))
+    images, _ = next(opened)
+    expected = (torch.tensor([200.0, 100.0, 50.0]) - torch.tensor([123.675, 116.28, 103.53])) / torch.tensor(
+        [58.395, 57.12, 57.375]
+    )
+    assert torch.allclose(images, expected.view(1, 3, 1, 1).expand_as(images), atol=0.05)
+    opened.close()
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_grey_cmyk_progressive_and_png_files_are_images_too(kind: str, made: Path, tmp_path: Path) -> None:
+    """ILSVRC2012 has grey and CMYK files and a PNG named .JPEG."""
+    (tmp_path / "a").mkdir()
+    with Image.open(next(made.rglob("*.JPEG"))) as image:
+        image.convert("L").save(tmp_path / "a" / "grey.JPEG", "JPEG")
+        image.convert("CMYK").save(tmp_path / "a" / "cmyk.JPEG", "JPEG")
+        image.save(tmp_path / "a" / "progressive.JPEG", "JPEG", progressive=True)
+        image.save(tmp_path / "a" / "png.JPEG", "PNG")
+    opened = open_cpu(input_of(kind, tmp_path, recipe="paper"), image_size=224)
+    assert torch.isfinite(next(opened)[0]).all()
+    opened.close()
+
+
+# ---- damaged files --------------------------------------------------------------------------------------------------
+
+SPOILED = {
+    "garbage": (lambda file: file.write_bytes(bytes(range(256)) * 40), "not an image"),
+    "text": (lambda file: file.write_text("not a picture\n" * 100), "not an image"),
+    "empty": (lambda file: file.write_bytes(b""), "the file is empty"),
+    "truncated": (lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 4]), "truncated"),
+    "cut in its header": (lambda file: file.write_bytes(file.read_bytes()[:200]), ""),
+    "gone": (lambda file: file.unlink(), "no such file or directory"),
+    "too small": (lambda file: Image.new("RGB", (100, 90)).save(file, "JPEG"), "100x90 pixels, smaller than the crop"),
+}
+
+
+@pytest.mark.parametrize("spoil, reason", SPOILED.values(), ids=SPOILED)
+@pytest.mark.parametrize("kind", REAL)
+def test_a_damaged_file_stops_the_batches_with_its_name(
+    kind: str, spoil, reason: str, tree: Path, victim: Path
+) -> None:
+    opened = open_cpu(input_of(kind, tree, recipe="paper"), image_size=224)
+    spoil(victim)
+    with pytest.raises(ConfigError) as caught:
+        for _ in range(4):
+            next(opened)
+    opened.close()
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{victim}: ")
+    assert reason in sentence
+    assert f"`resnetx images --verify {tree}` checks every file" in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.dali
+def test_a_damaged_file_that_is_not_found_in_time_still_ends_in_a_sentence(
+    tree: Path, victim: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("resnetx.inputs.dali._PROBE_LIMIT_S", 0.0)
+    victim.write_text("not a picture\n" * 100)
+    opened = open_cpu(input_of("dali", tree))
+    with pytest.raises(ConfigError, match=r"tree: DALI cannot decode one of the images.*resnetx images --verify"):
+        for _ in range(4):
+            next(opened)
+    opened.close()
+
+
+@pytest.mark.dali
+def test_a_failure_of_dali_that_no_file_explains_stays_what_it_is(tree: Path, monkeypatch) -> None:
+    opened = open_cpu(input_of("dali", tree))
+
+    def run(stream: object) -> None:
+        raise RuntimeError("CUDA allocation failed")
+
+    monkeypatch.setattr(opened._pipeline, "run", run)
+    with pytest.raises(RuntimeError, match="CUDA allocation failed"):
+        next(opened)
+    opened.close()
+
+
+# ---- checks before a run --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_sound_tree_passes_the_check(kind: str, made: Path) -> None:
+    inputs.check(input_of(kind, made), batch_size=12, gpus=3, image_size=224, classes=3)
+
+
+@pytest.mark.parametrize(
+    "given, sentence",
+    [
+        ({"classes": 2}, r"3 class folders for a model of model\.classes=2; use model\.classes=3"),
+        ({"batch_size": 15, "gpus": 3}, r"12 images over gpus=3 give each rank 4, fewer than its 5 .* batch_size=12"),
+        ({"image_size": 257}, r"n00000000_00000\.JPEG: 256x256 pixels, smaller than the crop"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_run(given: dict[str, int], sentence: str, made: Path) -> None:
+    facts = {"batch_size": 12, "gpus": 1, "image_size": 224, "classes": 3} | given
+    with pytest.raises(ConfigError, match=sentence):
+        inputs.check(input_of("torchvision", made, recipe="paper"), **facts)
+
+
+def test_a_damaged_first_file_of_a_class_is_found_before_a_run(tree: Path) -> None:
+    (tree / "n00000002" / "n00000002_00000.JPEG").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"n00000002_00000\.JPEG: the file is empty; repair or delete it"):
+        inputs.check(input_of("torchvision", tree), batch_size=4, gpus=1, image_size=224, classes=3)
+
+
+def test_a_missing_dali_names_the_command_and_the_other_inputs(made: Path, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install nvidia-dali-cuda130.*input=torchvision or input=synthetic"):
+        inputs.check(input_of("dali", made), batch_size=4, gpus=1, image_size=224, classes=3)
+
+
+_CHECK = """
+import sys
+from resnetx import inputs
+from resnetx.config import TorchvisionInput
+given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="paper", threads=1, prefetch=1)
+inputs.check(given, batch_size=4, gpus=1, image_size=224, classes=3)
+heavy = {name.split(".")[0] for name in sys.modules} & {"torch", "torchvision", "nvidia"}
+sys.exit(f"loaded {heavy}" if heavy else 0)
+"""
+
+
+def test_checking_loads_no_torch_and_no_dali(made: Path) -> None:
+    subprocess.run([sys.executable, "-c", _CHECK, made], check=True)
+
+
+def test_the_sentence_for_a_damaged_file_fits_one_line(tmp_path: Path) -> None:
+    assert damage.sentence("a.jpg: not an image", tmp_path) == (
+        f"a.jpg: not an image; repair or delete it (`resnetx images --verify {tmp_path}` checks every file)"
+    )
+
+
+# ---- on a GPU -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.dali
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("decoder", ["auto", "cpu"])
+def test_on_a_gpu_batches_are_born_there_and_show_the_same_pixels(decoder: str, one_each: Path) -> None:
+    given = DaliInput(
+        root=str(one_each), format="folders", recipe="paper", threads=2, prefetch=2, decoder=decoder
+    )  # fmt: skip
+    facts = {"batch_size": 12, "image_size": 256, "classes": 12, "rank": 0, "world_size": 1, "seed": 0}
+    on_gpu = inputs.open_input(given, device=torch.device("cuda", 0), **facts)
+    on_cpu = inputs.open_input(given, device=CPU, **facts)
+    for _ in range(5):
+        images, labels = next(on_gpu)
+        expected, expected_labels = next(on_cpu)
+        assert images.device == labels.device == torch.device("cuda", 0)
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(labels.cpu(), expected_labels)
+        for image, same in zip(
+            images.cpu(), expected, strict=True
+        ):  # decoders differ by a few levels, flips may differ
+            assert min((image - same).abs().mean(), (image - same.flip(2)).abs().mean()) < 3
+    assert on_gpu.state()["decoder"] in (("gpu", "gpu hardware") if decoder == "auto" else ("cpu",))
+    on_gpu.close()
+    on_cpu.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", ["torchvision", "synthetic"])
+def test_other_inputs_arrive_on_the_gpu_too(kind: str, made: Path) -> None:
+    opened = inputs.open_input(
+        input_of(kind, made),
+        batch_size=4,
+        image_size=64,
+        classes=3,
+        rank=0,
+        world_size=1,
+        device=torch.device("cuda", 0),
+        seed=0,
+    )
+    images, labels = next(opened)
+    assert images.device == labels.device == torch.device("cuda", 0)
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    opened.close()
