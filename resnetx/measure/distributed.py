@@ -1,0 +1,198 @@
+"""The ranks of a run: who this process is, which device it drives, how it meets the others.
+
+The only module that touches `torch.distributed`. A run on one rank joins no process group and wraps nothing: the
+baseline of a speed-up is the bare model.
+"""
+
+import inspect
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from resnetx.config import ConfigError, Request
+from resnetx.host import node_name
+from resnetx.measure.worker import local_rank, rank, world_size
+from resnetx.record import Device, Unknown
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the ranks of its run."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def barrier(self) -> None:
+        if self.world_size > 1:
+            dist.barrier()
+
+    def gather(self, value: Any) -> list[Any]:
+        """`value` of every rank, by rank, on every rank."""
+        values = [value]
+        if self.world_size > 1:
+            values = [None] * self.world_size
+            dist.all_gather_object(values, value)
+        return values
+
+    def share(self, value: Any) -> Any:
+        """Rank 0's `value`, on every rank."""
+        return self.gather(value)[0]
+
+
+def choose_device(request: Request) -> torch.device:
+    """The device of this rank: `devices[local rank]` of the request, or the local rank's own; CPU where no GPU is."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    chosen = (request.devices or list(range(here)))[local_rank()]
+    if chosen >= torch.cuda.device_count():
+        raise ConfigError(
+            f"gpus={request.gpus}: GPU {chosen} was asked for, and this machine shows {torch.cuda.device_count()}; "
+            "lower gpus, or change devices"
+        )
+    return torch.device("cuda", chosen)
+
+
+@contextmanager
+def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
+    """Joins the process group of the run for as long as the block lasts."""
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
+        raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
+    device = choose_device(request)
+    ranks = Ranks(rank(), local_rank(), world_size(), device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if ranks.world_size == 1:
+        yield ranks
+        return
+    _use_loopback_on_one_node()
+    _log_nccl_connections()
+    dist.init_process_group(
+        backend(device),
+        timeout=timedelta(seconds=timeout_s),
+        device_id=device if device.type == "cuda" else None,
+    )
+    yield ranks
+    dist.destroy_process_group()  # not after a failure: it would wait for the other ranks
+
+
+def backend(device: torch.device) -> str:
+    """NCCL between GPUs, gloo between CPUs."""
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def _use_loopback_on_one_node() -> None:
+    # Where the host name does not resolve to an address of this host, gloo fails or hangs far past its timeout.
+    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+        names = {name for _, name in socket.if_nameindex()}
+        if loopback := names & {"lo", "lo0"}:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
+
+
+def _log_nccl_connections() -> None:
+    # NCCL says only in its log which way each connection goes; it writes these lines once, when it connects.
+    if "NCCL_DEBUG" not in os.environ and "NCCL_DEBUG_FILE" not in os.environ:
+        handle, path = tempfile.mkstemp(prefix="resnetx-nccl-", suffix=".log")
+        os.close(handle)
+        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P", NCCL_DEBUG_FILE=path)
+
+
+def nccl_log() -> str:
+    """What NCCL has logged in this rank; "" where it logged nothing or elsewhere."""
+    path = Path(os.environ.get("NCCL_DEBUG_FILE", ""))
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
+def replicate(model: nn.Module, request: Request, ranks: Ranks) -> nn.Module:
+    """`model` as the request's strategy trains it over the ranks; one rank trains it bare."""
+    if ranks.world_size == 1:
+        return model
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    # BatchNorm statistics stay per rank, as in the paper; broadcasting them would add traffic that no payload counts.
+    sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    return DistributedDataParallel(
+        model,
+        device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
+        bucket_cap_mb=request.strategy.bucket_cap_mb,
+        gradient_as_bucket_view=True,
+        **{sync: False},
+    )
+
+
+def buckets(model: nn.Module) -> list[dict[str, Any]] | Unknown:
+    """The gradient buckets that DDP reports after it rebuilt them, in the order in which it sends them."""
+    if not isinstance(model, DistributedDataParallel):
+        return Unknown("one rank sends no gradients")
+    try:
+        logged = model._get_ddp_logging_data()
+    except AttributeError:
+        return Unknown(f"torch {torch.__version__} does not report DDP's buckets")
+    sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
+    untimed = Unknown("bucket times are taken in instrumented runs only")
+    return [
+        {"index": index, "size_bytes": int(size), "ready_s": untimed, "start_s": untimed, "end_s": untimed}
+        for index, size in enumerate(size for size in str(sizes).split(",") if size.strip())
+    ]
+
+
+def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
+    """Where this rank runs, as its record has it."""
+    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank}
+    if ranks.device.type != "cuda":
+        why = Unknown("a CPU rank has no GPU")
+        return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}
+    properties = torch.cuda.get_device_properties(ranks.device)
+    bus = "{:08x}:{:02x}:{:02x}.0".format(
+        *(getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
+    )
+    return {
+        **device,
+        "index": ranks.device.index,
+        "name": properties.name,
+        "uuid": f"GPU-{properties.uuid}",
+        "pci_bus_id": bus,
+    }
+
+
+def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
+    """How gradients travelled, with the evidence for it; `logs` are the NCCL logs of all ranks."""
+    requested = "auto"
+    if ranks.world_size == 1:
+        return {"requested": requested, "used": Unknown("one rank sends nothing"), "evidence": []}
+    if backend(ranks.device) == "gloo":
+        interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of the host name")
+        return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}
+    lines = channel_lines("\n".join(logs))
+    if not lines:
+        return {"requested": requested, "used": Unknown("NCCL's log names no connections"), "evidence": []}
+    return {"requested": requested, "used": sorted({via for via, _ in lines}), "evidence": [line for _, line in lines]}
+
+
+def channel_lines(nccl_log: str) -> list[tuple[str, str]]:
+    """(transport, line) for each connection of NCCL's first channel, as its INFO log names them.
+
+    "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM" gives ("P2P/CUMEM", the line).
+    """
+    found = {}
+    for line in nccl_log.splitlines():
+        text = line.partition("NCCL INFO ")[2]
+        if text.startswith("Channel 00") and " via " in text:
+            found[text] = text.rpartition(" via ")[2].split()[0]
+    return [(via, text) for text, via in sorted(found.items())]

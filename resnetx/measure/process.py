@@ -1,0 +1,52 @@
+"""What one rank's process used: time to start, memory, bytes from storage."""
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from resnetx.record import Unknown
+
+
+class StartUp:
+    """Splits the time before the first window into named parts."""
+
+    def __init__(self, started: float) -> None:
+        now = time.time()
+        self._laps = {"imports_s": now - started}
+        self._last = now
+
+    def lap(self, name: str) -> None:
+        now = time.time()
+        self._laps[name] = now - self._last
+        self._last = now
+
+    def skip(self) -> None:
+        """Leaves the time since the latest lap out of every part."""
+        self._last = time.time()
+
+    def parts(self, rank: int) -> dict[str, float]:
+        return {"rank": rank, **self._laps}
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most that was allocated on the GPU; on a CPU, the largest resident set."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def bytes_read() -> int | Unknown:
+    """Bytes that this process fetched from storage so far (Linux counts them per process)."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("read_bytes:")))
+    except (OSError, StopIteration):
+        return Unknown("this system does not count a process's reads")
+
+
+def difference(after: int | Unknown, before: int | Unknown) -> int | Unknown:
+    return after if isinstance(after, Unknown) else after - before

@@ -1,0 +1,111 @@
+"""What in the sensors' readings makes the figures less trustworthy, each with its remedy.
+
+Clocks that were held down or differ between ranks, links that had to send again, other work on the host: the run's
+figures are then not those of the machine at its best, and may not come again.
+
+References: NVML API reference (clock event reasons).
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, Warning
+
+FOREIGN_SHARE = 0.1  # of the host's CPUs
+CLOCK_SPREAD = 0.02  # between the ranks' median clocks
+
+# NVML's clock event reasons that mean that the GPU could not run as fast as it was set to. Idle (0x1), a clock that
+# somebody chose (0x2) and the display's clock (0x100) are not among them.
+_COOLING = "improve the cooling, or lock a lower clock: sudo nvidia-smi --lock-gpu-clocks=MHZ,MHZ"
+_POWER = (
+    "lock a clock that the power limit can hold: sudo nvidia-smi --lock-gpu-clocks=MHZ,MHZ; "
+    "or raise the limit: sudo nvidia-smi --power-limit=WATTS"
+)
+_THROTTLING = {
+    0x4: ("power limit", _POWER),
+    0x8: ("hardware slowdown", "check the power supply and the cooling: nvidia-smi --query --display=PERFORMANCE"),
+    0x10: ("slower partner in a sync boost group", "remove the group: nvidia-smi clocks --sync-boost-list names it"),
+    0x20: ("temperature (by the driver)", _COOLING),
+    0x40: ("temperature (by the hardware)", _COOLING),
+    0x80: ("power brake of the server", "check the server's power supplies"),
+}
+_SLOWDOWN = 0x8
+
+
+def sensor_warnings(readings: Iterable[Mapping[str, Any]]) -> list[Warning]:
+    """What in the results of `Sensors.stop`, one per rank, makes the figures less trustworthy."""
+    every = list(readings)
+    samples = [GpuSamples(**part) for part in _known(every, "gpu_samples")]
+    counters = [LinkCounters(**part) for part in _known(every, "link_counters")]
+    loads = [HostLoad(**part) for part in _known(every, "host_load")]
+    return [*throttled(samples), *uneven_clocks(samples), *failing_links(counters), *foreign_load(loads)]
+
+
+def _known(every: list[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    """That part of every rank that has it, with None for what it does not know."""
+    parts = [reading[name] for reading in every if not isinstance(reading[name], Unknown)]
+    return [{key: None if isinstance(value, Unknown) else value for key, value in part.items()} for part in parts]
+
+
+def throttled(samples: list[GpuSamples]) -> list[Warning]:
+    """A warning for each reason that held a GPU's clock down."""
+    found = []
+    for bit, (reason, remedy) in _THROTTLING.items():
+        # A change of clock alone can show as a hardware slowdown for a moment.
+        least = 2 if bit == _SLOWDOWN else 1
+        shares = {}
+        for part in samples:
+            masks = part.throttle_reasons or []
+            if (count := sum(bool(mask & bit) for mask in masks)) >= least:
+                shares[part.rank] = count / len(masks)
+        if shares:
+            message = (
+                f"{_ranks(shares)}: {reason} held the GPU's clock down, up to {max(shares.values()):.0%} of the time"
+            )
+            found.append(Warning(code="throttled", message=message, remedy=remedy))
+    return found
+
+
+def uneven_clocks(samples: list[GpuSamples]) -> list[Warning]:
+    """A warning where the GPUs ran at different clocks: all wait for the slowest."""
+    medians = {part.rank: statistics.median(part.sm_clock_Hz) for part in samples if part.sm_clock_Hz}
+    if not medians:
+        return []
+    slow, fast = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
+    if medians[slow] >= medians[fast] * (1 - CLOCK_SPREAD):
+        return []
+    message = (
+        f"GPU clocks differ: rank {slow} ran at {medians[slow] / 1e6:.0f} MHz, rank {fast} at {medians[fast] / 1e6:.0f}"
+    )
+    remedy = f"lock them all: sudo nvidia-smi --lock-gpu-clocks={medians[slow] / 1e6:.0f},{medians[slow] / 1e6:.0f}"
+    return [Warning(code="uneven-clocks", message=message, remedy=remedy)]
+
+
+def failing_links(counters: list[LinkCounters]) -> list[Warning]:
+    """A warning where a link had to send data again."""
+    found = []
+    for field, what, look in (
+        ("pcie_replays", "PCIe replays", "nvidia-smi --query names it Replays Since Reset"),
+        ("nvlink_errors", "NVLink errors", "nvidia-smi nvlink --errorcounters"),
+    ):
+        counts = {part.rank: count for part in counters if (count := getattr(part, field))}
+        if counts:
+            message = f"{_ranks(counts)}: {sum(counts.values())} {what} during the windows"
+            remedy = f"watch whether it counts on: {look}; if so, reseat or replace the card or cable"
+            found.append(Warning(code="link-errors", message=message, remedy=remedy))
+    return found
+
+
+def foreign_load(loads: list[HostLoad]) -> list[Warning]:
+    """A warning where somebody else used much of a host."""
+    most = max((load.foreign for load in loads), default=0.0)
+    if most <= FOREIGN_SHARE:
+        return []
+    message = f"other processes used {most:.0%} of the host's CPUs during the windows"
+    return [Warning(code="foreign-load", message=message, remedy="end them (see top), or use a machine of your own")]
+
+
+def _ranks(of: Iterable[int]) -> str:
+    numbers = sorted(of)
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

@@ -1,0 +1,129 @@
+"""A rank's life around the measurement: it dies with its parent, and says why when it fails.
+
+Loads no torch by itself, so that a failure to load torch is reported like any other.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Literal
+
+from resnetx import record
+from resnetx.config import ConfigError
+from resnetx.record import Failure, RunFile, RunFolder, RunRecord
+
+
+def world_size() -> int:
+    """Number of ranks that torchrun started; 1 without torchrun."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """This process's number among all ranks."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def local_rank() -> int:
+    """This process's number among the ranks of its node."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"
+
+
+def launched_folder() -> RunFolder | None:
+    """The folder that `launch` prepared for this run and looks into afterwards; None in a run started by hand."""
+    path = os.environ.get(FOLDER_VARIABLE)
+    return RunFolder(Path(path)) if path else None
+
+
+def die_with_parent() -> None:
+    """Makes the kernel kill this process when the one that started it dies.
+
+    torchrun gives every rank a session of its own, so killing a process group, or torchrun with SIGKILL, would leave
+    the ranks running. Linux only; elsewhere torchrun's own clean-up has to do.
+    """
+    if sys.platform != "linux":
+        return
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if _orphaned():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _orphaned() -> bool:
+    """Whether torchrun died before the kernel was asked: the parent is then not one that carries this run's mark."""
+    folder = launched_folder()
+    if folder is None:  # by hand, any process may be the parent
+        return False
+    try:
+        variables = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    return f"{FOLDER_VARIABLE}={folder.path}".encode() not in variables
+
+
+def serve(task: RunFile, folder: RunFolder | None, started: float) -> RunRecord | None:
+    """Runs this rank of the task; rank 0 returns the record, which is then on disk.
+
+    `folder`: None in the ranks that do not know it, as only rank 0 does in a run started by hand. A failure is left
+    there, and ends the process: status 2 for a mistake of the user's, else 1.
+    """
+    try:
+        from resnetx.measure import train
+
+        ended = train.run(task, started)
+        if ended is not None:
+            assert folder is not None, "rank 0 has no folder"
+            record.write(folder.record, ended)
+        return ended
+    except Exception as error:
+        failure = _failure(error)
+        print(failure.message if failure.kind == "config" else failure.traceback, file=sys.stderr, flush=True)
+        if folder is not None:
+            _leave(failure, task, folder, started)
+        # Not sys.exit: destroying communicators and pipelines would wait for ranks that will never answer.
+        os._exit(2 if failure.kind == "config" else 1)
+
+
+def _failure(error: Exception) -> Failure:
+    kind = _kind(error)
+    return Failure(
+        rank=rank(),
+        kind=kind,
+        time_s=time.time(),
+        message=f"{'' if kind == 'config' else type(error).__name__ + ': '}{_first_line(str(error))}",
+        traceback=traceback.format_exc(),
+    )
+
+
+def _kind(error: Exception) -> Literal["oom", "config", "peer", "error"]:
+    """What an exception means. torch's own types are known by name, as torch may be what failed to load."""
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, ConfigError):
+        return "config"
+    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or "DefaultCPUAllocator" in text:
+        return "oom"  # on a CPU, torch raises a plain RuntimeError
+    if name in ("DistBackendError", "DistNetworkError", "DistStoreError") or re.search("gloo.*(peer|onnection)", text):
+        return "peer"
+    return "error"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _leave(failure: Failure, task: RunFile, folder: RunFolder, started: float) -> None:
+    try:
+        if launched_folder():
+            record.write(folder.failure(failure.rank), failure)
+        else:
+            outcome: record.Outcome = "oom" if failure.kind == "oom" else "failed"
+            record.write(folder.record, record.cut_short(task, started, outcome, failure.message, failures=[failure]))
+    except OSError as error:
+        print(f"{folder.path}: {error.strerror}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""What records mean: readers of records, which measure nothing."""

@@ -1,0 +1,157 @@
+"""The doctor: what it finds here is true, what is broken is found, and nothing is changed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnetx.measure import doctor
+from resnetx.measure.doctor import Finding, examine
+from resnetx.record import Unknown
+
+TOPICS = [
+    "system", "GPU", "torch", "NCCL", "gloo", "DALI", "DALI on the GPU", "torchvision", "CPUs", "bf16", "clocks",
+    "shared memory", "results", "images", "wandb", "Slurm",
+]  # fmt: skip
+
+
+def by_topic(results: Path, images: Path) -> dict[str, Finding]:
+    return {finding.topic: finding for finding in examine(results, images)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A place with two class folders of three images in all, and no results yet."""
+    folder = tmp_path_factory.mktemp("machine")
+    for name in ("images/cat/1.jpg", "images/cat/2.JPEG", "images/dog/1.jpg", "images/dog/notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder) -> dict[str, Finding]:
+    return by_topic(folder / "results/here", folder / "images")
+
+
+def test_every_topic_is_examined_in_the_order_of_need(found):
+    assert list(found) == TOPICS
+
+
+def test_only_what_is_not_ok_has_something_to_mend(found):
+    assert all(finding.what for finding in found.values())
+    assert not [finding for finding in found.values() if finding.state == "ok" and finding.mend]
+
+
+def test_torch_is_the_one_that_runs_here(found):
+    assert found["torch"].state == "ok"
+    assert torch.__version__ in found["torch"].what
+
+
+def test_gloo_reduced_a_tensor_and_left_no_process_group(found):
+    assert "reduced a tensor" in found["gloo"].what
+    assert not torch.distributed.is_initialized()
+
+
+def test_the_images_are_counted(found, folder):
+    assert found["images"] == Finding("images", "ok", f"{folder}/images: 2 classes, 3 images", "")
+
+
+def test_a_results_folder_that_can_be_made_is_enough_and_is_not_made(found, folder):
+    assert found["results"].state in ("ok", "limited")
+    assert sorted(path.name for path in folder.iterdir()) == ["images"]
+
+
+@pytest.mark.dali
+def test_dali_decoded_a_jpeg(found):
+    assert found["DALI"].state == "ok"
+
+
+def test_torchvision_decoded_a_jpeg(found):
+    assert found["torchvision"].state == "ok"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_gpu_its_findings_say_so_and_nothing_needed_is_missing(found):
+    assert found["GPU"].state in ("limited", "missing")
+    assert found["DALI on the GPU"].state == "limited"
+    assert [topic for topic, finding in found.items() if finding.needed] == ["torch", "gloo", "results"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
+def test_with_a_gpu_nccl_and_dali_used_it(found):
+    assert found["GPU"].state in ("ok", "limited")
+    assert found["NCCL"].state == "ok"
+    assert found["DALI on the GPU"].state == "ok"
+
+
+# ---- what is broken -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
+    """The findings on a machine where much is wrong."""
+    (tmp_path / "file").touch()
+    (tmp_path / "images/train/cat").mkdir(parents=True)
+    monkeypatch.setitem(sys.modules, "torchvision", None)  # import raises ImportError
+    monkeypatch.setitem(sys.modules, "nvidia.dali", None)
+    monkeypatch.setattr(doctor, "_nvidia_cards", lambda: ["0000:1b:00.0"])
+    monkeypatch.setattr(doctor, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
+    monkeypatch.setattr(doctor, "visible_cores", lambda: 10_000)
+    monkeypatch.setattr(doctor, "_SHARED_MEMORY_BYTES", 2**60)
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return by_topic(tmp_path / "file/results", tmp_path / "images")
+
+
+NO_DRIVER = Unknown("no NVIDIA driver answers")
+
+
+def test_what_is_missing_comes_with_the_command_that_mends_it(broken, tmp_path):
+    assert broken["GPU"].state == "missing" and "0000:1b:00.0" in broken["GPU"].what and broken["GPU"].mend
+    assert broken["torchvision"].state == "missing" and "pip install" in broken["torchvision"].mend
+    assert broken["DALI"].state == "missing" and "nvidia-dali" in broken["DALI"].mend
+    assert broken["results"].state == "missing" and broken["results"].mend.startswith("results=")
+    assert broken["results"].needed
+    assert broken["images"].state == "missing" and broken["images"].mend == f"input.root={tmp_path}/images/train"
+
+
+def test_what_is_limited_says_why(broken):
+    assert broken["CPUs"].state == "limited" and "10000 are visible" in broken["CPUs"].what
+    assert broken["shared memory"].state == "limited" and broken["shared memory"].mend
+    assert broken["wandb"].state == "limited" and "offline" in broken["wandb"].what
+    assert broken["Slurm"].state == "limited"
+
+
+def test_one_broken_library_does_not_hide_the_others(broken):
+    assert list(broken) == TOPICS
+    assert broken["gloo"].state in ("ok", "limited")
+
+
+def test_missing_images_come_with_the_command_that_makes_them(tmp_path):
+    state, what, mend = doctor._images(tmp_path / "none")
+    assert (state, mend) == ("missing", f"resnetx images {tmp_path}/none")
+    assert str(tmp_path / "none") in what
+
+
+def test_a_slurm_job_is_recognised(tmp_path, monkeypatch):
+    for tool in ("sbatch", "srun"):
+        (tmp_path / tool).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "42")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    state, what, _ = doctor._slurm()
+    assert state == "ok" and "job 42 on 2 nodes" in what
+
+
+def test_gpus_that_others_use_or_that_are_divided_are_limited():
+    gpus = [{"name": "NVIDIA H100", "mig": False}] * 8
+    graphics = {"gpus": gpus, "gpu_processes": [], "driver": "570.86.15", "topology_fingerprint": "3f"}
+    assert doctor._gpu({}, graphics) == ("ok", "8 x NVIDIA H100; driver 570.86.15; wiring 3f", "")
+    busy = {**graphics, "gpu_processes": [{"gpu": 0, "pid": 1, "memory_bytes": 1}]}
+    assert doctor._gpu({}, busy)[0] == "limited"
+    divided = {**graphics, "gpus": [*gpus[:7], {"name": "NVIDIA H100", "mig": True}]}
+    assert doctor._gpu({}, divided)[0] == "limited"

@@ -1,0 +1,141 @@
+"""The environment: complete for a record, equal to what other tools say, and read from the files of other machines."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import resnetx
+from resnetx import host
+from resnetx.measure import environment
+from resnetx.record import Environment, Unknown, seal
+
+
+def test_the_fields_are_those_of_a_record(tmp_path):
+    found = environment.environment(tmp_path)
+    assert set(found) == set(Environment.__struct_fields__)
+    sealed = seal(found, Environment)
+    assert sealed.resnetx == resnetx.__version__
+    assert sealed.cpus_usable >= 1
+    assert sealed.host_memory_bytes > 0
+    assert sealed.threads["intraop"] >= 1
+
+
+def test_a_run_without_images_has_no_storage():
+    assert isinstance(environment.machine(None)["storage"], Unknown)
+
+
+def test_storage_is_what_df_says(tmp_path):
+    found = environment.machine(tmp_path)["storage"]
+    says = subprocess.run(["df", "--output=source,fstype", tmp_path], capture_output=True, text=True, check=True)
+    assert [found["device"], found["filesystem"]] == says.stdout.splitlines()[1].split()
+
+
+def test_storage_of_a_missing_folder_is_unknown(tmp_path):
+    assert "does not exist" in environment.machine(tmp_path / "nowhere")["storage"]
+
+
+def test_variables_that_libraries_read_are_kept_and_secrets_are_not(monkeypatch):
+    for name in ("NCCL_ALGO", "OMP_NUM_THREADS", "NVIDIA_TF32_OVERRIDE"):
+        monkeypatch.setenv(name, "1")
+    for name in ("WANDB_API_KEY", "CUDA_TOKEN", "NVIDIA_API_KEY", "SOME_PASSWORD", "HOME"):
+        monkeypatch.setenv(name, "hidden")
+    variables = environment.software()["variables"]
+    assert variables["NCCL_ALGO"] == variables["OMP_NUM_THREADS"] == variables["NVIDIA_TF32_OVERRIDE"] == "1"
+    assert "hidden" not in variables.values()
+
+
+# ---- files of other machines ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other_machine(tmp_path, monkeypatch):
+    """Writes the kernel's files of a machine, which are then read instead of this one's."""
+    monkeypatch.setattr(host, "_ROOT", tmp_path)
+    for name in ("APPTAINER_NAME", "KUBERNETES_SERVICE_HOST", "container"):
+        monkeypatch.delenv(name, raising=False)
+
+    def write(files: dict[str, str]) -> None:
+        for path, text in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text + "\n")
+
+    return write
+
+
+def test_sockets_cores_and_numa_nodes_are_counted(other_machine):
+    siblings = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7"}
+    other_machine({"sys/devices/system/node/has_cpu": "0-1"})
+    for cpu in range(8):
+        folder = f"sys/devices/system/cpu/cpu{cpu}/topology"
+        other_machine({f"{folder}/physical_package_id": str(cpu % 4 // 2)})
+        other_machine({f"{folder}/thread_siblings_list": siblings[cpu % 4]})
+        other_machine({f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_governor": "performance"})
+    found = environment.machine(None)
+    assert (found["cpu_sockets"], found["cpu_cores"], found["numa_nodes"]) == (2, 4, 2)
+    assert found["cpu_governor"] == "performance"
+
+
+def test_an_arm_cpu_is_named_by_its_part(other_machine):
+    other_machine({"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f"})
+    assert "implementer 0x41 part 0xd4f" in environment.machine(None)["cpu"]
+
+
+def test_interfaces_that_are_up_have_their_speed(other_machine):
+    other_machine({"sys/class/net/eth0/operstate": "up", "sys/class/net/eth0/speed": "100000"})
+    other_machine({"sys/class/net/eth1/operstate": "down", "sys/class/net/veth9/operstate": "up"})
+    other_machine({"sys/class/net/virt0/operstate": "up", "sys/class/net/virt0/speed": "-1"})
+    port = "sys/class/infiniband/mlx5_0/ports/1"
+    other_machine({f"{port}/state": "4: ACTIVE", f"{port}/rate": "400 Gb/sec (4X NDR)"})
+    assert environment.machine(None)["network"] == ["eth0 100 Gb/s", "virt0", "mlx5_0 port 1 400 Gb/s (4X NDR)"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "runtime"), [(".dockerenv", "docker"), ("run/.containerenv", "podman"), (".singularity.d", "apptainer")]
+)
+def test_a_container_is_known_by_its_mark(other_machine, mark, runtime):
+    assert isinstance(environment.machine(None)["container"], Unknown)
+    other_machine({mark: ""})
+    assert environment.machine(None)["container"] == runtime
+
+
+def test_the_deepest_mount_holds_the_images(other_machine, tmp_path):
+    images = tmp_path / "images of cats"
+    images.mkdir()
+    point = str(images).replace(" ", "\\040")
+    mounts = [f"27 1 254:0 / {tmp_path} rw - ext4 /dev/sda rw", f"30 27 8:17 / {point} rw shared:1 - xfs /dev/sdb1 rw"]
+    other_machine({"proc/self/mountinfo": "\n".join(mounts), "sys/block/sdb/queue/rotational": "1"})
+    other_machine({"sys/block/sdb/sdb1/partition": "1"})
+    (tmp_path / "sys/dev/block").mkdir(parents=True)
+    (tmp_path / "sys/dev/block/8:17").symlink_to(tmp_path / "sys/block/sdb/sdb1")
+    found = environment.machine(images)["storage"]
+    assert found == {"path": str(images), "filesystem": "xfs", "device": "/dev/sdb1", "rotational": True}
+
+
+# ---- git ------------------------------------------------------------------------------------------------------------
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", "-C", folder, *identity, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_revision_says_whether_tracked_files_differ(tmp_path):
+    assert "not run from a git checkout" in environment._git_revision(tmp_path)
+    git(tmp_path, "init")
+    assert "no commit" in environment._git_revision(tmp_path)
+    (tmp_path / "file").write_text("one")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-m", "first")
+    revision = git(tmp_path, "rev-parse", "HEAD")
+    (tmp_path / "untracked").write_text("not part of it")
+    assert environment._git_revision(tmp_path) == revision
+    (tmp_path / "file").write_text("two")
+    assert environment._git_revision(tmp_path) == f"{revision}+changes"
+
+
+def test_a_folder_inside_somebody_elses_checkout_has_no_revision(tmp_path):
+    git(tmp_path, "init")
+    (tmp_path / "site-packages").mkdir()
+    assert isinstance(environment._git_revision(tmp_path / "site-packages"), Unknown)

@@ -1,0 +1,180 @@
+"""Graphics: GPUs, their wiring and their other users, through a fake of NVML with any wiring."""
+# ruff: noqa: N802 (the fake has NVML's names)
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pynvml
+
+from resnetx.measure import graphics
+from resnetx.measure.environment import environment
+from resnetx.measure.graphics import graphics_here
+from resnetx.record import Environment, Unknown, seal
+
+
+class FakeNvml:
+    """NVML of a machine whose GPUs have direct NVLinks (`direct[a][b]` of them) and links to switches.
+
+    What it does not define, it does not support; constants and the names of functions are the real ones.
+    """
+
+    def __init__(self, direct, switch_links=0, levels=None, buses=None, processes=()):
+        self.direct, self.switch_links, self.processes = direct, switch_links, processes
+        self.count = len(direct)
+        self.levels = levels or [[pynvml.NVML_TOPOLOGY_SINGLE] * self.count] * self.count
+        self.buses = buses or [f"00000000:{0x1B + gpu:02X}:00.0" for gpu in range(self.count)]
+
+    def __getattr__(self, name: str):
+        real = getattr(pynvml, name)
+        return self._refuse if name.startswith("nvml") and callable(real) else real
+
+    def _refuse(self, *_):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    def _ends(self, gpu: int) -> list[str]:
+        ends = [bus for bus, links in zip(self.buses, self.direct[gpu], strict=True) for _ in range(links)]
+        return ends + ["00000000:C3:00.0"] * self.switch_links
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return self.count
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "570.86.15"
+
+    def nvmlDeviceGetName(self, gpu: int) -> str:
+        return "NVIDIA H100"
+
+    def nvmlDeviceGetUUID(self, gpu: int) -> str:
+        return f"GPU-{gpu}"
+
+    def nvmlDeviceGetPciInfo(self, gpu: int) -> SimpleNamespace:
+        return SimpleNamespace(busId=self.buses[gpu])
+
+    def nvmlDeviceGetCudaComputeCapability(self, gpu: int) -> tuple[int, int]:
+        return (9, 0)
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> SimpleNamespace:
+        return SimpleNamespace(total=80 * 2**30)
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, gpu: int) -> int:
+        return 700_000
+
+    def nvmlDeviceGetMaxClockInfo(self, gpu: int, clock: int) -> int:
+        assert clock == pynvml.NVML_CLOCK_SM
+        return 1980
+
+    def nvmlDeviceGetEccMode(self, gpu: int) -> list[int]:
+        return [1, 0]
+
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, gpu: int) -> int:
+        return 5
+
+    def nvmlDeviceGetCurrPcieLinkWidth(self, gpu: int) -> int:
+        return 16
+
+    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
+        return pynvml.NVML_FEATURE_ENABLED if link < len(self._ends(gpu)) else self._refuse()
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, gpu: int, link: int) -> SimpleNamespace:
+        return SimpleNamespace(busId=self._ends(gpu)[link])
+
+    def nvmlDeviceGetP2PStatus(self, one: int, other: int, kind: int) -> int:
+        assert kind == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+        return pynvml.NVML_P2P_STATUS_OK if self.switch_links else pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
+        return self.levels[one][other]
+
+    def nvmlDeviceGetComputeRunningProcesses(self, gpu: int) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for at, pid, memory in self.processes if at == gpu]
+
+
+PAIR = [[0, 1], [1, 0]]
+RING = [[0, 1, 0, 2], [1, 0, 2, 0], [0, 2, 0, 1], [2, 0, 1, 0]]
+NONE = [[0, 0], [0, 0]]
+NOBODY = 2**22 + 1  # a process id that Linux never gives
+
+
+def wires(nvml: FakeNvml) -> list[list[str]]:
+    """The cells of the matrix of GPUs."""
+    lines = graphics_here(nvml)["topology"].splitlines()
+    return [line.split("\t")[1 : 1 + nvml.count] for line in lines[1:]]
+
+
+def test_gpus_are_described_and_what_nvml_does_not_support_is_unknown():
+    found = graphics_here(FakeNvml(PAIR))
+    assert found["driver"] == "570.86.15"
+    gpu = found["gpus"][1]
+    assert gpu["pci_bus_id"] == "00000000:1c:00.0"
+    assert gpu["compute_capability"] == "9.0"
+    assert gpu["power_limit_W"] == 700.0
+    assert gpu["sm_clock_max_Hz"] == 1.98e9
+    assert gpu["ecc"] is True
+    assert gpu["nvlinks_active"] == 1
+    assert "Not Supported" in gpu["mig"] and "Not Supported" in gpu["pcie_generation"]
+
+
+class Holder(msgspec.Struct):
+    environment: Environment
+    unknown: dict[str, str]
+
+
+def test_a_record_takes_the_gpus_with_the_reasons_for_what_is_missing():
+    sealed = seal({"environment": environment(None, FakeNvml(PAIR))}, Holder)
+    assert [gpu.uuid for gpu in sealed.environment.gpus] == ["GPU-0", "GPU-1"]
+    assert sealed.environment.gpus[0].mig is None
+    assert "Not Supported" in sealed.unknown["environment.gpus.0.mig"]
+
+
+def test_direct_nvlinks_are_counted_pair_by_pair():
+    levels = [[pynvml.NVML_TOPOLOGY_SYSTEM] * 4] * 4
+    assert wires(FakeNvml(RING, levels=levels)) == [
+        ["X", "NV1", "SYS", "NV2"],
+        ["NV1", "X", "NV2", "SYS"],
+        ["SYS", "NV2", "X", "NV1"],
+        ["NV2", "SYS", "NV1", "X"],
+    ]
+
+
+def test_gpus_on_switches_are_joined_by_all_their_links():
+    assert wires(FakeNvml(NONE, switch_links=18)) == [["X", "NV18"], ["NV18", "X"]]
+
+
+def test_gpus_without_nvlink_are_joined_over_pcie():
+    assert wires(FakeNvml(NONE)) == [["X", "PIX"], ["PIX", "X"]]
+
+
+def test_the_fingerprint_tells_wirings_apart_and_not_machines():
+    def fingerprint(*arguments, **more) -> str:
+        return graphics_here(FakeNvml(*arguments, **more))["topology_fingerprint"]
+
+    assert fingerprint(PAIR) == fingerprint(PAIR, buses=["00000000:81:00.0", "00000000:C2:00.0"])
+    system = [[pynvml.NVML_TOPOLOGY_SYSTEM] * 2] * 2
+    assert len({fingerprint(PAIR), fingerprint(NONE), fingerprint(NONE, levels=system), fingerprint(RING)}) == 4
+
+
+def test_processes_of_others_on_the_gpus_are_listed(monkeypatch):
+    monkeypatch.setattr(graphics, "_FIRST_PID_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
+    nvml = FakeNvml(PAIR, processes=[(0, os.getpid(), 10), (0, NOBODY, 2**30), (1, NOBODY, None)])
+    first, second = graphics_here(nvml)["gpu_processes"]
+    assert first == {"gpu": 0, "pid": NOBODY, "memory_bytes": 2**30}
+    assert (second["gpu"], second["pid"]) == (1, NOBODY) and isinstance(second["memory_bytes"], Unknown)
+
+
+def test_in_a_container_with_its_own_process_ids_other_processes_are_unknown(monkeypatch):
+    monkeypatch.setattr(graphics, "_FIRST_PID_NAMESPACE", "pid:[1]")
+    found = graphics_here(FakeNvml(PAIR, processes=[(0, NOBODY, 2**30)]))
+    assert "container" in found["gpu_processes"] and isinstance(found["gpu_processes"], Unknown)
+
+
+def test_a_driver_without_gpus_is_not_a_machine_without_driver():
+    found = graphics_here(FakeNvml([]))
+    assert found["driver"] == "570.86.15"
+    assert isinstance(found["gpus"], Unknown)

@@ -1,0 +1,62 @@
+"""NVML: the GPUs that a run could use, through a fake of a machine with four."""
+# ruff: noqa: N802 (the fake has NVML's names)
+
+import pynvml
+import pytest
+
+from resnetx.measure.nvml import gpus_here, open_nvml
+from resnetx.record import Unknown
+
+
+class FourGpus:
+    """NVML of a machine with four GPUs, which counts how often it is open."""
+
+    NVMLError = pynvml.NVMLError
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def nvmlInit(self) -> None:
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        assert self.open
+        return 4
+
+
+class NoDriver(FourGpus):
+    def nvmlInit(self) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+
+def test_without_a_driver_there_are_no_gpus_and_a_reason():
+    assert gpus_here(NoDriver()) == 0
+    assert isinstance(open_nvml(NoDriver()), Unknown)
+
+
+def test_counting_gpus_leaves_nvml_closed(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nvml = FourGpus()
+    assert gpus_here(nvml) == 4
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        ("0,1", 2),
+        (" 3 , 1", 2),
+        ("GPU-1b2c,GPU-3d4e", 2),
+        ("", 0),
+        ("-1", 0),
+        ("NoDevFiles", 0),
+        ("0,-1,1", 1),
+        ("0,1,4,2", 2),  # there is no GPU 4
+    ],
+)
+def test_cuda_shows_the_gpus_before_the_first_invalid_id(monkeypatch, visible, count):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpus_here(FourGpus()) == count

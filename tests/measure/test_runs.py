@@ -1,0 +1,204 @@
+"""Real runs under torchrun, and every way in which they can end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from resnetx import record
+from resnetx.measure import launch
+from resnetx.measure.worker import FOLDER_VARIABLE
+from resnetx.record import RunFolder, RunRecord
+
+pytestmark = pytest.mark.dist
+
+SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
+SHORT = {**SMALL, "warmup": 3, "steps": 2, "windows": 3}
+ENDLESS = {**SMALL, "steps": 10_000_000}
+SCHEMA = json.loads((Path(record.__file__).parent / "schemas" / "run.schema.json").read_text())
+
+
+def words(settings):
+    return [f"{key}={value}" for key, value in {"input": "synthetic", **settings}.items()]
+
+
+def ranks_of(folder: Path) -> dict[int | None, int]:
+    """The living processes of a run: rank -> process id (None: torchrun itself)."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = dict(word.partition("=")[::2] for word in (entry / "environ").read_text().split("\0"))
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, UnicodeDecodeError):
+            continue
+        if state != "Z" and Path(variables.get(FOLDER_VARIABLE, "/")) == folder:
+            found[int(variables["RANK"]) if "RANK" in variables else None] = int(entry.name)
+    return found
+
+
+def wait_for(condition, what, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def started(tmp_path, settings):
+    """`resnetx train` as a child, and its run folder once all ranks run."""
+    command = [sys.executable, "-m", "resnetx", "train", *words(settings), f"results={tmp_path}"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    folder = wait_for(lambda: [path.parent for path in tmp_path.rglob("stderr.log")], "the start of the run")[0]
+    wait_for(lambda: len(ranks_of(folder)) == settings["gpus"] + 1, "the start of all ranks")
+    return child, RunFolder(folder)
+
+
+def nothing_is_left(folder: RunFolder):
+    wait_for(lambda: not ranks_of(folder.path), "the end of every process of the run", seconds=10)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """One good run on two gloo ranks, by the command line: its printed JSON, and its folder."""
+    results = tmp_path_factory.mktemp("two-ranks")
+    command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={results}", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = RunFolder(next(results.rglob("record.json")).parent)
+    return json.loads(done.stdout), folder
+
+
+def test_two_ranks_train_and_leave_a_complete_record(two_ranks):
+    printed, folder = two_ranks
+    found = record.read(folder.record, RunRecord)
+    assert printed == msgspec.to_builtins(found)
+    jsonschema.validate(printed, SCHEMA)
+    assert (found.outcome, found.world_size, found.backend, found.distributed) == ("ok", 2, "gloo", "DDP")
+    assert [device.rank for device in found.devices] == [0, 1]
+    assert [len(windows) for windows in found.windows_s] == [3, 3]
+    assert all(len(warmup) >= 3 for warmup in found.warmup_s)
+    assert found.environment.torch
+    assert found.transport.used == ["socket"]
+
+
+def test_the_rate_is_all_images_over_the_time_of_the_slowest_rank(two_ranks):
+    printed, _ = two_ranks
+    slowest = [max(window) for window in zip(*printed["windows_s"], strict=True)]
+    assert printed["images_per_s"] == pytest.approx(8 * 2 * 3 / sum(slowest))
+    assert printed["iterations_per_s"] == pytest.approx(2 * 3 / sum(slowest))
+
+
+def test_the_buckets_of_the_record_hold_every_gradient(two_ranks):
+    printed, _ = two_ranks
+    assert sum(bucket["size_bytes"] for bucket in printed["buckets"]) == printed["workload"]["gradient_bytes"]
+
+
+def test_the_threads_of_a_rank_are_the_requested_ones(two_ranks):
+    printed, _ = two_ranks
+    assert printed["environment"]["threads"]["intraop"] == 1
+    assert printed["environment"]["variables"]["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_run_is_repeated_by_hand_from_its_run_file_without_touching_its_record(two_ranks, tmp_path):
+    _, folder = two_ranks
+    before = folder.record.read_bytes()
+    command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "-m", "resnetx.train"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*command, str(folder.run)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (repeated,) = tmp_path.rglob("record.json")
+    assert record.read(repeated, RunRecord).request == record.read(folder.record, RunRecord).request
+    assert folder.record.read_bytes() == before
+    assert "images/s" in done.stdout
+
+
+def test_a_killed_rank_is_named_and_the_others_go_with_it(tmp_path):
+    child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
+    time.sleep(8)
+    os.kill(ranks_of(folder.path)[1], signal.SIGKILL)
+    _, err = child.communicate(timeout=60)
+    found = record.read(folder.record, RunRecord)
+    assert child.returncode == 1
+    assert found.outcome == "failed"
+    assert "rank 1 ended without a word" in found.reason
+    assert found.reason in err
+    assert found.workload.workload == "ResNet/2 width 16"
+    nothing_is_left(folder)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, number, status):
+    child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
+    child.send_signal(number)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == status
+    assert "Traceback" not in err
+    nothing_is_left(folder)
+    found = record.read(folder.record, RunRecord)
+    assert found.outcome == "failed"
+    assert ("interrupted" if number != signal.SIGKILL else "it was killed") in found.reason
+
+
+def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of):
+    folder = RunFolder(tmp_path / "run")
+    ended = launch.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=6), folder)
+    assert (ended.outcome, ended.reason) == ("timeout", "not finished after timeout=6 seconds")
+    assert record.read(folder.record, RunRecord) == ended
+    nothing_is_left(folder)
+
+
+def test_a_point_that_finds_no_memory_is_recorded_as_such_with_its_place_in_intensity_space(tmp_path, task_of):
+    folder = RunFolder(tmp_path / "run")
+    ended = launch.execute(task_of({**SHORT, "batch_size": 200_000_000}, gpus=2), folder)
+    assert ended.outcome == "oom"
+    assert "can't allocate memory" in ended.reason
+    assert ended.workload.intensity > 10**8
+    assert ended.failures[0].traceback
+    assert not folder.failures()
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=False).returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        (small / "measured").write_bytes(b"x" * 1000)
+        (small / "filler").write_bytes(b"x" * (256 * 1024 - 4096 * 4))
+        command = [sys.executable, "-m", "resnetx", "train", *words(SHORT), f"results={small}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode in (1, 2)
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert (small / "measured").read_bytes() == b"x" * 1000
+        assert all(json.loads(path.read_text()) for path in small.rglob("*.json"))
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(tmp_path):
+    grid = [*words({**SHORT, "repeats": 2}), "gpus=[1,3]", f"results={tmp_path}"]
+    command = [sys.executable, "-m", "resnetx", "sweep", *grid]
+    first = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    assert "does not divide over gpus=3" in first.stdout
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")}
+    assert len(kept) == 3  # two runs, and one record of the point that cannot run
+    lost = next(path for path in kept if "_g1_" in str(path))
+    lost.write_text(lost.read_text()[:1000])
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("kept: ") == 1
+    found, aside = record.records(tmp_path)
+    assert sorted(each.outcome for _, each in found) == ["ok", "ok", "skipped"]
+    assert aside == []
