@@ -13,7 +13,9 @@ PURE = ["resnetx", "resnetx.units", "resnetx.statistics", "resnetx.config", "res
 def loaded_by(module: str) -> set[str]:
     """Top-level packages in memory after importing a module in a fresh process."""
     program = f"import {module}, sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    return set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 @pytest.mark.parametrize("module", PURE)

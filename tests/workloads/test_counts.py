@@ -103,7 +103,10 @@ def test_intensity_is_shared_out_over_the_gpus() -> None:
 
 
 def test_an_unknown_convention_is_refused_with_the_known_ones() -> None:
-    for count in (lambda: counts.activations([], SIZE, "cafe"), lambda: counts.parameters([layer("a", "conv")], "cafe")):
+    for count in (
+        lambda: counts.activations([], SIZE, "cafe"),
+        lambda: counts.parameters([layer("a", "conv")], "cafe"),
+    ):
         with pytest.raises(ConfigError, match=r"convention=cafe: .*did you mean caffe\? Known: caffe, conv, torch"):
             count()
 

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# One point by hand, straight under torchrun:   launch/local.sh 8 model=resnetx model.x=16 batch_size=64
+# (`resnetx train gpus=8 ...` does the same under a launcher that also records runs that are killed or hang.)
+set -euo pipefail
+gpus=${1:?usage: launch/local.sh GPUS key=value ...}
+shift
+# The address: a host name that resolves to no address of this host makes ranks hang.
+exec torchrun --standalone --local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node="$gpus" -m resnetx.train "$@"

@@ -1,0 +1,120 @@
+"""From words to configurations: the only module that knows Hydra."""
+
+import copy
+import difflib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from resnetx.config import CONFIGS, GROUPS, ConfigError
+from resnetx.study import Point
+
+
+def hydra_main(words: list[str]) -> None:
+    """Hydra's own flags (--cfg job, --info, -sc for completion) work as its users expect."""
+    if line := os.environ.get("COMP_LINE"):  # Hydra completes settings; it knows nothing of verbs
+        os.environ["COMP_LINE"] = re.sub(r"^(\S+\s+)[a-z]+(?=\s)", r"\1", line)
+    sys.argv = ["resnetx", *words]
+    hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name="config")(lambda _: None)()
+
+
+def chosen(overrides: list[str]) -> Point:
+    """What the words of a command line set, as values; a list is several values of one setting."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise ConfigError(_in_our_words(str(error), overrides)) from None
+    for override in parsed:
+        if override.is_sweep_override():
+            key, _, values = str(override.input_line).partition("=")
+            raise ConfigError(f"{override.input_line}: several values are written as a list, {key}=[{values}]")
+        if override.type is not OverrideType.CHANGE:
+            raise ConfigError(f"{override.input_line}: settings are changed (key=value), not added or removed")
+    return {override.key_or_group: _unquoted(override.value()) for override in parsed}
+
+
+def _unquoted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unquoted(item) for item in value]
+    return value if value is None or isinstance(value, int | float) else getattr(value, "text", str(value))
+
+
+def compose(point: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole configuration of a point (setting -> value), as plain values.
+
+    Hydra composes the choices of groups, once for all points that share them (it takes 40 ms); the other settings are
+    then changed in its result, which knows which settings there are.
+    """
+    choices = tuple(f"{group}={point[group]}" for group in GROUPS if group in point)
+    words = [f"{key}={value}" for key, value in point.items()]
+    try:
+        config = copy.deepcopy(_composed(choices))
+        for key, value in point.items():
+            if key not in GROUPS:
+                OmegaConf.update(config, key, value, merge=False)
+        tree = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_in_our_words(str(error), words)) from None
+    assert isinstance(tree, dict), "the root of a configuration is a mapping"
+    return {str(key): value for key, value in tree.items()}
+
+
+@cache
+def _composed(choices: tuple[str, ...]) -> DictConfig:
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return hydra.compose("config", list(choices))
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+def _in_our_words(message: str, overrides: list[str]) -> str:
+    """What Hydra refused, as one sentence: what was given, what was expected, what to change."""
+    if found := re.search(r"Could not find '(\w+)/([^']+)'", message):
+        known = re.findall(r"^\t(.+)$", message.partition("Config search path")[0], re.M)
+        near = difflib.get_close_matches(found[2], known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        return f"{found[1]}={found[2]}: no such {found[1]}{hint}; known are {', '.join(known)}"
+    if found := re.search(r"full_key: (\S+)", message):
+        return _no_such_setting(found[1])
+    given = next(
+        (word for word in overrides if word in message or word.partition("=")[2] in message), " ".join(overrides)
+    )
+    return f"{given}: not of the form key=value; put a value with blanks, commas or brackets in quotes: key=\"'a b'\""
+
+
+def _no_such_setting(key: str) -> str:
+    known = _settings()
+    siblings = [path for path in known if path.startswith(f"{key.partition('.')[0]}.")]
+    if near := difflib.get_close_matches(key, siblings or known, n=1):
+        return f"{key}: no such setting; did you mean {near[0]}?"
+    return f"{key}: no such setting; known are {', '.join(siblings or (path for path in known if '.' not in path))}"
+
+
+def _settings() -> list[str]:
+    """Every setting of every group, with dots."""
+    found = {path for path in _paths(_yaml("config.yaml")) if path.partition(".")[0] not in ("defaults", "hydra")}
+    for group in GROUPS:
+        options = [_yaml(f"{group}/{option.name}") for option in (CONFIGS / group).glob("*.yaml")]
+        found |= {group, *(f"{group}.{path}" for option in options for path in _paths(option) if path != "kind")}
+    return sorted(found)
+
+
+def _yaml(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((CONFIGS / name).read_text()))
+
+
+def _paths(tree: Mapping[str, Any]) -> list[str]:
+    below = [(name, _paths(value)) for name, value in tree.items() if isinstance(value, dict)]
+    return [*tree, *(f"{name}.{path}" for name, paths in below for path in paths)]

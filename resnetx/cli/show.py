@@ -1,0 +1,238 @@
+"""What a person sees: tables and progress on a terminal, one JSON object per line for machines."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from resnetx.record import RunFolder, RunRecord, Workload
+from resnetx.units import duration, si
+
+if TYPE_CHECKING:
+    from resnetx.measure.doctor import Finding
+    from resnetx.report.scaling import Row
+    from resnetx.workloads.counts import Layer
+
+out = Console(highlight=False, markup=False)
+err = Console(stderr=True, highlight=False, markup=False)
+
+
+def json_lines(objects: Iterable[Any]) -> None:
+    """Prints each object as one line of JSON."""
+    for each in objects:
+        print(msgspec.json.encode(each).decode())
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
+    """Prints a table under its title; a column whose heading starts with ">" is right-aligned.
+
+    It is as wide as it needs: a terminal that is narrower breaks lines, which reads better than broken cells.
+    """
+    sheet = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        sheet.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True)
+    for row in rows:
+        sheet.add_row(*row)
+    out.print(title, style="bold", soft_wrap=True)
+    wide = Console(width=1000, highlight=False, markup=False)
+    wide.print(sheet)
+    if note:
+        out.print(note, soft_wrap=True)
+
+
+class Counter(Protocol):
+    """Told how many more things are done, with a line to keep on the screen."""
+
+    def __call__(self, done: int, line: str = "", /) -> None: ...
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Counter]:
+    """A progress bar with the remaining time, on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, TextColumn("left"), TimeRemainingColumn(), console=err, transient=True, disable=not err.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(done: int, line: str = "", /) -> None:
+            bar.update(task, advance=done)
+            if line:
+                bar.console.print(line, soft_wrap=True)
+
+        yield advance
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A sign of life with the time gone by, on standard error."""
+    with Progress(
+        TextColumn("{task.description}"), TimeElapsedColumn(), console=err, transient=True, disable=not err.is_terminal
+    ) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+# ---- workloads ------------------------------------------------------------------------------------------------------
+
+
+def layers(found: "Sequence[Layer]", workload: Workload) -> None:
+    """One workload, layer by layer, with its sums."""
+    from resnetx.workloads.counts import DATA, activations_by_layer, parameters_of
+
+    convention = workload.convention
+    activations = activations_by_layer(found, workload.image_size, convention)
+    columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
+    image = f"3x{workload.image_size}x{workload.image_size}"
+    data = [[DATA, "image, label", image, f"{activations[DATA]:,}"]] if DATA in activations else []
+    rows = [
+        [
+            layer.name,
+            layer.kind,
+            "x".join(map(str, layer.output_shape)),
+            f"{activations[layer.name]:,}",
+            f"{parameters_of(layer, convention):,}",
+            f"{2 * layer.multiply_adds / 1e6:,.1f}",
+            si(4 * sum(layer.parameters), "B"),
+        ]
+        for layer in found
+    ]
+    sums = [
+        "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
+        f"{workload.flops_per_image / 1e6:,.1f}", si(workload.gradient_bytes, "B"),
+    ]  # fmt: skip
+    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
+    title = (
+        f"{workload.workload}, one image of {workload.image_size}x{workload.image_size}, forward pass: "
+        f"activations and parameters by the `{convention}` convention"
+    )
+    note = (
+        f"Batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, {workload.intensity:,.1f} per "
+        f"parameter; on each GPU of a split batch: {per_gpu}. All-reduce payload {si(workload.payload_bytes, 'B')}."
+    )
+    blank: list[list[str]] = [[""] * len(columns)]
+    table(
+        title,
+        columns,
+        data + rows + blank + [sums],
+        "\n".join([note, *workload.notes]),
+    )
+
+
+def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
+    """Several workloads as one table: the paper's Fig. 4 to 7."""
+    stated = any(workload.stated for workload in workloads)
+    paper = [">paper: act./image", ">paper: parameters", ">paper: act./param."] if stated else []
+    columns = [
+        "workload", ">image", ">batch", ">act./image", ">parameters", ">act./batch", ">act./param.",
+        *(f">on {n}" for n in gpus if n > 1), ">payload", ">gradients", *paper,
+    ]  # fmt: skip
+    rows = [
+        [
+            each.workload,
+            f"{each.image_size}",
+            f"{each.batch_size}",
+            f"{each.activations_per_image:,}",
+            f"{each.parameters:,}",
+            si(each.activations_per_batch),
+            f"{each.intensity:,.1f}",
+            *(f"{each.intensity_per_gpu[str(n)]:,.1f}" for n in gpus if n > 1),
+            si(each.payload_bytes, "B"),
+            si(each.gradient_bytes, "B"),
+            *([_stated(each, name) for name in ("activations_per_image", "parameters", "intensity")] if stated else []),
+        ]
+        for each in workloads
+    ]
+    title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
+    notes = dict.fromkeys(note for each in workloads for note in each.notes)
+    explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
+    table(title, columns, rows, "\n".join([explained, *notes]))
+
+
+def _stated(workload: Workload, name: str) -> str:
+    value = workload.stated.get(name)
+    return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def run(record: RunRecord, folder: RunFolder) -> None:
+    """One run: its figures and its warnings, or why there are none."""
+    if record.outcome != "ok":
+        err.print(f"{record.outcome}: {record.reason}", soft_wrap=True)
+        if record.failures:
+            err.print(record.failures[0].traceback.rstrip(), soft_wrap=True)
+        elif record.stderr_end:
+            err.print(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", soft_wrap=True)
+        err.print(f"record: {folder.record}", soft_wrap=True)
+        return
+    out.print(run_line(record), soft_wrap=True)
+    if record.workload:
+        gpus = record.request.gpus
+        out.print(
+            f"{record.workload.intensity:,.1f} activations per parameter and batch, "
+            f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})",
+            soft_wrap=True,
+        )
+    for warning in record.warnings:
+        out.print(f"warning: {warning.message}; {warning.remedy}", soft_wrap=True)
+    out.print(f"record: {folder.record}", soft_wrap=True)
+
+
+def run_line(record: RunRecord) -> str:
+    """One run in one line."""
+    request = record.request
+    point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
+    if record.images_per_s is None or record.iterations_per_s is None:
+        return f"{point}: {record.outcome}: {record.reason}"
+    rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
+    return f"{point}: {rate} ({duration(record.duration_s)} in all)"
+
+
+def scaling(title: str, rows: "Sequence[Row]") -> None:
+    """A study's result: rate, speed-up and intensity of each point."""
+    columns = [
+        "workload", ">batch", "precision", "input", ">GPUs", ">images/s", ">range", ">runs", ">speed-up",
+        ">act./param.", ">per GPU", "",
+    ]  # fmt: skip
+    note = (
+        "Strong scaling: the batch is split over the GPUs (on a machine without GPUs: CPU ranks). images/s: median and "
+        "range of the runs.\nspeed-up: over 1 GPU. act./param.: activations per parameter of the batch, and per GPU."
+    )
+    table(title, columns, map(_scaling_row, rows), note)
+
+
+def _scaling_row(row: "Row") -> list[str]:
+    rate = row.images_per_s
+    per_batch, per_gpu = row.activations_per_parameter, row.activations_per_parameter_per_gpu
+    return [
+        row.workload,
+        f"{row.batch_size}",
+        row.precision,
+        row.input,
+        f"{row.gpus}",
+        si(rate.median) if rate else row.outcome,
+        f"{si(rate.low)} to {si(rate.high)}" if rate and rate.n > 1 else "",
+        f"{row.repeats}",
+        f"{row.speedup:.2f}" if row.speedup is not None else "",
+        f"{per_batch:,.1f}" if per_batch is not None else "",
+        f"{per_gpu:,.1f}" if per_gpu is not None else "",
+        row.reason,
+    ]
+
+
+# ---- the machine ----------------------------------------------------------------------------------------------------
+
+
+def findings(found: "Sequence[Finding]") -> None:
+    """What `doctor` found, and below it the command that mends what is missing."""
+    width = max(len(finding.topic) for finding in found)
+    for finding in found:
+        out.print(f"{finding.state:8} {finding.topic:{width}}  {finding.what}", soft_wrap=True)
+        if finding.mend:
+            out.print(f"{'':8} {'':{width}}  mend it: {finding.mend}", soft_wrap=True)

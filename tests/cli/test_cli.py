@@ -1,0 +1,146 @@
+"""The command line as a user meets it: what is printed, and the exit status."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from resnetx.cli import main
+
+
+def run(capsys, *words):
+    status = main(list(words))
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "batchsize=3"], "batchsize: no such setting; did you mean batch_size?"),
+        (
+            ["train", "model=resnet"],
+            "model=resnet: no such model (did you mean resnetx?); known are alexnet, googlenet,",
+        ),
+        (["train", "model.y=3"], "model.y: no such setting; did you mean model.x?"),
+        (["train", "strategy.foo=3"], "strategy.foo: no such setting; known are strategy.bucket_cap_mb"),
+        (["train", "gpus=1,2"], "gpus=1,2: several values are written as a list, gpus=[1,2]"),
+        (["train", "gpus=[1,2"], "gpus=[1,2: not of the form key=value"),
+        (["train", "+foo=1"], "+foo=1: settings are changed (key=value), not added or removed"),
+        (["train", "~seed"], "~seed: settings are changed (key=value), not added or removed"),
+        (["train", "model.x=[1,4]"], "model.x=[1,4]: more than one point; `resnetx sweep` runs several"),
+        (["train", "--fast"], "--fast: `resnetx train` has no such flag; it has --json, --help"),
+        (["train", "--multirun"], "--multirun: resnetx has grids of its own; use `resnetx sweep`"),
+        (["sweep", "results/x"], "results/x: `resnetx sweep` takes no path"),
+        (["train", "input.root=/nowhere"], "/nowhere"),
+        (["train", "input=synthetic", "batch_size=x"], "batch_size=x: expected a whole number"),
+        (["train", "input=synthetic", "gpus=3"], "batch_size=32 does not divide over gpus=3"),
+        (["sweep", "study=quickstar"], "did you mean quickstart?"),
+        (["describe", "model=torchvision", "model.name=resnet5"], "model.name=resnet5"),
+        (["describe", "convention=caffee"], "convention=caffee: not one of the known values (caffe, torch, conv)"),
+        (["describe", "model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
+        (["list", "x=1"], "`resnetx list` takes no settings"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_status_2(capsys, words, sentence):
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert err.startswith("resnetx: ")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_describe_without_words_prints_the_papers_workloads(capsys):
+    status, out, _ = run(capsys, "describe")
+    assert status == 0
+    for figure in ("1,413,348", "60,965,224", "5.9", "11.9", "2,359,337", "121,068", "39,690,281", "1,553,609"):
+        assert figure in out
+    assert "`caffe` convention" in out
+
+
+def test_describe_prints_one_json_object_per_workload_with_the_stable_names(capsys):
+    status, out, _ = run(capsys, "describe", "model.x=[1,16]", "batch_size=64", "gpus=[1,2,3]", "--json")
+    first, second = map(json.loads, out.splitlines())
+    assert status == 0
+    assert (first["workload"], second["workload"]) == ("ResNet/1", "ResNet/16")
+    assert second["activations_per_image"] == 1_204_224 * 16 + 1_155_113
+    assert second["parameters"] == 46_211 * 16 + 74_857
+    assert second["activations_per_batch"] == 64 * second["activations_per_image"]
+    assert second["intensity"] == pytest.approx(second["activations_per_batch"] / second["parameters"])
+    assert second["intensity_per_gpu"] == pytest.approx({str(n): second["intensity"] / n for n in (1, 2, 3)})
+    assert second["payload_bytes"] == 4 * second["parameters"]
+    assert {"convention", "batch_size", "gradient_bytes", "flops_per_image"} <= set(second)
+
+
+def test_describe_of_one_workload_lists_its_layers(capsys):
+    status, out, _ = run(capsys, "describe", "model.x=1", "batch_size=16")
+    assert status == 0
+    assert out.count("conv") >= 4
+    assert "2,359,337" in out
+    assert "121,068" in out
+
+
+def test_list_names_models_and_studies(capsys):
+    status, out, _ = run(capsys, "list")
+    assert status == 0
+    for name in ("resnetx", "alexnet", "googlenet", "torchvision", "quickstart", "paper"):
+        assert name in out
+
+
+def test_help_lists_the_verbs_and_a_verbs_help_its_settings(capsys):
+    status, out, _ = run(capsys)
+    assert status == 0
+    assert all(verb in out for verb in ("describe", "images", "train", "sweep", "doctor", "list"))
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--help"])
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert "batch_size: 32" in out
+    assert "model=alexnet | googlenet | resnetx | torchvision" in out
+
+
+def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_nothing(capsys, tmp_path):
+    words = ["sweep", "--dry-run", "input=synthetic", "gpus=[1,3]", "batch_size=4", "repeats=2", f"results={tmp_path}"]
+    status, out, _ = run(capsys, *words)
+    lines = out.splitlines()
+    assert status == 0
+    assert sum(line.startswith("torchrun ") and "--nproc-per-node=1" in line for line in lines) == 2
+    assert [line for line in lines if line.startswith("#")] == [
+        "# skipped: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
+        "use batch_size=3 or 6, or another gpus"
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def hydra(*words):
+    command = [sys.executable, "-m", "resnetx", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_hydras_own_flags_work():
+    shown = hydra("train", "model=alexnet", "batch_size=256", "--cfg", "job")
+    assert shown.returncode == 0
+    assert "kind: alexnet" in shown.stdout
+    assert "batch_size: 256" in shown.stdout
+
+
+def test_settings_complete_in_the_shell():
+    line = "resnetx train model="
+    program = "import resnetx.cli; resnetx.cli.main(['-sc', 'query=bash'])"
+    shown = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"COMP_LINE": line, "COMP_POINT": str(len(line)), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert {"model=alexnet", "model=googlenet", "model=resnetx", "model=torchvision"} <= set(shown.stdout.split())
+
+
+def test_values_with_quotes_blanks_and_brackets_reach_the_configuration():
+    from resnetx.cli.compose import chosen, compose
+
+    for value in ("a b", "it's", 'say "x"', "a[1],b", "back\\slash", "ends\\", "a=b", "C:\\'", "ünïcode", "1e3"):
+        assert compose({"input.root": value})["input"]["root"] == value
+    assert chosen(["input.root='a b'"]) == {"input.root": "a b"}

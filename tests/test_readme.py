@@ -1,0 +1,40 @@
+"""The documentation is true: its commands parse, its links lead somewhere, its two set-up commands are one line each."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from resnetx.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = [line[2:] for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
+
+
+def test_the_first_two_shell_blocks_are_one_line_each():
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.S)
+    assert [block.count("\n") for block in blocks[:2]] == [1, 1]
+    assert "resnetx images" in blocks[0]
+    assert "resnetx sweep study=quickstart" in blocks[0]
+    assert blocks[1].rstrip().endswith("pytest")
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("resnetx describe")])
+def test_a_describe_command_of_the_readme_runs(command, capsys):
+    assert main(command.split()[1:]) == 0
+    assert "convention" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if "describe" not in each])
+def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_path):
+    settings = [word for word in command.split() if "=" in word and not word.startswith(("-", "input.root"))]
+    status = main(["sweep", "--dry-run", *settings, *([] if "input=" in command else ["input=synthetic"])])
+    assert status == 0
+    assert "torchrun " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
