@@ -6,6 +6,7 @@ root/n01443537/n01443537_10007.JPEG      label 1
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,13 @@ def class_folders(root: Path) -> list[str]:
 
 def image_names(folder: Path) -> list[str]:
     """The names of the JPEG files in a class folder, sorted; hidden files are none."""
-    names = (entry.name for entry in _entries(folder))
-    return sorted(name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
+    return sorted(entry.name for entry in _images(folder))
+
+
+def _images(folder: Path) -> Iterator[os.DirEntry[str]]:
+    for entry in _entries(folder):
+        if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith("."):
+            yield entry
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -94,12 +100,14 @@ def cached_share(tree: Tree) -> float | Unknown:
 
 
 def _size_bytes(tree: Tree) -> int | Unknown:
-    total, end = 0, time.monotonic() + _STAT_LIMIT_S
-    for index, name in enumerate(tree.files):
+    total = files = 0
+    end = time.monotonic() + _STAT_LIMIT_S
+    for name in tree.classes:
         if time.monotonic() > end:
-            return Unknown(f"after {_STAT_LIMIT_S:.0f} s, only {index} of {len(tree.files)} files had told their size")
+            return Unknown(f"after {_STAT_LIMIT_S:.0f} s, only {files} of {len(tree.files)} files had told their size")
         try:
-            total += (tree.root / name).stat().st_size
-        except OSError as error:
-            return Unknown(f"{tree.root / name}: {error.strerror}")
-    return total
+            sizes = [entry.stat().st_size for entry in _images(tree.root / name)]
+        except (OSError, ConfigError) as error:
+            return Unknown(str(error))
+        total, files = total + sum(sizes), files + len(sizes)
+    return total if files == len(tree.files) else Unknown("files came or went while the folder was read")

@@ -87,7 +87,9 @@ def make(
 
     `workers`: processes, one per core by default. A full disk ends in a `ConfigError`; no file is ever half written.
     """
-    for key, given, least in (("classes", classes, 1), ("per_class", per_class, 1), ("seed", seed, 0)):
+    workers = cores() if workers is None else workers
+    at_least = {"classes": (classes, 1), "per_class": (per_class, 1), "seed": (seed, 0), "workers": (workers, 1)}
+    for key, (given, least) in at_least.items():
         if given < least:
             raise ConfigError(f"images.{key}={given}: expected at least {least}")
     if size not in _SHAPES:
@@ -130,7 +132,7 @@ def verify(root: Path, workers: int | None = None, progress: Progress | None = N
         if not paths:
             faults.append(f"{root / name}: the class folder holds no JPEG file")
         tasks += [paths[first : first + 64] for first in range(0, len(paths), 64)]
-    for checked, found in _in_processes(_verify_some, tasks, workers):
+    for checked, found in _in_processes(_verify_some, tasks, workers or cores()):
         faults += found
         if progress:
             progress(checked)
@@ -189,14 +191,21 @@ def _make_some(root: Path, size: str, seed: int, task: tuple[int, range]) -> lis
 
 
 def _make_one(path: Path, size: str, seed: int, label: int, index: int) -> _File:
-    if kept := path.exists():
+    if kept := _pixels(path):
+        return _File(*kept, path.stat().st_size, kept=True)
+    shape = _SHAPES[size](np.random.default_rng([seed, label, index, 2]))
+    data = _jpeg(_picture(seed, label, index, shape), shape.size_bytes)
+    _write(path, data)
+    return _File(shape.width, shape.height, len(data), kept=False)
+
+
+def _pixels(path: Path) -> tuple[int, int] | None:
+    """Width and height of an image made earlier; None where there is none, or something that is no image."""
+    try:
         with Image.open(path) as image:
-            width, height = image.size
-    else:
-        shape = _SHAPES[size](np.random.default_rng([seed, label, index, 2]))
-        width, height = shape.width, shape.height
-        _write(path, _jpeg(_picture(seed, label, index, shape), shape.size_bytes))
-    return _File(width, height, path.stat().st_size, kept)
+            return image.size
+    except OSError:
+        return None
 
 
 def _picture(seed: int, label: int, index: int, shape: _Shape) -> Image.Image:
@@ -231,7 +240,7 @@ def _claim(root: Path, size: str, seed: int) -> None:
         found = mark.read_text(errors="replace").strip()
         if found != wanted:
             raise ConfigError(f"{root} holds images of {found}, asked were {wanted}: use those, or another folder")
-    elif any(root.iterdir()):
+    elif any(not path.name.startswith(".") for path in root.iterdir()):
         raise ConfigError(f"{root} has files that `resnetx images` did not make: give it an empty or a new folder")
     else:
         _write(mark, f"{wanted}\n".encode())
@@ -261,12 +270,10 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def _in_processes(work: Callable[[Task], Result], tasks: list[Task], workers: int | None) -> Iterator[Result]:
+def _in_processes(work: Callable[[Task], Result], tasks: list[Task], workers: int) -> Iterator[Result]:
     """The result of every task, as they come, from `workers` processes (here, where one is enough)."""
-    count = min(cores() if workers is None else workers, max(1, len(tasks)))
-    if count < 1:
-        raise ConfigError(f"images.workers={workers}: expected at least 1")
-    if count == 1:
+    count = min(workers, len(tasks))
+    if count <= 1:
         yield from map(work, tasks)
         return
     context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break

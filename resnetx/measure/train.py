@@ -20,7 +20,7 @@ from resnetx.measure import distributed
 from resnetx.measure.clock import timed
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
-from resnetx.measure.process import StartUp, bytes_read, difference, peak_memory_bytes
+from resnetx.measure.process import StartUp, bytes_read, difference, keep_freed_memory, peak_memory_bytes
 from resnetx.measure.reading_warnings import sensor_warnings
 from resnetx.measure.sensors import Sensors
 from resnetx.measure.worker import world_size
@@ -98,6 +98,8 @@ def _prepare(request: Request) -> None:
             f"precision={request.precision}: not on a CPU, which has no TF32 and takes minutes for a step in fp16; "
             "use precision=fp32 or bf16"
         )
+    if not torch.cuda.is_available():
+        keep_freed_memory()
     torch.manual_seed(request.seed)
     torch.set_num_threads(request.threads)
     # cuDNN would otherwise use TF32 for every convolution of an "fp32" run.
@@ -156,6 +158,7 @@ def training_step(
         lr=request.optimizer.learning_rate,
         momentum=request.optimizer.momentum,
         weight_decay=request.optimizer.weight_decay,
+        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
     )
     scaler = torch.amp.GradScaler(device.type, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)

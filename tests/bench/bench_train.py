@@ -3,7 +3,8 @@
     torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 tests/bench/bench_train.py model.x=8 batch_size=16
 
 Above 1, resnetx is faster. The bare loop is what a PyTorch user writes: it has the same model, memory layout, threads,
-precision and optimizer settings, and its batch lies ready.
+precision and optimizer settings, and its batch lies ready. Freed memory is kept for both, as `resnetx train` does on
+CPUs (`process.keep_freed_memory`); PLAIN_MALLOC=1 leaves glibc as it is, to see what that is worth.
 """
 
 import json
@@ -23,6 +24,7 @@ from resnetx.inputs import open_input
 from resnetx.measure import distributed
 from resnetx.measure.clock import timed
 from resnetx.measure.environment import environment
+from resnetx.measure.process import keep_freed_memory
 from resnetx.measure.train import training_step
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
@@ -74,6 +76,8 @@ def ours(request: Request, ranks: distributed.Ranks):
 def main() -> None:
     settings = {"input": "synthetic", "gpus": int(os.environ["WORLD_SIZE"]), "threads": 1} | chosen(sys.argv[1:])
     request = request_from(compose(settings))
+    if "PLAIN_MALLOC" not in os.environ and not torch.cuda.is_available():
+        keep_freed_memory()
     torch.set_num_threads(request.threads)
     torch.manual_seed(0)
     with distributed.joined(request, 600) as ranks:

@@ -70,9 +70,13 @@ def test_the_state_tells_images_classes_and_bytes(made: Path) -> None:
     assert state["encoded"] is True
 
 
-def test_the_bytes_are_unknown_when_a_file_is_gone(tree: Path, victim: Path) -> None:
+def test_the_bytes_are_unknown_when_a_file_or_folder_has_gone(tree: Path, victim: Path) -> None:
     listing = folders.read(tree)
     victim.unlink()
     size_bytes = folders.state(listing, 0.5, "cpu")["size_bytes"]
     assert isinstance(size_bytes, Unknown)
-    assert victim.name in size_bytes
+    assert "came or went" in size_bytes
+    victim.parent.rename(tree.parent / "elsewhere")
+    size_bytes = folders.state(listing, 0.5, "cpu")["size_bytes"]
+    assert isinstance(size_bytes, Unknown)
+    assert f"{victim.parent}: cannot be listed (No such file or directory)" in size_bytes
