@@ -5,9 +5,23 @@ import sys
 
 import pytest
 
-PURE = ["resnetx", "resnetx.units", "resnetx.statistics", "resnetx.config", "resnetx.record", "resnetx.study",
-        "resnetx.workloads", "resnetx.workloads.counts", "resnetx.report.scaling", "resnetx.measure.launch",
-        "resnetx.measure.worker", "resnetx.measure.sweep", "resnetx.cli", "resnetx.cli.verbs"]  # fmt: skip
+PURE = [
+    "resnetx",
+    "resnetx.cli",
+    "resnetx.cli.verbs",
+    "resnetx.config",
+    "resnetx.host",
+    "resnetx.measure.launch",
+    "resnetx.measure.sweep",
+    "resnetx.measure.worker",
+    "resnetx.record",
+    "resnetx.report.scaling",
+    "resnetx.statistics",
+    "resnetx.study",
+    "resnetx.units",
+    "resnetx.workloads",
+    "resnetx.workloads.counts",
+]
 
 
 def loaded_by(module: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The documentation is true: its commands parse, its links lead somewhere, its two set-up commands are one line each."""
+"""The documentation is true: its commands work, its links lead somewhere, each set-up command is one line."""
 
 import re
 from pathlib import Path

@@ -6,10 +6,11 @@ import jsonschema
 import msgspec
 import pytest
 
+import resnetx
 from resnetx import record
 from resnetx.record import RecordError, RunFile, RunRecord, Unknown, seal
 
-SCHEMAS = Path(record.__file__).parent / "schemas"
+SCHEMAS = Path(resnetx.__file__).parent / "schemas"
 
 
 class Part(msgspec.Struct):

@@ -13,7 +13,7 @@ from resnetx.record import RunFolder, RunRecord, Workload
 from resnetx.units import duration, si
 
 if TYPE_CHECKING:
-    from resnetx.measure.doctor import Finding
+    from resnetx.measure.finding import Finding
     from resnetx.report.scaling import Row
     from resnetx.workloads.counts import Layer
 

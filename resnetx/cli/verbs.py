@@ -30,7 +30,7 @@ GPU_COLUMNS = [1, 2, 4, 8]  # of the tables for which no GPU counts were asked
 # ---- describe -------------------------------------------------------------------------------------------------------
 
 
-def describe_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
+def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
     """Counts workloads; without any word, those of the paper."""
     from resnetx import workloads
 
@@ -133,15 +133,15 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
 
 def serve(words: list[str], started: float) -> int:
     """One rank of torchrun: of a launched run, or of one started by hand (which rank 0 then records)."""
-    from resnetx.measure import launch, worker
+    from resnetx.measure import launch, torchrun, worker
     from resnetx.measure.trackers import track
 
-    folder = worker.launched_folder()
+    folder = torchrun.launched_folder()
     paths = [Path(word) for word in words if word.endswith(".json")]
-    task, results = _task(paths, [word for word in words if not word.endswith(".json")], worker.world_size())
+    task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
     check(task.request)
     by_hand = folder is None
-    if by_hand and worker.rank() == 0:
+    if by_hand and torchrun.rank() == 0:
         folder = _train_folder(task.request, results)
         launch.begin(task, folder, started)
     record = worker.serve(task, folder, started)

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.config import ConfigError, Request
 from resnetx.host import node_name
-from resnetx.measure.worker import local_rank, rank, world_size
+from resnetx.measure.torchrun import local_rank, rank, world_size
 from resnetx.record import Device, Unknown
 
 

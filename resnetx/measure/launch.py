@@ -19,7 +19,7 @@ import msgspec
 
 from resnetx import record
 from resnetx.config import ConfigError
-from resnetx.measure.worker import FOLDER_VARIABLE
+from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import Failure, RecordError, RunFile, RunFolder, RunRecord
 
 STDERR_END = 4000  # characters of stderr that a record keeps

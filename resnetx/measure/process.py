@@ -15,7 +15,7 @@ def keep_freed_memory() -> None:
     """Lets glibc keep freed memory for the next step, where it would give every large tensor back to the kernel.
 
     On a CPU, activations are freed and allocated again in every step; faulting their pages in anew cost 24 % of a step
-    of ResNet/8 at batch 16, and 12 % of AlexNet's at batch 32 (one core of a Xeon, fp32). GPUs have PyTorch's own cache.
+    of ResNet/8 at batch 16, and 12 % of AlexNet's at batch 32 (one core of a Xeon, fp32). On GPUs, PyTorch has a cache.
     """
     M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have no such setting

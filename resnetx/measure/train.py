@@ -23,7 +23,7 @@ from resnetx.measure.environment import environment
 from resnetx.measure.process import StartUp, bytes_read, difference, keep_freed_memory, peak_memory_bytes
 from resnetx.measure.reading_warnings import sensor_warnings
 from resnetx.measure.sensors import Sensors
-from resnetx.measure.worker import world_size
+from resnetx.measure.torchrun import world_size
 from resnetx.record import RunFile, RunRecord, Unknown, Warning, opening, seal
 
 AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5

@@ -15,31 +15,8 @@ from typing import Literal
 
 from resnetx import record
 from resnetx.config import ConfigError
+from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, rank
 from resnetx.record import Failure, RunFile, RunFolder, RunRecord
-
-
-def world_size() -> int:
-    """Number of ranks that torchrun started; 1 without torchrun."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def rank() -> int:
-    """This process's number among all ranks."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def local_rank() -> int:
-    """This process's number among the ranks of its node."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
-
-
-FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"
-
-
-def launched_folder() -> RunFolder | None:
-    """The folder that `launch` prepared for this run and looks into afterwards; None in a run started by hand."""
-    path = os.environ.get(FOLDER_VARIABLE)
-    return RunFolder(Path(path)) if path else None
 
 
 def die_with_parent() -> None:

@@ -12,9 +12,10 @@ import jsonschema
 import msgspec
 import pytest
 
+import resnetx
 from resnetx import record
 from resnetx.measure import launch
-from resnetx.measure.worker import FOLDER_VARIABLE
+from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunFolder, RunRecord
 
 pytestmark = pytest.mark.dist
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.dist
 SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
 SHORT = {**SMALL, "warmup": 3, "steps": 2, "windows": 3}
 ENDLESS = {**SMALL, "steps": 10_000_000}
-SCHEMA = json.loads((Path(record.__file__).parent / "schemas" / "run.schema.json").read_text())
+SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "run.schema.json").read_text())
 
 
 def words(settings):

@@ -1,34 +1,15 @@
-"""What is written: the files of a run, their schema, and how they are read and written safely.
+"""The record of one run, part by part, and the file from which a run can be repeated."""
 
-A record is complete on its own: with `record.json` alone another person knows what ran, where, how it ended, and has
-the raw times. A field that cannot be known is null, and `unknown` says why, under the field's path. Raw samples are
-stored; medians and speed-ups are derived when reading.
-
-    python -m resnetx.record > resnetx/schemas/run.schema.json     # regenerates the JSON Schema
-"""
-
-import os
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from resnetx.config import Request, Tracker
+from resnetx.record.unknown import Unknown, seal
 
 SCHEMA = 1
-MAX_BYTES = 64 * 2**20  # a larger "record" is not one of ours
-
-
-class RecordError(Exception):
-    """A file that is not a record this version can read: one sentence naming the file."""
-
-
-# ---- the parts of a record ------------------------------------------------------------------------------------------
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,22 +286,7 @@ class RunRecord(_Part, frozen=True):
     unknown: dict[str, str]  # path of a null field -> why it is not known
 
 
-class Unknown(str):
-    """Stands for a value that cannot be known while a record is put together; the string is the reason."""
-
-
-def seal(tree: Any, kind: Any) -> Any:
-    """A checked record of type `kind` from plain values: every `Unknown` in it becomes null with its reason.
-
-    A null whose path, or the path of a part that holds it, has no reason is a mistake of ours.
-    """
-    unknown: dict[str, str] = dict(tree.get("unknown", {}))
-    plain = _plain(tree, "", unknown)
-    plain["unknown"] = unknown
-    sealed = msgspec.convert(plain, kind)
-    missing = [path for path in nulls(msgspec.to_builtins(sealed)) if path not in unknown]
-    assert not missing, f"no reason is given for the null fields {missing}"
-    return sealed
+# ---- making one ----------------------------------------------------------------------------------------------------
 
 
 def opening(task: RunFile, started: float) -> dict[str, Any]:
@@ -348,122 +314,7 @@ def cut_short(task: RunFile, started: float, outcome: Outcome, reason: str, **kn
     return record
 
 
-def nulls(tree: Any, path: str = "") -> Iterator[str]:
-    """Paths of the null fields of a record, apart from its request, in which null is an answer."""
-    if tree is None:
-        yield path
-    elif isinstance(tree, dict):
-        for key, value in tree.items():
-            if path or key != "request":
-                yield from nulls(value, f"{path}.{key}".lstrip("."))
-    elif isinstance(tree, list):
-        for index, value in enumerate(tree):
-            yield from nulls(value, f"{path}.{index}")
-
-
-def _plain(value: Any, path: str, unknown: dict[str, str]) -> Any:
-    if isinstance(value, Unknown):
-        unknown[path] = str(value)
-        return None
-    if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
-    if isinstance(value, dict):
-        return {key: _plain(item, f"{path}.{key}".lstrip("."), unknown) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}.{index}", unknown) for index, item in enumerate(value)]
-    return value
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """The names of a run's files; nothing else in resnetx spells them."""
-
-    path: Path
-
-    @property
-    def run(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def record(self) -> Path:
-        return self.path / "record.json"
-
-    @property
-    def stdout(self) -> Path:
-        return self.path / "stdout.log"
-
-    @property
-    def stderr(self) -> Path:
-        return self.path / "stderr.log"
-
-    def failure(self, rank: int) -> Path:
-        """What a rank says of its own failure; the launcher folds it into the record."""
-        return self.path / f"failure-rank{rank}.json"
-
-    def failures(self) -> list[Path]:
-        return sorted(self.path.glob("failure-rank*.json"))
-
-
-def write(path: Path, content: Any) -> None:
-    """Writes a struct as JSON: whole or not at all, also when the disk is full or the process is killed."""
-    data = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink()
-        raise
-
-
-def read(path: Path, kind: Any) -> Any:
-    """The struct of type `kind` in a JSON file, or a `RecordError` that says what is wrong with the file."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RecordError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so not a record of resnetx")
-        data = path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}") from None
-    try:
-        schema = msgspec.json.decode(data, type=_Versioned).schema
-        if schema > SCHEMA:
-            raise RecordError(f"{path}: has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        raise RecordError(f"{path}: not a {kind.__name__} of resnetx ({error})") from None
-    except msgspec.DecodeError as error:
-        raise RecordError(f"{path}: truncated or not JSON ({error})") from None
-
-
-class _Versioned(msgspec.Struct):
-    schema: int
-
-
-def records(folder: Path) -> tuple[list[tuple[RunFolder, RunRecord]], list[str]]:
-    """All run records below a folder, by path, and a sentence for every file that had to be set aside."""
-    found, aside = [], []
-    for path in sorted(folder.rglob("record.json")):
-        try:
-            found.append((RunFolder(path.parent), read(path, RunRecord)))
-        except RecordError as error:
-            aside.append(str(error))
-    return found, aside
-
-
 def json_schema() -> bytes:
-    """The JSON Schema of `record.json`, generated from the structs above."""
+    """The JSON Schema of `record.json`, generated from the structs of this module."""
     schema = msgspec.json.schema(RunRecord)
     return msgspec.json.format(msgspec.json.encode(schema, order="deterministic"), indent=2) + b"\n"
-
-
-if __name__ == "__main__":
-    print(json_schema().decode(), end="")

@@ -1,0 +1,52 @@
+"""What is written: records, their files and their schema, and how they are read and written safely.
+
+A record is complete on its own: with `record.json` alone another person knows what ran, where, how it ended, and has
+the raw times. A field that cannot be known is null, and `unknown` says why, under the field's path. Raw samples are
+stored; medians and speed-ups are derived when reading.
+
+    python -m resnetx.record > resnetx/schemas/run.schema.json     # regenerates the JSON Schema
+"""
+
+from resnetx.record.files import RecordError, RunFolder, read, records, write
+from resnetx.record.run import (
+    SCHEMA,
+    Device,
+    Failure,
+    GpuSamples,
+    HostLoad,
+    LinkCounters,
+    Outcome,
+    RunFile,
+    RunRecord,
+    Warning,
+    Workload,
+    cut_short,
+    json_schema,
+    opening,
+)
+from resnetx.record.unknown import Unknown, nulls, seal
+
+__all__ = [
+    "SCHEMA",
+    "Device",
+    "Failure",
+    "GpuSamples",
+    "HostLoad",
+    "LinkCounters",
+    "Outcome",
+    "RecordError",
+    "RunFile",
+    "RunFolder",
+    "RunRecord",
+    "Unknown",
+    "Warning",
+    "Workload",
+    "cut_short",
+    "json_schema",
+    "nulls",
+    "opening",
+    "read",
+    "records",
+    "seal",
+    "write",
+]

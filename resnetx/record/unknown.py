@@ -1,0 +1,50 @@
+"""Values that cannot be known: null in a record, with the reason beside it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+
+class Unknown(str):
+    """Stands for a value that cannot be known while a record is put together; the string is the reason."""
+
+
+def seal(tree: Any, kind: Any) -> Any:
+    """A checked record of type `kind` from plain values: every `Unknown` in it becomes null with its reason.
+
+    A null whose path, or the path of a part that holds it, has no reason is a mistake of ours.
+    """
+    unknown: dict[str, str] = dict(tree.get("unknown", {}))
+    plain = _plain(tree, "", unknown)
+    plain["unknown"] = unknown
+    sealed = msgspec.convert(plain, kind)
+    missing = [path for path in nulls(msgspec.to_builtins(sealed)) if path not in unknown]
+    assert not missing, f"no reason is given for the null fields {missing}"
+    return sealed
+
+
+def nulls(tree: Any, path: str = "") -> Iterator[str]:
+    """Paths of the null fields of a record, apart from its request, in which null is an answer."""
+    if tree is None:
+        yield path
+    elif isinstance(tree, dict):
+        for key, value in tree.items():
+            if path or key != "request":
+                yield from nulls(value, f"{path}.{key}".lstrip("."))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from nulls(value, f"{path}.{index}")
+
+
+def _plain(value: Any, path: str, unknown: dict[str, str]) -> Any:
+    if isinstance(value, Unknown):
+        unknown[path] = str(value)
+        return None
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.to_builtins(value)
+    if isinstance(value, dict):
+        return {key: _plain(item, f"{path}.{key}".lstrip("."), unknown) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{path}.{index}", unknown) for index, item in enumerate(value)]
+    return value
