@@ -11,9 +11,11 @@ from resnetx.record.files import RecordError, RunFolder, read, records, write
 from resnetx.record.run import (
     SCHEMA,
     Device,
+    Environment,
     Failure,
     GpuSamples,
     HostLoad,
+    InputState,
     LinkCounters,
     Outcome,
     RunFile,
@@ -29,9 +31,11 @@ from resnetx.record.unknown import Unknown, nulls, seal
 __all__ = [
     "SCHEMA",
     "Device",
+    "Environment",
     "Failure",
     "GpuSamples",
     "HostLoad",
+    "InputState",
     "LinkCounters",
     "Outcome",
     "RecordError",

@@ -125,7 +125,7 @@ def test_a_run_is_repeated_by_hand_from_its_run_file_without_touching_its_record
 
 def test_a_killed_rank_is_named_and_the_others_go_with_it(tmp_path):
     child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
-    time.sleep(8)
+    time.sleep(5)
     os.kill(ranks_of(folder.path)[1], signal.SIGKILL)
     _, err = child.communicate(timeout=60)
     found = record.read(folder.record, RunRecord)

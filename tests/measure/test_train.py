@@ -1,0 +1,74 @@
+"""The parts of a rank's run that need no other rank."""
+
+import pytest
+import torch
+
+from resnetx.config import ConfigError
+from resnetx.measure import train
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.worker import _failure
+
+ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+
+
+def warm_up(monkeypatch, request, seconds):
+    """The warm-up with a clock that says what the test wants."""
+    readings = iter(seconds)
+    monkeypatch.setattr(train, "timed", lambda *_: next(readings))
+    return train._warm_up(lambda: None, request, ALONE)
+
+
+def test_the_warm_up_has_as_many_steps_as_asked_when_they_are_steady(monkeypatch, request_of):
+    assert warm_up(monkeypatch, request_of(warmup=4), [1.0, 1.0, 1.0, 1.0, 1.0]) == [1.0] * 3
+
+
+def test_the_warm_up_goes_on_while_steps_get_faster(monkeypatch, request_of):
+    assert warm_up(monkeypatch, request_of(warmup=3), [8.0, 4.0, 2.0, 1.9, 1.0]) == [8.0, 4.0, 2.0, 1.9]
+
+
+def test_the_warm_up_ends_at_its_limit(monkeypatch, request_of):
+    halves = [2.0**-n for n in range(100)]
+    assert len(warm_up(monkeypatch, request_of(warmup=3), halves)) == 3 * train.MAX_WARMUP - 1
+
+
+def test_auxiliary_outputs_count_with_their_weight_and_absent_ones_do_not():
+    logits, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([0])
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    assert train._loss(logits, labels) == loss
+    assert torch.isclose(train._loss((logits, logits, logits), labels), 1.6 * loss)
+    assert torch.isclose(train._loss((logits, None), labels), loss)
+
+
+def test_a_step_trains(request_of):
+    request = request_of({"model.x": 1, "model.width": 8, "model.classes": 2, "image_size": 32, "batch_size": 8})
+    torch.manual_seed(0)
+    model = train._build(request, ALONE)
+    step, losses = train.training_step(model, train._open_input(request, ALONE), request, ALONE.device)
+    for _ in range(30):
+        step()
+        losses.note()
+    assert losses.seen[-1] < 0.5 * losses.seen[0]
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp16"])
+def test_a_precision_that_a_cpu_lacks_is_refused(request_of, precision):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ConfigError, match=f"precision={precision}: not on a CPU"):
+        train._prepare(request_of(precision=precision))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConfigError("x"), "config"),
+        (MemoryError(), "oom"),
+        (torch.OutOfMemoryError("CUDA out of memory"), "oom"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "oom"),
+        (RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1"), "peer"),
+        (torch.distributed.DistBackendError("NCCL error"), "peer"),
+        (RuntimeError("shapes differ"), "error"),
+    ],
+)
+def test_a_failure_is_told_apart_by_what_ended_the_rank(error, kind):
+    assert _failure(error).kind == kind
