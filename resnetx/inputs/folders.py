@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,12 @@ class Tree:
         return self.root / self.files[index]
 
 
+@lru_cache(maxsize=1)  # a sweep asks for every point, and ImageNet takes seconds to list
 def read(root: Path) -> Tree:
-    """The listing of `root`, or a `ConfigError` naming the folder that is missing, unreadable or empty."""
+    """The listing of `root`, or a `ConfigError` naming the folder that is missing, unreadable or empty.
+
+    A process lists a root once: what changes in it afterwards is not seen.
+    """
     classes = class_folders(root)
     files: list[str] = []
     labels: list[int] = []

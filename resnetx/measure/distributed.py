@@ -159,9 +159,11 @@ def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
         why = Unknown("a CPU rank has no GPU")
         return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}
     properties = torch.cuda.get_device_properties(ranks.device)
-    bus = "{:08x}:{:02x}:{:02x}.0".format(
-        *(getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device"))
-    )
+    try:
+        place = (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id)
+        bus = "{:08x}:{:02x}:{:02x}.0".format(*place)
+    except AttributeError:
+        bus = Unknown(f"torch {torch.__version__} does not tell it")
     return {
         **device,
         "index": ranks.device.index,
