@@ -83,7 +83,8 @@ def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
         yield ranks
         return
     _use_loopback_on_one_node()
-    _log_nccl_connections()
+    if device.type == "cuda":
+        _log_nccl_connections()
     dist.init_process_group(
         backend(device),
         timeout=timedelta(seconds=timeout_s),

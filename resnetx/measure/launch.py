@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +97,12 @@ def _wait(task: RunFile, folder: RunFolder) -> int | None:
         FOLDER_VARIABLE: str(folder.path),
         "PYTHONUNBUFFERED": "1",
     }
-    with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
+    with (
+        tempfile.TemporaryDirectory(prefix="resnetx-") as scratch,  # for what a killed torchrun cannot clean up
+        folder.stdout.open("wb") as stdout,
+        folder.stderr.open("wb") as stderr,
+    ):
+        environment["TMPDIR"] = scratch
         child = subprocess.Popen(
             [_torchrun(), *command(task, folder)[1:]],
             stdout=stdout,
