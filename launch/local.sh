@@ -4,5 +4,6 @@
 set -euo pipefail
 gpus=${1:?usage: launch/local.sh GPUS key=value ...}
 shift
+[[ $gpus =~ ^[0-9]+$ ]] || { echo "launch/local.sh: GPUS=$gpus: expected a number of ranks" >&2; exit 2; }
 # The address: a host name that resolves to no address of this host makes ranks hang.
 exec torchrun --standalone --local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node="$gpus" -m resnetx.train "$@"

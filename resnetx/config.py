@@ -232,6 +232,8 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
 
 def images_from(tree: Mapping[str, Any]) -> Images:
     """The checked settings of a composed configuration that say which images to make."""
+    if not isinstance(tree["images"], Mapping):
+        raise ConfigError(f"images={tree['images']}: expected a group of settings, as images.classes=8")
     given = dict(tree["images"])
     given |= {"workers": given["workers"] or cores(), "size": str(given["size"])}
     images: Images = _convert(given, Images, "images")
@@ -257,6 +259,8 @@ def check(r: Request) -> None:
     if isinstance(r.input, _Folders):
         at_least |= {"input.threads": (r.input.threads, 1), "input.prefetch": (r.input.prefetch, 1)}
     _at_least(at_least, f" for {r.model.label}")
+    if isinstance(r.input, _Folders) and not r.input.root:
+        raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
     if r.batch_size % r.gpus:
         near = [b for b in (r.batch_size // r.gpus * r.gpus, -(-r.batch_size // r.gpus) * r.gpus) if b > 0]
         raise ConfigError(
@@ -328,5 +332,5 @@ def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> Confi
     """The error for a name that nothing has: lists the known ones, the nearest first."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?" if near else "."
     return ConfigError(f"{key}={given}: no {what} has that name{hint} Known: {', '.join(names)}")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import main
+from resnetx.cli import main, verbs
+from resnetx.config import check
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,9 +30,14 @@ def test_a_describe_command_of_the_readme_runs(command, capsys):
 @pytest.mark.parametrize("command", [each for each in COMMANDS if "describe" not in each])
 def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_path):
     settings = [word for word in command.split() if "=" in word and not word.startswith(("-", "input.root"))]
-    status = main(["sweep", "--dry-run", *settings, *([] if "input=" in command else ["input=synthetic"])])
-    assert status == 0
-    assert "torchrun " in capsys.readouterr().out
+    settings += [] if "input=" in command else ["input=synthetic"]
+    if command.startswith("resnetx sweep"):
+        assert main(["sweep", "--dry-run", *settings]) == 0
+        assert "torchrun " in capsys.readouterr().out
+    else:
+        assert command.startswith(("resnetx train ", "torchrun --standalone --local-addr=127.0.0.1 "))
+        task, _ = verbs._task([], settings, gpus=8 if command.startswith("torchrun") else None)
+        check(task.request)
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)

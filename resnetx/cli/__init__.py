@@ -51,7 +51,7 @@ VERBS: dict[str, tuple[str, str, dict[str, str]]] = {
         {"json": JSON, "dry-run": "print the runs and their commands, and start nothing"},
     ),
     "doctor": ("say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
-    "list": ("name the models, systems and studies that come with resnetx", "", {}),
+    "list": ("name the models, inputs and studies that come with resnetx", "", {}),
 }
 
 
@@ -60,20 +60,18 @@ def main(arguments: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0].partition("=")[0] in HYDRA_FLAGS:
         return _hydra_main(words)
-    options, rest = _parser().parse_known_args(words)
-    if options.verb is None:
-        _parser().print_help()
-        return 0
     signal.signal(signal.SIGTERM, _terminate)
-    return _guarded(lambda: _run(options, rest))
+    return _guarded(lambda: _run(words))
 
 
 def worker() -> int:
     """Entry point of `python -m resnetx.train`: one rank of a run."""
     started = time.time()
-    from resnetx.measure.worker import die_with_parent
+    from resnetx.measure.worker import die_with_parent, explain_termination
 
     die_with_parent()
+    explain_termination()
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
 
     def serve() -> int:
         from resnetx.cli import verbs
@@ -93,22 +91,27 @@ def _terminate(*_: object) -> None:
 
 def _guarded(act: Callable[[], int]) -> int:
     from resnetx.config import ConfigError
+    from resnetx.record import RecordError
 
     try:
         return act()
-    except ConfigError as error:
+    except (ConfigError, RecordError) as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
             print(f"resnetx: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, _Terminated) as end:
-        print("resnetx: interrupted; what was measured before is on disk", file=sys.stderr)
+        print("resnetx: interrupted; what was finished before is on disk", file=sys.stderr)
         return 143 if isinstance(end, _Terminated) else 130
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _run(options: argparse.Namespace, rest: list[str]) -> int:
+def _run(words: list[str]) -> int:
+    options, rest = _parser().parse_known_args(words)
+    if options.verb is None:
+        _parser().print_help()
+        return 0
     from resnetx.cli import verbs
     from resnetx.config import ConfigError
 

@@ -12,7 +12,7 @@ from typing import Any
 import hydra
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -31,17 +31,20 @@ def hydra_main(words: list[str]) -> None:
 
 def chosen(overrides: list[str]) -> Point:
     """What the words of a command line set, as values; a list is several values of one setting."""
-    try:
-        parsed = OverridesParser.create().parse_overrides(overrides)
-    except HydraException as error:
-        raise ConfigError(_in_our_words(str(error), overrides)) from None
-    for override in parsed:
+    for override in (parsed := [_parsed(word) for word in overrides]):
         if override.is_sweep_override():
             key, _, values = str(override.input_line).partition("=")
             raise ConfigError(f"{override.input_line}: several values are written as a list, {key}=[{values}]")
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(f"{override.input_line}: settings are changed (key=value), not added or removed")
     return {override.key_or_group: _unquoted(override.value()) for override in parsed}
+
+
+def _parsed(word: str) -> Override:
+    try:
+        return OverridesParser.create().parse_override(word)
+    except HydraException as error:
+        raise ConfigError(_in_our_words(str(error), [word])) from None
 
 
 def _unquoted(value: Any) -> Any:
@@ -88,14 +91,14 @@ def _in_our_words(message: str, overrides: list[str]) -> str:
         return f"{found[1]}={found[2]}: no such {found[1]}{hint}; known are {', '.join(known)}"
     if found := re.search(r"full_key: (\S+)", message):
         return _no_such_setting(found[1])
-    given = next(
-        (word for word in overrides if word in message or word.partition("=")[2] in message), " ".join(overrides)
-    )
-    return f"{given}: not of the form key=value; put a value with blanks, commas or brackets in quotes: key=\"'a b'\""
+    quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
+    return f"{' '.join(overrides)}: not of the form key=value; {quoted}"
 
 
 def _no_such_setting(key: str) -> str:
     known = _settings()
+    if key in known:
+        return f"{key}: not a setting of the {key.partition('.')[0]} that is chosen here, but of another one"
     siblings = [path for path in known if path.startswith(f"{key.partition('.')[0]}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):
         return f"{key}: no such setting; did you mean {near[0]}?"

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from resnetx.report.scaling import Row
     from resnetx.workloads.counts import Layer
 
-out = Console(highlight=False, markup=False)
+
+class _Console(Console):
+    """rich's console, but a reader who has seen enough is no failure (`cli` ends quietly then)."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+out = _Console(highlight=False, markup=False)
 err = Console(stderr=True, highlight=False, markup=False)
 
 
@@ -38,7 +46,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], not
     for row in rows:
         sheet.add_row(*row)
     out.print(title, style="bold", soft_wrap=True)
-    wide = Console(width=1000, highlight=False, markup=False)
+    wide = _Console(width=1000, highlight=False, markup=False)
     wide.print(sheet)
     if note:
         out.print(note, soft_wrap=True)
@@ -165,9 +173,10 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     """One run: its figures and its warnings, or why there are none."""
     if record.outcome != "ok":
         err.print(f"{record.outcome}: {record.reason}", soft_wrap=True)
-        if record.failures:
-            err.print(record.failures[0].traceback.rstrip(), soft_wrap=True)
-        elif record.stderr_end:
+        first = record.failures[0] if record.failures else None
+        if first and first.kind == "error":
+            err.print(first.traceback.rstrip(), soft_wrap=True)
+        elif record.stderr_end and not (first and first.kind in ("config", "oom")):
             err.print(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", soft_wrap=True)
         err.print(f"record: {folder.record}", soft_wrap=True)
         return

@@ -2,6 +2,7 @@
 
 import os
 from argparse import Namespace
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,11 @@ def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
     _, points = _points(overrides or ["study=paper"])
     asked = chosen(overrides).get("gpus", GPU_COLUMNS)
     gpus: list[int] = asked if isinstance(asked, list) else [asked]
+    if not all(isinstance(count, int) and count > 0 for count in gpus):
+        raise ConfigError(f"gpus={asked}: expected GPU counts of 1 or more")
     found: dict[str, Workload] = {}
     for point in points:
-        tree = compose({**point, "gpus": 1})
+        tree = compose({**point, "gpus": 1, "devices": None})
         request = request_from(tree)
         if request.key not in found:
             check(request)
@@ -139,20 +142,26 @@ def serve(words: list[str], started: float) -> int:
     folder = torchrun.launched_folder()
     paths = [Path(word) for word in words if word.endswith(".json")]
     task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
-    check(task.request)
     by_hand = folder is None
+    if by_hand and (obstacle := obstacle_to(task.request)):
+        raise ConfigError(obstacle)
     if by_hand and torchrun.rank() == 0:
         folder = _train_folder(task.request, results)
         launch.begin(task, folder, started)
     record = worker.serve(task, folder, started)
     if by_hand and record is not None and folder is not None:
         show.run(record, folder)
-        print(track(task.tracker, record, folder))
+        if told := track(task.tracker, record, folder):
+            print(told)
     return 0
 
 
 def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[RunFile, Path]:
     """The run that the words ask for, and the results folder: from a run file, or composed from settings."""
+    if len(paths) > 1:
+        raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
+    if paths and not paths[0].is_file():
+        raise ConfigError(f"{paths[0]}: neither a setting (key=value) nor a run file that exists")
     if paths:
         if overrides:
             raise ConfigError(f"{overrides[0]}: a run file is complete; edit it, or give settings without it")
@@ -181,8 +190,8 @@ def _run_file(request: Request, tree: dict[str, Any], name: str | None) -> RunFi
 
 
 def _train_folder(request: Request, results: Path) -> RunFolder:
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return RunFolder(results / node_name() / "train" / f"{now}_{request.slug}")
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    return RunFolder(results / node_name() / "train" / f"{now[:-3]}_{request.slug}")
 
 
 # ---- sweep ----------------------------------------------------------------------------------------------------------
@@ -198,23 +207,30 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     named, points = _points(overrides or ["study=quickstart"])
     name, about = (named.name, named.about) if named else ("sweep", "")
     trees = [compose(point) for point in points]
-    settings = run_settings_from(trees[0])
+    settings, *others = {run_settings_from(tree) for tree in trees}
+    if others:
+        raise ConfigError(
+            "repeats, timeout, results, convention and tracker are one for a whole sweep: give each one value"
+        )
     most = max((tree["gpus"] for tree in trees if isinstance(tree["gpus"], int)), default=1)
     tasks = [_run_file(request_from(tree, most), tree, name) for tree in trees]
     obstacles = [obstacle_to(task.request) for task in tasks]
-    if all(obstacles):
+    if all(obstacles) and not options.dry_run:
         raise ConfigError(obstacles[0])
     folder = Path(settings.results) / node_name() / (name)
     runs = plan(list(zip(tasks, obstacles, strict=True)), settings.repeats, folder, tasks[0].request.seed)
     if options.dry_run:
         for run in runs:
-            print(f"# skipped: {run.obstacle}" if run.obstacle else launch.command_line(run.task, run.folder))
+            print("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
+        for obstacle, count in Counter(filter(None, obstacles)).items():
+            print(f"# {count} of {len(tasks)} points cannot run here: {obstacle}")
         return 0
     with locked(folder), show.progress(f"{name}: {len(runs)} runs into {folder}", len(runs)) as advance:
 
         def done(run: PlannedRun, ended: RunRecord, kept: bool) -> None:
             told = "" if kept else track(settings.tracker, ended, run.folder)
-            advance(1, "\n".join(filter(None, ["kept: " * kept + show.run_line(ended), told])))
+            warnings = [] if kept else [f"  warning: {each.message}; {each.remedy}" for each in ended.warnings]
+            advance(1, "\n".join(filter(None, ["kept: " * kept + show.run_line(ended), *warnings, told])))
 
         records = sweep(runs, done)
     order = {task.request.key: place for place, task in enumerate(tasks)}
@@ -243,6 +259,11 @@ def obstacle_to(request: Request) -> str:
     except ConfigError as error:
         return str(error)
     present = gpus_here()
+    if not present and request.precision in ("tf32", "fp16"):
+        return (
+            f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
+            "use precision=fp32 or bf16"
+        )
     wanted = max(request.devices or [request.gpus - 1]) + 1
     if 0 < present < wanted:
         setting = f"devices={request.devices}" if request.devices else f"gpus={request.gpus}"
@@ -258,7 +279,7 @@ def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     from resnetx.measure.doctor import examine
 
     tree = compose(chosen(overrides))
-    findings = examine(Path(tree["results"]), Path(tree["input"].get("root", "data/images")))
+    findings = examine(Path(run_settings_from(tree).results), Path(tree["input"].get("root", "data/images")))
     if options.json:
         show.json_lines(findings)
     else:

@@ -31,6 +31,7 @@ class DaliBatches:
         self._tree = folders.read(Path(input.root))
         self._cached_share = folders.cached_share(self._tree)
         self._input, self._share = input, share
+        self._decoder = _decoder(input, share, self._tree)
         self._pipeline: Pipeline | None = _pipeline(input, share, self._tree)
 
     def __iter__(self) -> "DaliBatches":
@@ -48,7 +49,7 @@ class DaliBatches:
         raise ConfigError(damage.sentence(fault, self._tree.root))
 
     def state(self) -> dict[str, Any]:
-        return folders.state(self._tree, self._cached_share, self._decoder())
+        return folders.state(self._tree, self._cached_share, self._decoder)
 
     def close(self) -> None:
         self._pipeline = None  # its threads end with the last reference
@@ -72,19 +73,20 @@ class DaliBatches:
         unnamed = f"{tree.root}: DALI cannot decode one of the images, and {_PROBE_LIMIT_S:.0f} s did not tell which"
         return damage.find(map(tree.path, range(len(tree.files))), smallest, _PROBE_LIMIT_S) or unnamed
 
-    def _decoder(self) -> str | Unknown:
-        device = self._share.device
-        if device.type != "cuda" or self._input.decoder == "cpu":
-            return "cpu"
+
+def _decoder(input: DaliInput, share: Share, tree: folders.Tree) -> str | Unknown:
+    """Where images are decoded: "cpu", "gpu" (by CUDA kernels) or "gpu hardware"."""
+    if share.device.type != "cuda" or input.decoder == "cpu":
+        return "cpu"
+    try:
         from nvidia import nvimgcodec  # the library that DALI decodes with
 
-        try:
-            kind = nvimgcodec.Backend(nvimgcodec.BackendKind.HW_GPU_ONLY)
-            hardware = nvimgcodec.Decoder(device_id=_index(device), backends=[kind])
-            decoded = hardware.read(str(self._tree.path(0)))
-        except RuntimeError as error:
-            return Unknown(f"nvImageCodec could not be asked for a hardware decoder ({error})")
-        return "gpu" if decoded is None else "gpu hardware"
+        kind = nvimgcodec.Backend(nvimgcodec.BackendKind.HW_GPU_ONLY)
+        hardware = nvimgcodec.Decoder(device_id=_index(share.device), backends=[kind])
+        decoded = hardware.read(str(tree.path(0)))
+    except Exception as error:  # only to know is not worth a run
+        return Unknown(f"nvImageCodec could not be asked for a hardware decoder ({error})")
+    return "gpu" if decoded is None else "gpu hardware"
 
 
 def _pipeline(input: DaliInput, share: Share, tree: folders.Tree) -> Pipeline:

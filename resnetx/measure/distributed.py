@@ -10,7 +10,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.config import ConfigError, Request
 from resnetx.host import node_name
+from resnetx.measure.nvml import gpus_here
 from resnetx.measure.torchrun import local_rank, rank, world_size
 from resnetx.record import Device, Unknown
 
@@ -34,10 +35,19 @@ class Ranks:
     local_rank: int
     world_size: int
     device: torch.device
+    log: Path | None = None  # of NCCL
 
     @property
     def first(self) -> bool:
         return self.rank == 0
+
+    def nccl_log(self) -> str:
+        """What NCCL has logged in this rank; "" where it logged nothing, or elsewhere."""
+        if self.log is None:
+            return ""
+        text = self.log.read_text(errors="replace")
+        self.log.unlink()
+        return text
 
     def barrier(self) -> None:
         if self.world_size > 1:
@@ -60,6 +70,12 @@ def choose_device(request: Request) -> torch.device:
     """The device of this rank: `devices[local rank]` of the request, or the local rank's own; CPU where no GPU is."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if not torch.cuda.is_available():
+        if present := gpus_here():
+            raise ConfigError(
+                f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for CUDA "
+                f"{torch.version.cuda}, or a build without CUDA): see `resnetx doctor`; to train on CPUs all the same, "
+                "set CUDA_VISIBLE_DEVICES=-1"
+            )
         return torch.device("cpu")
     chosen = (request.devices or list(range(here)))[local_rank()]
     if chosen >= torch.cuda.device_count():
@@ -72,7 +88,7 @@ def choose_device(request: Request) -> torch.device:
 
 @contextmanager
 def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
-    """Joins the process group of the run for as long as the block lasts."""
+    """Joins the process group of the run, which lasts as long as the process (see `resnetx.train`)."""
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
     device = choose_device(request)
@@ -83,15 +99,14 @@ def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
         yield ranks
         return
     _use_loopback_on_one_node()
+    timeout = timedelta(seconds=timeout_s)
     if device.type == "cuda":
-        _log_nccl_connections()
-    dist.init_process_group(
-        backend(device),
-        timeout=timedelta(seconds=timeout_s),
-        device_id=device if device.type == "cuda" else None,
-    )
+        with _nccl_log() as log:
+            dist.init_process_group("nccl", timeout=timeout, device_id=device)  # with a device: NCCL starts at once
+        ranks = replace(ranks, log=log)
+    else:
+        dist.init_process_group("gloo", timeout=timeout)
     yield ranks
-    dist.destroy_process_group()  # not after a failure: it would wait for the other ranks
 
 
 def backend(device: torch.device) -> str:
@@ -107,18 +122,22 @@ def _use_loopback_on_one_node() -> None:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
 
 
-def _log_nccl_connections() -> None:
-    # NCCL says only in its log which way each connection goes; it writes these lines once, when it connects.
-    if "NCCL_DEBUG" not in os.environ and "NCCL_DEBUG_FILE" not in os.environ:
-        handle, path = tempfile.mkstemp(prefix="resnetx-nccl-", suffix=".log")
-        os.close(handle)
-        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P", NCCL_DEBUG_FILE=path)
+@contextmanager
+def _nccl_log() -> Iterator[Path | None]:
+    """The log that NCCL opens while the block lasts, unless the user has asked for one of his own.
 
-
-def nccl_log() -> str:
-    """What NCCL has logged in this rank; "" where it logged nothing or elsewhere."""
-    path = Path(os.environ.get("NCCL_DEBUG_FILE", ""))
-    return path.read_text(errors="replace") if path.is_file() else ""
+    NCCL says only there which way each connection goes.
+    """
+    if any(name in os.environ for name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")):
+        yield None
+        return
+    handle, name = tempfile.mkstemp(prefix="resnetx-nccl-", suffix=".log")
+    os.close(handle)
+    ours = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,NVLS", "NCCL_DEBUG_FILE": name}
+    os.environ.update(ours)
+    yield Path(name)
+    for variable in ours:  # read by now; the record lists the variables that the user has set
+        del os.environ[variable]
 
 
 def replicate(model: nn.Module, request: Request, ranks: Ranks) -> nn.Module:
@@ -189,7 +208,7 @@ def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
 
 
 def channel_lines(nccl_log: str) -> list[tuple[str, str]]:
-    """(transport, line) for each connection of NCCL's first channel, as its INFO log names them.
+    """(transport, line) for each connection of NCCL's first channel, and for NVLink SHARP, as its INFO log names them.
 
     "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM" gives ("P2P/CUMEM", the line).
     """
@@ -198,4 +217,6 @@ def channel_lines(nccl_log: str) -> list[tuple[str, str]]:
         text = line.partition("NCCL INFO ")[2]
         if text.startswith("Channel 00") and " via " in text:
             found[text] = text.rpartition(" via ")[2].split()[0]
+        elif text.startswith("Connected NVLS"):
+            found[text] = "NVLS"
     return [(via, text) for text, via in sorted(found.items())]

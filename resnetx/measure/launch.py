@@ -52,6 +52,10 @@ def execute(task: RunFile, folder: RunFolder) -> RunRecord:
     oom_kills = _oom_kills()
     try:
         exit_status = _wait(task, folder)
+    except OSError as error:  # no torchrun, or no room for its output
+        ended = record.cut_short(task, started, "failed", f"torchrun could not be started: {error}")
+        _write(folder.record, ended)
+        return ended
     except BaseException as stop:  # Ctrl-C and termination too: the child is dead by now
         _write(
             folder.record, record.cut_short(task, started, "failed", f"interrupted ({type(stop).__name__.lstrip('_')})")
@@ -93,7 +97,6 @@ def _wait(task: RunFile, folder: RunFolder) -> int | None:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": str(task.request.threads),  # torchrun sets 1, but only when it starts more than one rank
-        "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),  # the numbers of nvidia-smi
         FOLDER_VARIABLE: str(folder.path),
         "PYTHONUNBUFFERED": "1",
     }
@@ -153,9 +156,9 @@ def _conclude(task: RunFile, folder: RunFolder, started: float, exit_status: int
         if ended.outcome == "ok":
             return msgspec.structs.replace(ended, stderr_end=_end(folder.stderr))
     outcome, reason = _cause(task, failures, exit_status, oom_kills)
-    return record.cut_short(
-        task, started, outcome, reason, failures=failures, stderr_end=_end(folder.stderr), **_counted(task)
-    )
+    known = {"failures": failures, "stderr_end": _end(folder.stderr), "duration_s": time.time() - started}
+    _write(folder.record, record.cut_short(task, started, outcome, reason, **known))  # counting may take its time
+    return record.cut_short(task, started, outcome, reason, **known, **_counted(task))
 
 
 def _cause(

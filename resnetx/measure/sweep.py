@@ -33,7 +33,10 @@ class PlannedRun:
             found: RunRecord = record.read(self.folder.record, RunRecord)
         except RecordError:
             return None
-        return found if found.outcome == "ok" and found.request == self.task.request else None
+        same = (
+            found.request == self.task.request and found.workload and found.workload.convention == self.task.convention
+        )
+        return found if found.outcome == "ok" and same else None
 
 
 def plan(points: list[tuple[RunFile, str]], repeats: int, folder: Path, seed: int) -> list[PlannedRun]:

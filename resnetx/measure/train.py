@@ -29,6 +29,7 @@ from resnetx.record import RunFile, RunRecord, Unknown, Warning, opening, seal
 AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 STEADY = 0.1  # a step that is not this much faster than the one before ends the warm-up
 MAX_WARMUP = 4  # times the warm-up asked for
+SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
 
 Step = Callable[[], None]
 
@@ -65,6 +66,8 @@ def _measure(step: Step, losses: "_Losses", request: Request, ranks: Ranks) -> d
     """The windows of this rank, and what was read of the machine around them."""
     sensors = Sensors([ranks.device.index] if ranks.device.type == "cuda" else None, ranks.rank)
     reads = bytes_read()
+    if ranks.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(ranks.device)  # cuDNN's trials of the warm-up are no need of the workload
     losses.note()
     windows = []
     sensors.start()
@@ -79,7 +82,7 @@ def _measure(step: Step, losses: "_Losses", request: Request, ranks: Ranks) -> d
         "peak_memory_bytes": peak_memory_bytes(ranks.device),
         "reads_bytes": difference(bytes_read(), reads),
         "device": distributed.describe_device(ranks),
-        "nccl_log": distributed.nccl_log(),
+        "nccl_log": ranks.nccl_log(),
     }
 
 
@@ -93,11 +96,8 @@ def _prepare(request: Request) -> None:
             f"gpus={request.gpus}, but torchrun started {world_size()} ranks: "
             f"use torchrun --nproc-per-node {request.gpus}, or gpus={world_size()}"
         )
-    if request.precision in ("tf32", "fp16") and not torch.cuda.is_available():
-        raise ConfigError(
-            f"precision={request.precision}: not on a CPU, which has no TF32 and takes minutes for a step in fp16; "
-            "use precision=fp32 or bf16"
-        )
+    if request.precision == "tf32" and torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0):
+        raise ConfigError("precision=tf32: this GPU is older than Ampere and has no TF32; use precision=fp32 or fp16")
     if not torch.cuda.is_available():
         keep_freed_memory()
     torch.manual_seed(request.seed)
@@ -260,9 +260,9 @@ def _record(
 
 
 def _each(parts: Iterable[Any]) -> list[Any] | Unknown:
-    """One entry per rank, or the reason why there is none."""
+    """One entry per rank, or the reason why no rank has any."""
     found = list(parts)
-    return next((part for part in found if isinstance(part, Unknown)), found)
+    return found[0] if all(isinstance(part, Unknown) for part in found) else found
 
 
 def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
@@ -279,6 +279,15 @@ def _warnings(request: Request, every: list[dict[str, Any]], losses: list[float]
                 code="warm-up",
                 message=f"steps were still getting faster after {steps} steps of warm-up",
                 remedy="raise warmup",
+            )
+        )
+    shortest_s = min(min(facts["windows_s"]) for facts in every)
+    if shortest_s < SHORTEST_WINDOW_S:
+        found.append(
+            Warning(
+                code="short-windows",
+                message=f"a window of {request.steps} steps took only {shortest_s * 1e3:.0f} ms",
+                remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
             )
         )
     if not all(math.isfinite(loss) for loss in losses):

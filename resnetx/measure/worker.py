@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +19,9 @@ from resnetx import record
 from resnetx.config import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, rank
 from resnetx.record import Failure, RunFile, RunFolder, RunRecord
+
+# How torch on a CPU, the CUDA runtime, cuDNN, cuBLAS, NCCL and DALI say that there is no memory left.
+NO_MEMORY = "DefaultCPUAllocator|out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
 
 
 def die_with_parent() -> None:
@@ -45,6 +50,28 @@ def _orphaned() -> bool:
     return f"{FOLDER_VARIABLE}={folder.path}".encode() not in variables
 
 
+def explain_termination() -> None:
+    """Makes this rank say so when torchrun ends it, as torchrun does with all ranks when one of them is lost.
+
+    A rank that says nothing is then the one that was lost. The main thread may be deep in a collective, where no signal
+    handler of Python runs: a thread of its own waits for the signal.
+    """
+    folder = launched_folder()
+    if folder is None:
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def wait() -> None:
+        signal.sigwait({signal.SIGTERM})
+        message = "ended by torchrun, because another rank was lost"
+        failure = Failure(rank=rank(), kind="peer", time_s=time.time(), message=message, traceback="")
+        with suppress(OSError):  # a full disk, say: there is nobody left to tell
+            record.write(folder.failure(failure.rank), failure)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()
+
+
 def serve(task: RunFile, folder: RunFolder | None, started: float) -> RunRecord | None:
     """Runs this rank of the task; rank 0 returns the record, which is then on disk.
 
@@ -61,7 +88,10 @@ def serve(task: RunFile, folder: RunFolder | None, started: float) -> RunRecord 
         return ended
     except Exception as error:
         failure = _failure(error)
-        print(failure.message if failure.kind == "config" else failure.traceback, file=sys.stderr, flush=True)
+        if failure.kind != "config":
+            print(failure.traceback, file=sys.stderr, flush=True)
+        elif failure.rank == 0:  # all ranks make the same mistake
+            print(f"resnetx: {failure.message}", file=sys.stderr, flush=True)
         if folder is not None:
             _leave(failure, task, folder, started)
         # Not sys.exit: destroying communicators and pipelines would wait for ranks that will never answer.
@@ -84,8 +114,8 @@ def _kind(error: Exception) -> Literal["oom", "config", "peer", "error"]:
     name, text = type(error).__name__, str(error)
     if isinstance(error, ConfigError):
         return "config"
-    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or "DefaultCPUAllocator" in text:
-        return "oom"  # on a CPU, torch raises a plain RuntimeError
+    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or re.search(NO_MEMORY, text, re.IGNORECASE):
+        return "oom"
     if name in ("DistBackendError", "DistNetworkError", "DistStoreError") or re.search("gloo.*(peer|onnection)", text):
         return "peer"
     return "error"

@@ -275,8 +275,8 @@ class RunRecord(_Part, frozen=True):
     phases: Phases | None
     copies: Copies | None
     peak_memory_bytes: list[int] | None  # [rank]: allocated on the GPU; on a CPU the process's resident set
-    gpu_samples: list[GpuSamples] | None
-    link_counters: list[LinkCounters] | None
+    gpu_samples: list[GpuSamples | None] | None
+    link_counters: list[LinkCounters | None] | None
     host_load: HostLoad | None
     transport: Transport | None
     devices: list[Device] | None

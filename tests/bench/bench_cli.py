@@ -1,6 +1,6 @@
 """How long the command line takes to answer, against a bare interpreter, in turns.
 
-    python tests/bench/bench_cli.py
+python tests/bench/bench_cli.py
 """
 
 import subprocess

@@ -40,6 +40,15 @@ def run(capsys, *words):
         (["describe", "model=torchvision", "model.name=resnet5"], "model.name=resnet5"),
         (["describe", "convention=caffee"], "convention=caffee: not one of the known values (caffe, torch, conv)"),
         (["describe", "model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
+        (["describe", "gpus=0"], "gpus=0: expected GPU counts of 1 or more"),
+        (["images", "images=3"], "images=3: expected a group of settings"),
+        (["sweep", "input=synthetic", "repeats=[1,2]"], "are one for a whole sweep"),
+        (["train", "nofile.json"], "nofile.json: neither a setting (key=value) nor a run file that exists"),
+        (["train", "input.root=ünï", "seed=1"], "input.root=ünï: not of the form key=value"),
+        (["train", "input.root="], "input.root is empty"),
+        (["sweep", "study=quickstart", "model.x=[1,2]"], "model.x: not a setting of the model that is chosen here"),
+        (["train", "a.json", "b.json"], "b.json: a second run file"),
+        (["train", "input=synthetic", "precision=tf32"], "precision=tf32: not on CPUs"),
         (["list", "x=1"], "`resnetx list` takes no settings"),
     ],
 )
@@ -106,10 +115,11 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     lines = out.splitlines()
     assert status == 0
     assert sum(line.startswith("torchrun ") and "--nproc-per-node=1" in line for line in lines) == 2
-    assert [line for line in lines if line.startswith("#")] == [
-        "# skipped: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
+    assert sum(line.startswith("# torchrun ") and "--nproc-per-node=3" in line for line in lines) == 1
+    assert lines[-1] == (
+        "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
         "use batch_size=3 or 6, or another gpus"
-    ]
+    )
     assert not list(tmp_path.iterdir())
 
 

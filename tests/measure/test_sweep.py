@@ -1,6 +1,6 @@
 import msgspec
 
-from resnetx import record
+from resnetx import record, workloads
 from resnetx.measure import launch
 from resnetx.measure.sweep import plan
 from resnetx.record import RunFolder
@@ -31,10 +31,12 @@ def test_an_impossible_point_is_planned_once(task_of, tmp_path):
 def test_only_a_good_record_of_the_same_request_counts_as_finished(task_of, tmp_path):
     (run,) = plan([(task_of(), "")], 1, tmp_path, seed=0)
     bad = record.cut_short(run.task, 0.0, "failed", "a test")
-    good = msgspec.structs.replace(bad, outcome="ok", reason="")
+    counted = workloads.workload(run.task.request.model, 224, 32, "caffe")
+    good = msgspec.structs.replace(bad, outcome="ok", reason="", workload=counted)
     foreign = msgspec.structs.replace(good, request=task_of(seed=3).request)
+    otherwise = msgspec.structs.replace(good, workload=msgspec.structs.replace(counted, convention="torch"))
     assert run.finished is None
-    for kept, expected in ((bad, None), (foreign, None), (good, good)):
+    for kept, expected in ((bad, None), (foreign, None), (otherwise, None), (good, good)):
         record.write(run.folder.record, kept)
         assert run.finished == expected
     run.folder.record.write_text(run.folder.record.read_text()[:500])
