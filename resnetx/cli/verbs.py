@@ -217,7 +217,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     obstacles = [obstacle_to(task.request) for task in tasks]
     if all(obstacles) and not options.dry_run:
         raise ConfigError(obstacles[0])
-    folder = Path(settings.results) / node_name() / (name)
+    folder = Path(settings.results) / node_name() / name
     runs = plan(list(zip(tasks, obstacles, strict=True)), settings.repeats, folder, tasks[0].request.seed)
     if options.dry_run:
         for run in runs:

@@ -101,7 +101,8 @@ def _wait(task: RunFile, folder: RunFolder) -> int | None:
         "PYTHONUNBUFFERED": "1",
     }
     with (
-        tempfile.TemporaryDirectory(prefix="resnetx-") as scratch,  # for what a killed torchrun cannot clean up
+        # For what a killed torchrun cannot clean up; its ranks may still be dying when this is.
+        tempfile.TemporaryDirectory(prefix="resnetx-", ignore_cleanup_errors=True) as scratch,
         folder.stdout.open("wb") as stdout,
         folder.stderr.open("wb") as stderr,
     ):
