@@ -20,7 +20,8 @@ def installed(tmp_path_factory):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
     (wheel,) = folder.glob("resnetx-*.whl")
-    prefix = ["--prefix", folder / "venv", "--no-deps", "--no-index", "--no-warn-script-location"]
+    # --ignore-installed: else pip removes the editable install of the checkout, which it takes for an older version.
+    prefix = ["--prefix", folder / "venv", "--ignore-installed", "--no-deps", "--no-index"]
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *prefix, wheel], check=True, capture_output=True)
     return python
 
