@@ -61,10 +61,6 @@ class Ranks:
             dist.all_gather_object(values, value)
         return values
 
-    def share(self, value: Any) -> Any:
-        """Rank 0's `value`, on every rank."""
-        return self.gather(value)[0]
-
 
 def choose_device(request: Request) -> torch.device:
     """The device of this rank: `devices[local rank]` of the request, or the local rank's own; CPU where no GPU is."""
