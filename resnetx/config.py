@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 import msgspec
 
 from resnetx.host import cores
+from resnetx.units import seconds
 
 _PACKAGE = Path(__file__).resolve().parent
 # A wheel carries the folder inside the package, a checkout has it beside the package.
@@ -120,9 +121,23 @@ class Bucket(_Choice, frozen=True, tag="bucket"):
 
     # MB (2**20 bytes) after which a bucket is closed; None: DDP's own rule (the first at 1 MiB, then 25 MiB).
     bucket_cap_mb: float | None
+    first_bucket_mb: float | None  # the same for the first bucket; None: DDP's own, which depends on bucket_cap_mb
+    gradient_as_bucket_view: bool  # gradients live in the buckets, which saves a copy of each
 
 
-Strategy = Bucket
+class Layerwise(_Choice, frozen=True, tag="layerwise"):
+    """Wait-free backpropagation: each layer's gradients are all-reduced as soon as they are ready."""
+
+
+class After(_Choice, frozen=True, tag="after"):
+    """One all-reduce of all gradients, after the backward pass: nothing overlaps."""
+
+
+class NoExchange(_Choice, frozen=True, tag="none"):
+    """Gradients stay where they are: not data-parallel training, but the twin that shows what communication costs."""
+
+
+Strategy = Bucket | Layerwise | After | NoExchange
 
 
 class NoTracker(_Choice, frozen=True, tag="none"):
@@ -146,6 +161,12 @@ class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     weight_decay: float
 
 
+# What a run measures. step: clean training steps. phases: the same steps, watched from inside (and so a little slower).
+# input: the input pipeline alone. equality: whether the ranks compute what one process would.
+Measure = Literal["step", "phases", "input", "equality"]
+TwinName = Literal["synthetic", "alone", "input", "phases"]
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a measurement depends on, apart from the machine: a point."""
 
@@ -158,6 +179,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     optimizer: Sgd
     gpus: int  # ranks
     devices: list[int] | None  # GPU ids, one per rank; None: the first ones
+    scaling: Literal["strong", "weak"]  # how batch_size came about: fixed over all GPUs, or for each of them
+    split: Literal["even", "uneven"]  # uneven: some ranks have one image more than others
+    env: dict[str, str]  # environment variables of the ranks
+    measure: Measure
     threads: int  # CPU threads for computing, of each rank
     warmup: int  # steps before the first window, at least
     steps: int  # in a window
@@ -167,24 +192,67 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def key(self) -> str:
         """Eight hexadecimal digits that differ between any two different requests."""
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:8]
+        return _digest(self)
+
+    @property
+    def series_key(self) -> str:
+        """What all points of one scaling curve share: the key without the number of GPUs and their ids."""
+        return self.on(1).key
 
     @property
     def baseline_key(self) -> str:
-        """The key of the same point on one GPU, the denominator of its speed-up."""
-        return msgspec.structs.replace(self, gpus=1, devices=None).key
+        """The key of the same point on one GPU, the usual denominator of its speed-up."""
+        return self.on(1).key
+
+    def on(self, gpus: int) -> "Request":
+        """The same point on the first `gpus` GPUs."""
+        batch_size = self.batch_size if self.scaling == "strong" else self.batch_size // self.gpus * gpus
+        split: Literal["even", "uneven"] = "uneven" if batch_size % gpus else "even"
+        return msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split)
+
+    def share(self, rank: int) -> int:
+        """Images of each batch that a rank trains on: the first ranks take what does not divide."""
+        whole, rest = divmod(self.batch_size, self.gpus)
+        return whole + (rank < rest)
+
+    @property
+    def twins(self) -> "dict[TwinName, Request]":
+        """The runs that tell what limits this point, each with one part of its work left out or watched.
+
+        synthetic: without input work. alone: without exchanging gradients. input: nothing but input work. phases: the
+        steps watched from inside. Left out is what would be no other run than the point itself.
+        """
+        if self.measure != "step":
+            return {}
+        found: dict[TwinName, Request] = {}
+        if not isinstance(self.input, SyntheticInput):
+            found["synthetic"] = msgspec.structs.replace(self, input=SyntheticInput())
+        if self.gpus > 1 and not isinstance(self.strategy, NoExchange):
+            found["alone"] = msgspec.structs.replace(self, strategy=NoExchange())
+        if not isinstance(self.input, SyntheticInput):
+            found["input"] = msgspec.structs.replace(self, measure="input")
+        return {**found, "phases": msgspec.structs.replace(self, measure="phases")}
 
     @property
     def slug(self) -> str:
         """A name for people and folders: "resnet-4_b16_g2_" and the key."""
         label = re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
-        return f"{label}_b{self.batch_size}_g{self.gpus}_{self.key}"
+        strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
+        measure = "" if self.measure == "step" else f"{self.measure}_"
+        return f"{label}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:8]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How runs are kept: nothing in it changes what is measured."""
 
     repeats: int  # fresh executions of every point
+    twins: int  # fresh executions of each twin of every point (`Request.twins`)
+    budget: float | None  # seconds for a whole sweep, spent where they narrow the widest interval; None: no limit
+    baseline: int  # GPUs of the denominator of speed-ups
     timeout: float  # seconds for one run
     results: str  # folder
     convention: Convention
@@ -210,6 +278,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     chosen = {field: tree.get(field) for field in Request.__struct_fields__}
     if isinstance(chosen["gpus"], list):
         raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
+    if chosen["gpus"] is None:
+        chosen["gpus"] = len(chosen["devices"]) if isinstance(chosen["devices"], list) else 1
     ranks = max_gpus or chosen["gpus"]
     share = max(1, cores() // ranks) if isinstance(ranks, int) and ranks > 0 else 1
     chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
@@ -219,15 +289,38 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     if chosen["image_size"] is None and isinstance(chosen["model"], Mapping):
         model = _convert(chosen["model"], Model, "model")
         chosen["image_size"] = model.image_size
+    if isinstance(chosen["env"], Mapping):
+        chosen["env"] = {name: _variable(value) for name, value in chosen["env"].items()}
     request: Request = _convert(chosen, Request)
+    if request.scaling == "weak":
+        request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
+    if request.gpus > 0 and request.batch_size % request.gpus == 0:  # then the two splits are one
+        request = msgspec.structs.replace(request, split="even")
     return request
+
+
+def _variable(value: Any) -> Any:
+    """A number is a value like any other to an environment; what else is no word is left to be refused."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     """The checked settings of a composed configuration that say how runs are kept."""
-    settings: RunSettings = _convert({field: tree.get(field) for field in RunSettings.__struct_fields__}, RunSettings)
-    _at_least({"repeats": (settings.repeats, 1), "timeout": (settings.timeout, 1)})
+    given = {field: tree.get(field) for field in RunSettings.__struct_fields__}
+    given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
+    settings: RunSettings = _convert(given, RunSettings)
+    least = {"repeats": (settings.repeats, 1), "twins": (settings.twins, 0), "baseline": (settings.baseline, 1)}
+    _at_least({**least, "timeout": (settings.timeout, 1), "budget": (settings.budget or 1, 1)})
     return settings
+
+
+def _seconds(key: str, given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    try:
+        return seconds(given)
+    except ValueError:
+        raise ConfigError(f"{key}={given}: expected a duration, as 90s, 15min or 2h") from None
 
 
 def images_from(tree: Mapping[str, Any]) -> Images:
@@ -261,20 +354,49 @@ def check(r: Request) -> None:
     _at_least(at_least, f" for {r.model.label}")
     if isinstance(r.input, _Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
-    if r.batch_size % r.gpus:
+    if r.split == "uneven" and r.batch_size < r.gpus:
+        raise ConfigError(f"batch_size={r.batch_size} leaves some of gpus={r.gpus} without an image; raise batch_size")
+    if r.batch_size % r.gpus and r.split == "even":
         near = [b for b in (r.batch_size // r.gpus * r.gpus, -(-r.batch_size // r.gpus) * r.gpus) if b > 0]
         raise ConfigError(
             f"batch_size={r.batch_size} does not divide over gpus={r.gpus}: the global batch is split evenly; "
-            f"use batch_size={' or '.join(map(str, near))}, or another gpus"
+            f"use batch_size={' or '.join(map(str, near))}, another gpus, or split=uneven"
         )
     if r.devices is not None and (len(r.devices) != r.gpus or len(set(r.devices)) != len(r.devices)):
         raise ConfigError(f"devices={r.devices}: expected {r.gpus} different GPU ids, as many as gpus={r.gpus}")
     if r.devices is not None and min(r.devices) < 0:
         raise ConfigError(f"devices={r.devices}: a GPU id is 0 or more")
-    if r.strategy.bucket_cap_mb is not None and r.strategy.bucket_cap_mb <= 0:
-        raise ConfigError(
-            f"strategy.bucket_cap_mb={r.strategy.bucket_cap_mb}: expected more than 0, or null for DDP's own"
-        )
+    if isinstance(r.strategy, Bucket):
+        for field in ("bucket_cap_mb", "first_bucket_mb"):
+            if (given := getattr(r.strategy, field)) is not None and given <= 0:
+                raise ConfigError(f"strategy.{field}={given}: expected more than 0, or null for DDP's own")
+    if r.measure == "input" and isinstance(r.input, SyntheticInput):
+        raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
+    for name in r.env:
+        _check_variable(name)
+
+
+def _check_variable(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ConfigError(f"env.{name}: not the name of an environment variable; expected letters, digits and _")
+    if name.startswith(("LD_", "PYTHON")):  # a run file from elsewhere shall load no code
+        raise ConfigError(f"env.{name}: it could load other code into a run; set it in the shell that starts resnetx")
+    if name in _OWN_VARIABLES:
+        raise ConfigError(f"env.{name}: torchrun or resnetx sets it for each rank; use {_OWN_VARIABLES[name]}")
+
+
+# Variables that describe a run to its ranks, and the setting that is meant by who sets them.
+_OWN_VARIABLES = {
+    "RANK": "gpus",
+    "LOCAL_RANK": "gpus",
+    "WORLD_SIZE": "gpus",
+    "LOCAL_WORLD_SIZE": "gpus",
+    "MASTER_ADDR": "torchrun by hand",
+    "MASTER_PORT": "torchrun by hand",
+    "OMP_NUM_THREADS": "threads",
+    "CUDA_VISIBLE_DEVICES": "devices",
+    "TMPDIR": "the shell",
+}
 
 
 def _at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "") -> None:

@@ -2,6 +2,7 @@
 
 about: one sentence
 settings: {repeats: 2}                      # for every point; the command line wins over it
+include: [paper-resnetx]                    # the grids of other studies, before its own
 grids:                                      # each is the product of its lists
   - {model: resnetx, model.x: [1, 4], batch_size: 16, gpus: [1, 2]}
 """
@@ -26,7 +27,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str
     about: str
     settings: dict[str, Any]
-    grids: list[dict[str, Any]]
+    grids: list[dict[str, Any]] = []
+    include: list[str] = []
 
 
 def names() -> dict[str, str]:
@@ -53,13 +55,27 @@ def _read(path: Path) -> Study:
         tree = yaml.safe_load(path.read_text())
         if not isinstance(tree, dict):
             raise ConfigError(f"study={path}: expected the settings about, settings and grids")
-        return msgspec.convert({"name": path.stem, **tree}, Study)
+        study = msgspec.convert({"name": path.stem, **tree}, Study)
     except OSError as error:
         raise ConfigError(f"study={path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"study={path}: not YAML: {' '.join(str(error).split())}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"study={path}: {sentence(str(error), tree)}") from None
+    if not study.grids and not study.include:
+        raise ConfigError(f"study={path}: has no points; expected grids, or studies to include")
+    others = [CONFIGS / "study" / f"{name}.yaml" for name in study.include]
+    return msgspec.structs.replace(
+        study, grids=[*(grid for other in others for grid in _plain(other, path)), *study.grids]
+    )
+
+
+def _plain(path: Path, includer: Path) -> list[dict[str, Any]]:
+    """The grids of a study that comes with resnetx and is included by another."""
+    if not path.is_file():
+        raise ConfigError(f"study={includer}: includes {path.stem}, and no study has that name; see `resnetx list`")
+    study = _read(path)
+    return [{**study.settings, **grid} for grid in study.grids]
 
 
 def points(study: Study | None, chosen: Mapping[str, Any]) -> list[Point]:

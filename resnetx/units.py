@@ -4,6 +4,7 @@ GB is 1e9 bytes and GiB is 2**30: a figure in one must never stand beside a figu
 """
 
 import math
+import re
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:
@@ -25,6 +26,14 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def seconds(text: str) -> float:
+    """The seconds in "90", "90s", "15min", "2h" or "1.5 h"; a `ValueError` for anything else."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*(s|min|h|d|)\s*", text)
+    if not found:
+        raise ValueError(f"{text}: not a duration")
+    return float(found[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def _significant(value: float, digits: int) -> str:

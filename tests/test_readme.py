@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import main, verbs
+from resnetx.cli import main, runs
 from resnetx.config import check
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +36,7 @@ def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_p
         assert "torchrun " in capsys.readouterr().out
     else:
         assert command.startswith(("resnetx train ", "torchrun --standalone --local-addr=127.0.0.1 "))
-        task, _ = verbs._task([], settings, gpus=8 if command.startswith("torchrun") else None)
+        task, _ = runs._task([], settings, gpus=8 if command.startswith("torchrun") else None)
         check(task.request)
 
 

@@ -7,6 +7,7 @@ Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither
 """
 
 import argparse
+import importlib
 import os
 import re
 import signal
@@ -32,26 +33,29 @@ HYDRA_FLAGS = (
 )
 JSON = "print JSON, one object per line"
 
-# verb: what it does, its paths, its flags. The functions are those of `verbs`.
-VERBS: dict[str, tuple[str, str, dict[str, str]]] = {
+# verb: the module that has its function, what it does, its paths, its flags.
+VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "describe": (
+        "verbs",
         "count activations, parameters and intensity: of one workload layer by layer, or of a family as a table",
         "",
         {"json": JSON},
     ),
     "images": (
+        "verbs",
         "make an ImageNet-shaped tree of real JPEG files",
         "ROOT",
         {"verify": "check a tree instead: name every file that cannot be decoded"},
     ),
-    "train": ("run one point and record it", "RUN.json", {"json": JSON}),
+    "train": ("runs", "run one point and record it", "RUN.json", {"json": JSON}),
     "sweep": (
+        "studies",
         "run a study: every point in fresh processes, and a table at the end",
         "",
         {"json": JSON, "dry-run": "print the runs and their commands, and start nothing"},
     ),
-    "doctor": ("say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
-    "list": ("name the models, inputs and studies that come with resnetx", "", {}),
+    "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
+    "list": ("verbs", "name the models, inputs and studies that come with resnetx", "", {}),
 }
 
 
@@ -74,9 +78,9 @@ def worker() -> int:
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
 
     def serve() -> int:
-        from resnetx.cli import verbs
+        from resnetx.cli import runs
 
-        return verbs.serve(sys.argv[1:], started)
+        return runs.serve(sys.argv[1:], started)
 
     return _guarded(serve)
 
@@ -112,7 +116,6 @@ def _run(words: list[str]) -> int:
     if options.verb is None:
         _parser().print_help()
         return 0
-    from resnetx.cli import verbs
     from resnetx.config import ConfigError
 
     verb: str = options.verb
@@ -124,11 +127,13 @@ def _run(words: list[str]) -> int:
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: resnetx has grids of its own; use `resnetx sweep` with lists: gpus=[1,2,4,8]")
         if word.startswith("-"):
-            known = ", ".join(f"--{flag}" for flag in (*VERBS[verb][2], "help"))
+            known = ", ".join(f"--{flag}" for flag in (*VERBS[verb][3], "help"))
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        if not VERBS[verb][1]:
+        if not VERBS[verb][2]:
             raise ConfigError(f"{word}: `resnetx {verb}` takes no path; settings are written key=value")
-    act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(verbs, f"{verb}_")
+    act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(
+        importlib.import_module(f"resnetx.cli.{VERBS[verb][0]}"), f"{verb}_"
+    )
     return act(options, [Path(word) for word in others], overrides)
 
 
@@ -152,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"resnetx {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
-    for name, (about, path, flags) in VERBS.items():
+    for name, (_, about, path, flags) in VERBS.items():
         usage = f"resnetx {name} {f'[{path}] ' if path else ''}[--flag ...] [key=value ...]"
         verb = verbs.add_parser(
             name, help=about, description=f"resnetx {name}: {about}.", usage=usage, add_help=False, allow_abbrev=False

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnetx.config import CONFIGS, GROUPS, ConfigError
-from resnetx.study import Point
+from resnetx.study import Point, Study, load, points
 
 
 def hydra_main(words: list[str]) -> None:
@@ -38,6 +38,14 @@ def chosen(overrides: list[str]) -> Point:
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(f"{override.input_line}: settings are changed (key=value), not added or removed")
     return {override.key_or_group: _unquoted(override.value()) for override in parsed}
+
+
+def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
+    """The study that is asked for, if any, and the points that it and the command line describe."""
+    asked = chosen(overrides)
+    name = asked.pop("study", None)
+    named = load(str(name)) if name is not None else None
+    return named, points(named, asked)
 
 
 def _parsed(word: str) -> Override:
@@ -65,7 +73,8 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
         config = copy.deepcopy(_composed(choices))
         for key, value in point.items():
             if key not in GROUPS:
-                OmegaConf.update(config, key, value, merge=False)
+                # Only the environment has room for names that no file has.
+                OmegaConf.update(config, key, value, merge=False, force_add=key.startswith("env."))
         tree = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_in_our_words(str(error), words)) from None

@@ -96,6 +96,7 @@ def _wait(task: RunFile, folder: RunFolder) -> int | None:
     """The exit status of torchrun, or None where the time limit ended it."""
     environment = {
         **os.environ,
+        **task.request.env,
         "OMP_NUM_THREADS": str(task.request.threads),  # torchrun sets 1, but only when it starts more than one rank
         FOLDER_VARIABLE: str(folder.path),
         "PYTHONUNBUFFERED": "1",

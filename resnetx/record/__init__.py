@@ -7,6 +7,7 @@ stored; medians and speed-ups are derived when reading.
     python -m resnetx.record > resnetx/schemas/run.schema.json     # regenerates the JSON Schema
 """
 
+from resnetx.record.brief import Brief, BriefReader
 from resnetx.record.files import RecordError, RunFolder, read, records, write
 from resnetx.record.run import (
     SCHEMA,
@@ -18,6 +19,7 @@ from resnetx.record.run import (
     InputState,
     LinkCounters,
     Outcome,
+    Phases,
     RunFile,
     RunRecord,
     Warning,
@@ -26,10 +28,13 @@ from resnetx.record.run import (
     json_schema,
     opening,
 )
+from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.unknown import Unknown, nulls, seal
 
 __all__ = [
     "SCHEMA",
+    "Brief",
+    "BriefReader",
     "Device",
     "Environment",
     "Failure",
@@ -38,10 +43,13 @@ __all__ = [
     "InputState",
     "LinkCounters",
     "Outcome",
+    "Phases",
     "RecordError",
     "RunFile",
     "RunFolder",
     "RunRecord",
+    "StudyFolder",
+    "StudyRecord",
     "Unknown",
     "Warning",
     "Workload",

@@ -118,7 +118,7 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     assert sum(line.startswith("# torchrun ") and "--nproc-per-node=3" in line for line in lines) == 1
     assert lines[-1] == (
         "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
-        "use batch_size=3 or 6, or another gpus"
+        "use batch_size=3 or 6, another gpus, or split=uneven"
     )
     assert not list(tmp_path.iterdir())
 

@@ -1,0 +1,126 @@
+"""One point at a time: `train`, and the ranks that torchrun starts for it."""
+
+import os
+from argparse import Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from resnetx.cli import show
+from resnetx.cli.compose import compose, points_of
+from resnetx.config import ConfigError, Request, check, request_from, run_settings_from
+from resnetx.host import node_name
+from resnetx.record import SCHEMA, RunFile, RunFolder, read
+
+
+def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
+    """Runs one point as `sweep` would, under a launcher that records whatever happens to it."""
+    from resnetx.measure import launch
+    from resnetx.measure.trackers import track
+
+    if os.environ.get("WORLD_SIZE"):
+        raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
+    task, results = _task(paths, overrides)
+    if obstacle := obstacle_to(task.request):
+        raise ConfigError(obstacle)
+    folder = _train_folder(task.request, results)
+    with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}, recorded in {folder.path}"):
+        record = launch.execute(task, folder)
+        told = track(task.tracker, record, folder)
+    if options.json:
+        show.json_lines([record])
+    else:
+        show.run(record, folder)
+    if told:
+        show.err.print(told, soft_wrap=True)
+    return 0 if record.outcome == "ok" else 1
+
+
+def serve(words: list[str], started: float) -> int:
+    """One rank of torchrun: of a launched run, or of one started by hand (which rank 0 then records)."""
+    from resnetx.measure import launch, torchrun, worker
+    from resnetx.measure.trackers import track
+
+    folder = torchrun.launched_folder()
+    paths = [Path(word) for word in words if word.endswith(".json")]
+    task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
+    os.environ.update(task.request.env)
+    by_hand = folder is None
+    if by_hand and (obstacle := obstacle_to(task.request)):
+        raise ConfigError(obstacle)
+    if by_hand and torchrun.rank() == 0:
+        folder = _train_folder(task.request, results)
+        launch.begin(task, folder, started)
+    record = worker.serve(task, folder, started)
+    if by_hand and record is not None and folder is not None:
+        show.run(record, folder)
+        if told := track(task.tracker, record, folder):
+            print(told)
+    return 0
+
+
+def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[RunFile, Path]:
+    """The run that the words ask for, and the results folder: from a run file, or composed from settings."""
+    if len(paths) > 1:
+        raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
+    if paths and not paths[0].is_file():
+        raise ConfigError(f"{paths[0]}: neither a setting (key=value) nor a run file that exists")
+    if paths:
+        if overrides:
+            raise ConfigError(f"{overrides[0]}: a run file is complete; edit it, or give settings without it")
+        return read(paths[0], RunFile), Path("results")
+    by_torchrun = [] if gpus is None else [f"gpus={gpus}"]
+    named, points = points_of([*by_torchrun, *overrides])
+    if len(points) != 1 or named:
+        raise ConfigError(f"{' '.join(overrides)}: more than one point; `resnetx sweep` runs several")
+    tree = compose(points[0])
+    request = request_from(tree)
+    check(request)
+    return run_file(request, tree, None), Path(tree["results"])
+
+
+def run_file(request: Request, tree: dict[str, Any], name: str | None) -> RunFile:
+    settings = run_settings_from(tree)
+    return RunFile(
+        schema=SCHEMA,
+        request=request,
+        study=name,
+        repeat=1,
+        timeout_s=settings.timeout,
+        convention=settings.convention,
+        tracker=settings.tracker,
+    )
+
+
+def _train_folder(request: Request, results: Path) -> RunFolder:
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    return RunFolder(results / node_name() / "train" / f"{now[:-3]}_{request.slug}")
+
+
+def obstacle_to(request: Request) -> str:
+    """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
+    from resnetx import inputs
+    from resnetx.measure.nvml import gpus_here
+
+    try:
+        check(request)
+        inputs.check(
+            request.input,
+            batch_size=request.batch_size,
+            gpus=request.gpus,
+            image_size=request.image_size,
+            classes=request.model.classes,
+        )
+    except ConfigError as error:
+        return str(error)
+    present = gpus_here()
+    if not present and request.precision in ("tf32", "fp16"):
+        return (
+            f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
+            "use precision=fp32 or bf16"
+        )
+    wanted = max(request.devices or [request.gpus - 1]) + 1
+    if 0 < present < wanted:
+        setting = f"devices={request.devices}" if request.devices else f"gpus={request.gpus}"
+        return f"{setting}: this machine shows {present} GPUs; ask for fewer"
+    return ""
