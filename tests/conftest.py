@@ -3,11 +3,13 @@
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
-from resnetx.record import SCHEMA, RunFile, RunRecord, cut_short
+from resnetx.measure.environment import environment
+from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, cut_short, seal
 
 
 @pytest.fixture
@@ -47,3 +49,19 @@ def record_of(task_of):
         return cut_short(task_of(settings, **more), time.time(), "failed", "made by a test")
 
     return make
+
+
+@pytest.fixture
+def record_environment():
+    """Makes an environment as this machine's, with fields changed."""
+
+    def make(**changed: Any) -> Environment:
+        plain = {"environment": {**environment(None), **changed}, "unknown": {}}
+        return seal(plain, _Holder).environment
+
+    return make
+
+
+class _Holder(msgspec.Struct):
+    environment: Environment
+    unknown: dict[str, str]

@@ -4,11 +4,10 @@ import os
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
-from resnetx.config import ConfigError, Request, check, request_from, run_settings_from
+from resnetx.config import ConfigError, Request, RunSettings, check, request_from, run_settings_from
 from resnetx.host import node_name
 from resnetx.record import SCHEMA, RunFile, RunFolder, read
 
@@ -76,11 +75,11 @@ def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> t
     tree = compose(points[0])
     request = request_from(tree)
     check(request)
-    return run_file(request, tree, None), Path(tree["results"])
+    return run_file(request, run_settings_from(tree), None), Path(tree["results"])
 
 
-def run_file(request: Request, tree: dict[str, Any], name: str | None) -> RunFile:
-    settings = run_settings_from(tree)
+def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFile:
+    """The run file of a request; `name`: of its study, if it has one."""
     return RunFile(
         schema=SCHEMA,
         request=request,
