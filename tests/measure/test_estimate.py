@@ -1,25 +1,15 @@
-from pathlib import Path
-
 import pytest
 
-from resnetx import workloads
 from resnetx.measure.estimate import ASSUMED_START_UP_S, estimator
-from resnetx.record import Brief
 
 
 @pytest.fixture
-def ran():
+def ran(brief_of):
     """Makes the brief of a run that trained at a rate and took its time to start."""
 
     def make(request, rate, start_up_s=5.0):
         steps = request.warmup + request.steps * request.windows
-        return Brief(
-            folder=Path(), request=request, key=request.key, repeat=1, outcome="ok", reason="", started_at="",
-            workload=workloads.workload(request.model, request.image_size, request.batch_size, "caffe"),
-            duration_s=start_up_s + steps * request.batch_size / rate, rates=[rate] * 3, phases=None, buckets=None,
-            sm_clock_Hz=None, gpu_busy=None, energy_J=None, peak_memory_bytes=None, host_load=None, transport=None,
-            input_state=None, devices=None, warnings=[], environment=None,
-        )  # fmt: skip
+        return brief_of(request, rate, rate, duration_s=start_up_s + steps * request.batch_size / rate)
 
     return make
 
