@@ -58,7 +58,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         kept, left = split_settled(asked.plan())
         check_software(kept)
         if kept:
-            show.err.print(f"{len(kept)} runs are kept from before", soft_wrap=True)
+            show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
         _execute(asked, kept, left)
     return _conclude(options, asked)
 
