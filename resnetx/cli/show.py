@@ -131,6 +131,13 @@ def layers(found: "Sequence[Layer]", workload: Workload) -> None:
     )
 
 
+def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
+    """What each rank sends in a step."""
+    listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
+    what = f"{len(sizes_bytes)} all-reduce{'s' * (len(sizes_bytes) != 1)}"
+    out.print(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.", soft_wrap=True)
+
+
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
     stated = any(workload.stated for workload in workloads)
