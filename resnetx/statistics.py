@@ -16,7 +16,7 @@ Handle Outliers (1993); Lord, Biometrika 34 (1947) 41 (intervals from the range 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -120,6 +120,7 @@ def _rates(runs: _Measured) -> Floats:
     return np.array([len(run) / sum(1 / rate for rate in run) for run in runs])
 
 
+@lru_cache(maxsize=256)  # rate, speed-up and shares of a point all ask for it
 def _resampled(runs: _Measured, stream: int) -> Floats:
     """RESAMPLES medians: of runs drawn with replacement, each from its windows drawn with replacement.
 
