@@ -15,6 +15,8 @@ PURE = [
     "resnetx.measure.sweep",
     "resnetx.measure.worker",
     "resnetx.record",
+    "resnetx.report.compare",
+    "resnetx.report.page",
     "resnetx.report.scaling",
     "resnetx.statistics",
     "resnetx.study",

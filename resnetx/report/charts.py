@@ -1,0 +1,542 @@
+"""The figures of a report, as Vega-Lite specifications: the only module that knows Altair.
+
+Each figure is laid out for one column of a two-column page (8.5 cm); screens show it larger. Nothing is drawn that was
+not measured: a line has a gap where a point is missing, and a word at the foot of the panel says why.
+
+The forms are those of Tallent et al. 2017, Fig. 6, 7, 12 and 13.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import altair as alt
+
+from resnetx.record import Workload
+from resnetx.report.export import PARTS, estimate
+from resnetx.report.look import BASELINE, DASHES, EFFICIENCY, GRID, HOLLOW, INK, PAPER, QUIET, Look
+from resnetx.report.look import PARTS as PART_COLOURS
+from resnetx.report.series import Named, category
+from resnetx.statistics import Summary
+from resnetx.units import si
+
+COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
+_CHARACTER = 3.4  # mean width of a character of 7 points
+_LABEL_LIMIT = 170  # longer names are cut
+WHISKERS = {"interval": "95 % interval", "range": "range"}
+
+# What stands at the foot of a panel in place of a missing point, and what it means.
+_WORDS = {
+    "oom": ("oom", "out of memory"),
+    "failed": ("fail", "failed"),
+    "timeout": ("late", "timed out"),
+    "skipped": ("skip", "cannot run there"),
+    "missing": ("todo", "not run yet"),
+}
+_WORD_HEIGHT = 7
+_CROWD = 3  # more words than these in one place become one for each outcome, in black
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: what it shows, how it is read, what is in it, and how it is drawn."""
+
+    name: str  # of its files
+    title: str
+    caption: str
+    data: list[dict[str, Any]]
+    specification: dict[str, Any]  # Vega-Lite
+
+
+def figures(points: Sequence[Named]) -> list[Figure]:
+    """Every figure that the points have something to show in."""
+    look = Look(points)
+    conventions = sorted({point.counts.convention for point in points if point.counts})
+    found = []
+    for convention in conventions:
+        counted = [point for point in points if point.counts and point.counts.convention == convention]
+        suffix = "" if len(conventions) == 1 else f"-{convention}"
+        found += [_intensity(counted, look, convention, suffix), _located(counted, look, convention, suffix)]
+    if any(point.row.images_per_s for point in points):
+        found.append(_rates(points, look))
+        if any(_scaled(point) for point in points):
+            found.append(_speedups(points, look))
+        found.append(_limits(points, look))
+    return found
+
+
+# ---- intensity ------------------------------------------------------------------------------------------------------
+
+
+def _intensity(counted: Sequence[Named], look: Look, convention: str, suffix: str) -> Figure:
+    """Work, and work over communication, by batch category."""
+    data = [_batch(point, point.counts, counted) for point in _first_of_each(counted) if point.counts]
+    x = alt.X("batch_category:O", title="batch category", axis=alt.Axis(labelAngle=0), scale=alt.Scale(padding=0.5))
+    base = alt.Chart(alt.NamedData("all"), width=78, height=130).encode(x=x, color=_colour(look))
+    panels = []
+    for field in ("activations_per_batch", "activations_per_parameter"):
+        y = _log_y(data, field, f"{field.replace('_', ' ')} ({convention})", 130)
+        line = base.mark_line(strokeWidth=0.75, opacity=0.6, aria=False).encode(y=y)
+        marks = base.mark_point(filled=True, size=22, opacity=1).encode(y=y, shape=_shape(look), description="tell:N")
+        panels.append(line + marks)
+    return Figure(
+        name=f"intensity{suffix}",
+        title=f"The workloads: {_span(data, 'activations_per_parameter')} activations per parameter, "
+        f"{_span(data, 'activations_per_batch')} per batch",
+        caption="Work of a batch (left) and its work over communication (right), by batch category: 1 is the smallest "
+        f"batch that a workload has here. Counted by the {convention} convention. After Tallent et al. 2017, Fig. 6.",
+        data=_without(data, "tell"),
+        specification=_styled(alt.hconcat(*panels, spacing=8), {"all": data}),
+    )
+
+
+def _batch(point: Named, counts: Workload, counted: Sequence[Named]) -> dict[str, Any]:
+    work, intensity = si(counts.activations_per_batch), si(counts.intensity)
+    return {
+        "workload": point.workload,
+        "batch": point.batch,
+        "batch_category": category(point, counted),
+        "activations_per_batch": counts.activations_per_batch,
+        "activations_per_parameter": counts.intensity,
+        "tell": f"{point.workload}, {point.batch}: {work} activations, {intensity} per parameter",
+    }
+
+
+def _first_of_each(counted: Sequence[Named]) -> Iterable[Named]:
+    """One point of each batch of each workload; with weak scaling a batch is one on each number of GPUs."""
+    return {(p.workload, p.batch): p for p in sorted(counted, key=lambda p: p.gpus, reverse=True)}.values()
+
+
+def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str) -> Figure:
+    """Every point in intensity space, by the parallel efficiency that was measured there."""
+    data = [
+        {
+            "workload": point.workload,
+            "batch": point.batch,
+            "variant": point.variant,
+            "gpus": point.gpus,
+            "activations_per_parameter_per_gpu": point.counts.intensity / point.gpus,
+            "efficiency": point.row.efficiency.median if point.row.efficiency else None,
+            "shown_as": _efficiency_class(point),
+            "tell": f"{point.words}: {_efficiency_told(point)}",
+        }
+        for point in counted
+        if point.counts
+    ]
+    colours = {name: colour for name, (_, colour) in EFFICIENCY.items()}
+    colours |= {"the baseline": BASELINE, "not measured": HOLLOW}
+    classes = [name for name in colours if any(each["shown_as"] == name for each in data)]
+    fill = alt.Fill(
+        "shown_as:N",
+        scale=alt.Scale(domain=classes, range=[colours[name] for name in classes]),
+        legend=_legend(classes, title="parallel efficiency", orient="top", symbolType="circle", symbolStrokeColor=INK),
+    )
+    height = 170 if len(look.variants) == 1 else 100
+    y = _log_y(data, "activations_per_parameter_per_gpu", f"activations per parameter per GPU ({convention})", height)
+
+    def panel(chart: alt.Chart, _: bool, last: bool) -> Any:
+        axis = alt.Axis(labelAngle=0, tickBand="extent", grid=True, labels=last, ticks=last)
+        counts = sorted({point.gpus for point in counted})
+        chart = chart.properties(width=COLUMN - 42, height=height)
+        return chart.mark_point(size=20, stroke=INK, strokeWidth=0.5, opacity=1).encode(
+            x=alt.X("gpus:O", title="GPUs" if last else None, axis=axis, scale=alt.Scale(domain=counts, padding=0.25)),
+            xOffset=alt.XOffset("workload:N", scale=alt.Scale(domain=look.workloads)),
+            y=y,
+            shape=_shape(look, _legend(look.workloads, symbolStrokeColor=INK, symbolFillColor=INK)),
+            fill=fill,
+            description="tell:N",
+        )
+
+    return Figure(
+        name=f"located{suffix}",
+        title=f"The points: {_span(data, 'activations_per_parameter_per_gpu')} activations per parameter on each GPU",
+        caption="Work over communication of every point, and the parallel efficiency measured there. On each number of "
+        "GPUs the workloads stand side by side in the order of the legend, each with its batches one above the other. "
+        f"Hollow: not measured; the table says why. Counted by the {convention} convention. After Tallent et al. 2017, "
+        "Fig. 7.",
+        data=_without(data, "tell"),
+        specification=_grid(data, "variant", look.variants, 1, panel),
+    )
+
+
+def _efficiency_class(point: Named) -> str:
+    efficiency = point.row.efficiency
+    if efficiency is None:
+        return "not measured"
+    if not _scaled(point):
+        return "the baseline"
+    return next(name for name, (bound, _) in EFFICIENCY.items() if efficiency.median < bound)
+
+
+def _efficiency_told(point: Named) -> str:
+    if point.row.efficiency is None:
+        return point.row.outcome
+    return f"efficiency {point.row.efficiency.median:.0%} over {point.row.baseline}"
+
+
+def _scaled(point: Named) -> bool:
+    """Whether a point has a speed-up, and is not the baseline itself."""
+    speedup = point.row.speedup
+    return speedup is not None and not speedup.low == speedup.high == 1
+
+
+# ---- scaling --------------------------------------------------------------------------------------------------------
+
+
+def _rates(points: Sequence[Named], look: Look) -> Figure:
+    """Iterations/s against GPUs."""
+    value_of = attrgetter("row.iterations_per_s")
+    data = _curves(points, look, "iterations_per_s", value_of)
+    rate, best = max((_median(point.row.images_per_s), point.words) for point in points if point.row.images_per_s)
+    return Figure(
+        name="rate",
+        title=f"Training rate against GPUs; the highest, {si(rate)} images/s: {best}",
+        caption=f"{_reading(points, value_of)} Dotted: ideal, from the baseline ({_baselines(points)}). "
+        "After Tallent et al. 2017, Fig. 12 and 13.",
+        data=_without(data, *_DRAWING),
+        specification=_curve_chart(data, points, look, "iterations_per_s", "iterations/s", base=10),
+    )
+
+
+def _speedups(points: Sequence[Named], look: Look) -> Figure:
+    """The speed-up against GPUs."""
+    value_of = attrgetter("row.speedup")
+    data = _curves(points, look, "speedup", value_of)
+    most = max(point.gpus for point in points if _scaled(point))
+    reached = sorted((_median(p.row.efficiency), p.line_words) for p in points if p.gpus == most and _scaled(p))
+    (worst, where_worst), (best, where_best) = reached[0], reached[-1]
+    first, *others = _baselines(points).split("; ")
+    title = ["speed-up", f"(baseline: {first}{' or more' * bool(others)})"]
+    return Figure(
+        name="speedup",
+        title=f"Parallel efficiency on {most} GPUs: {worst:.0%} ({where_worst})"
+        + f" to {best:.0%} ({where_best})" * (len(reached) > 1),
+        caption=f"{_reading(points, value_of)} Dotted: ideal. Baseline: {_baselines(points)}.",
+        data=_without(data, *_DRAWING),
+        specification=_curve_chart(data, points, look, "speedup", title, base=2),
+    )
+
+
+_DRAWING = ("panel", "word", "crowd", "place", "tell")  # columns that only say how a row is drawn
+
+
+def _curves(
+    points: Sequence[Named], look: Look, field: str, value_of: Callable[[Named], Summary | None]
+) -> list[dict[str, Any]]:
+    """A row for each point: its value, the ideal one, and what stands in its place where it has none."""
+    missing: dict[tuple[str, int], list[Named]] = defaultdict(list)
+    for point in points:
+        if value_of(point) is None:
+            missing[look.panel(point), point.gpus].append(point)
+    rows = []
+    for point in points:
+        value, efficiency = value_of(point), point.row.efficiency
+        row = {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
+        row |= {**estimate(field, value), "ideal": value.median / efficiency.median if value and efficiency else None}
+        row |= {"runs": value.n if value else 0, "outcome": point.row.outcome, "panel": look.panel(point)}
+        row |= _in_place(point, missing[look.panel(point), point.gpus])
+        rows.append({**row, "tell": f"{point.words}: {_told(value, field, point.row.outcome)}"})
+    return rows
+
+
+def _in_place(point: Named, missing: list[Named]) -> dict[str, Any]:
+    """The word in place of a point that is missing, and its row at the foot, among the others that miss there."""
+    if point not in missing:
+        return {"word": None, "crowd": False, "place": None}
+    if len(missing) <= _CROWD:
+        return {"word": _word(point), "crowd": False, "place": missing.index(point)}
+    words = list(map(_word, missing))
+    first = words.index(_word(point)) == missing.index(point)
+    place = list(dict.fromkeys(words)).index(_word(point))
+    return {"word": _word(point) if first else None, "crowd": True, "place": place}
+
+
+def _word(point: Named) -> str:
+    return _WORDS[point.row.outcome][0]
+
+
+def _curve_chart(
+    data: list[dict[str, Any]], points: Sequence[Named], look: Look, field: str, title: str | list[str], base: int
+) -> dict[str, Any]:
+    """Curves against GPUs on log axes, on which every ideal is a straight line."""
+    panels = look.panels(points)
+    columns = min(len(panels), 3 if len(panels) > 6 else 2)
+    width, height = (COLUMN - 30 - 9 * len(title) * isinstance(title, list) - 8 * columns) // columns, 105
+    domain, word_step = _with_foot(data, field, height)
+    ticks = _ticks([domain[0], domain[1] / word_step**0.6], base)  # else the uppermost label moves the panel's title
+
+    def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
+        y = alt.Y(
+            f"{field}:Q",
+            title=title if left else None,
+            scale=alt.Scale(type="log", domain=domain, nice=False),
+            axis=_axis(ticks, left),
+        )
+        chart = chart.properties(width=width, height=height)
+        chart = chart.encode(x=_gpus_axis(points, last), detail=["workload:N", "variant:N"])
+        ideal = chart.transform_filter("isValid(datum.ideal)").encode(y=alt.Y("ideal:Q"))
+        layers = [ideal.mark_line(strokeWidth=0.6, stroke=QUIET, strokeDash=[0.6, 1.8], aria=False)]
+        line = chart.mark_line(strokeWidth=0.9, aria=False)
+        layers.append(line.encode(y=y, color=_colour(look), strokeDash=_dash(look)))
+        for ends, opacity in (("interval", 1.0), ("range", 0.45)):
+            whisker = chart.transform_filter(f"datum.{field}_ends == '{ends}' && datum.runs > 1")
+            whisker = whisker.mark_rule(strokeWidth=1, opacity=opacity, aria=False)
+            layers.append(whisker.encode(y=alt.Y(f"{field}_low:Q"), y2=f"{field}_high:Q", color=_colour(look)))
+        marks = chart.transform_filter(f"isValid(datum.{field})").mark_point(filled=True, size=14, opacity=1)
+        layers.append(marks.encode(y=y, color=_colour(look), shape=_shape(look), description="tell:N"))
+        words = chart.transform_filter("isValid(datum.word)")
+        words = words.transform_calculate(foot=f"{domain[0]} * pow({word_step}, datum.place + 0.15)")
+        words = words.mark_text(fontSize=_WORD_HEIGHT - 0.5, baseline="bottom", aria=False)
+        own = alt.condition("datum.crowd", alt.value(INK), _colour(look))
+        layers.append(words.encode(y=alt.Y("foot:Q"), text="word:N", color=own))
+        return alt.layer(*layers)
+
+    return _grid(data, "panel", panels, columns, panel)
+
+
+def _with_foot(data: Sequence[dict[str, Any]], field: str, height: int) -> tuple[list[float], float]:
+    """The domain of a log axis that leaves room for words below all values, and the factor from word to word."""
+    values = [value for row in data for value in (row[f"{field}_low"], row[f"{field}_high"], row["ideal"]) if value]
+    lowest, highest = min(values) / 1.3, max(values) * 1.3
+    rows = max((row["place"] + 1 for row in data if row["place"] is not None), default=0)
+    step = (highest / lowest) ** (_WORD_HEIGHT / (height - _WORD_HEIGHT * rows))
+    return [lowest / step**rows, highest], step
+
+
+def _told(value: Summary | None, field: str, outcome: str) -> str:
+    if value is None:
+        return outcome
+    ends = f" ({si(value.low)} to {si(value.high)}, {WHISKERS[value.kind]} of {value.n} runs)" if value.n > 1 else ""
+    return f"{si(value.median)} {_UNITS[field]}{ends}"
+
+
+_UNITS = {"iterations_per_s": "iterations/s", "speedup": "times the baseline"}
+
+
+def _reading(points: Sequence[Named], value_of: Callable[[Named], Summary | None]) -> str:
+    """How points, whiskers and words of a scaling chart are read: only what it has."""
+    values = [value for value in map(value_of, points) if value]
+    fewest, most = min(value.n for value in values), max(value.n for value in values)
+    runs = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    kinds = {value.kind for value in values if value.n > 1}
+    drawn = {
+        "interval": "whiskers: 95 % interval",
+        "range": "light whiskers: range of the runs, too few for an interval",
+    }
+    parts = [f"Points: median of {runs} run{'s' * (most > 1)}", *(drawn[kind] for kind in drawn if kind in kinds)]
+    return "; ".join(parts) + "." + _words_told(points)
+
+
+def _words_told(points: Iterable[Named]) -> str:
+    """What the words mean that stand for missing points."""
+    used = dict.fromkeys(_WORDS[point.row.outcome] for point in points if point.row.images_per_s is None)
+    return f" Missing: {', '.join(f'{word}: {meaning}' for word, meaning in used)}." if used else ""
+
+
+def _baselines(points: Iterable[Named]) -> str:
+    """The baselines of the speed-ups, the plain one first."""
+    return "; ".join(
+        sorted({point.row.baseline for point in points if point.row.speedup}, key=lambda each: (len(each), each))
+    )
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def _limits(points: Sequence[Named], look: Look) -> Figure:
+    """What the step of every point is spent on."""
+    data = [bar for point in look.in_order(points) for bar in _bars(point)]
+    parts = [part for part in PART_COLOURS if any(bar["part"] == part for bar in data)]
+    colours = alt.Scale(domain=parts, range=[PART_COLOURS[part] for part in parts])
+    counts = sorted({point.gpus for point in points})
+    shares = [bar["share"] for bar in data if bar["share"] is not None]
+    domain = [min(0.0, *shares), 1.12 * max(1.0, 1 - min(0.0, *shares))]
+    names = list(dict.fromkeys(bar["panel"] for bar in data))
+    longest = max(len(line) for name in names for line in name.split(", "))
+    columns = max(1, min(4, len(names), int((COLUMN - 36) // (_CHARACTER * longest + 2))))
+    width = (COLUMN - 52 - 7 * (max(2, columns) - 1)) // max(2, columns)
+
+    def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
+        axis = alt.Axis(labelAngle=0, labelOverlap=True, labels=last, ticks=last)
+        x = alt.X("gpus:O", title="GPUs" if last else None, scale=alt.Scale(domain=counts, padding=0.12), axis=axis)
+        chart = chart.properties(width=width, height=38).encode(x=x)
+        bars = (
+            chart.transform_filter("isValid(datum.share)")
+            .transform_calculate(order=f"indexof({parts}, datum.part)")
+            .mark_bar()
+        )
+        y = alt.Y(
+            "share:Q",
+            title=["share of", "the step"] if left else None,
+            scale=alt.Scale(domain=domain, nice=False),
+            axis=alt.Axis(format="%", values=[0, 0.5, 1], labels=left, ticks=left),
+        )
+        legend = _legend(parts, symbolType="square")
+        bars = bars.encode(
+            y=y, color=alt.Color("part:N", scale=colours, legend=legend), order="order:Q", description="tell:N"
+        )
+        words = chart.transform_filter("isValid(datum.word)").mark_text(
+            fontSize=_WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False
+        )
+        return bars + words.encode(y=alt.YDatum(0), text="word:N")
+
+    return Figure(
+        name="limits",
+        title=f"What limits the points: {_verdicts(points)}",
+        caption="Shares of the time of a step, by what it gets shorter without its input or without exchanging "
+        "gradients, and by the time in which no kernel runs; the rest is computing. Below zero: without that part the "
+        f"step was no shorter.{_not_apart(points)}{_words_told(points)}",
+        data=_without(data, "panel", "word", "tell"),
+        specification=_grid(data, "panel", names, columns, panel),
+    )
+
+
+def _bars(point: Named) -> Iterable[dict[str, Any]]:
+    """A row for each part of a point's step, or the word that stands in their place."""
+    row = {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
+    row |= {"panel": point.line_words}
+    found = point.row.limits
+    if found is None:
+        yield {**row, "part": None, "share": None, "word": _word(point), "tell": None}
+        return
+    mixed = found.unknown.keys() - {"host"}
+    for part in PARTS:
+        if part in found.shares:
+            name = "not told apart" if part == "compute" and mixed else part
+            share = found.shares[part].median
+            yield {**row, "part": name, "share": share, "word": None, "tell": f"{point.words}: {name} {share:.0%}"}
+
+
+def _verdicts(points: Iterable[Named]) -> str:
+    """How many points have each verdict, the most frequent first."""
+    verdicts = Counter(point.row.limits.verdict or "open" for point in points if point.row.limits)
+    return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+
+
+def _not_apart(points: Iterable[Named]) -> str:
+    found = [point.row.limits.unknown for point in points if point.row.limits]
+    told = dict.fromkeys(f"{part} ({why})" for unknown in found for part, why in unknown.items())
+    return f" Not measured apart, and so within the rest: {'; '.join(told)}." if told else ""
+
+
+# ---- what all figures share -----------------------------------------------------------------------------------------
+
+
+def _grid(
+    data: Sequence[dict[str, Any]],
+    by: str,
+    names: Sequence[str],
+    columns: int,
+    panel: Callable[[alt.Chart, bool, bool], Any],
+) -> dict[str, Any]:
+    """A panel for each name, which is the value of the column `by` in its rows of the data.
+
+    `panel` gets a chart with its data and title, whether it is leftmost, and whether it is the last of its column.
+    """
+    charts, tables = [], {}
+    for place, name in enumerate(names):
+        table = f"panel{place}"
+        tables[table] = [row for row in data if row[by] == name]
+        chart = alt.Chart(alt.NamedData(table))
+        if name:
+            chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
+        charts.append(panel(chart, place % columns == 0, place + columns >= len(names)))
+    return _styled(alt.concat(*charts, columns=columns, spacing=7, align="each"), tables)
+
+
+def _colour(look: Look) -> alt.Color:
+    scale = alt.Scale(domain=look.workloads, range=look.colours)
+    return alt.Color("workload:N", scale=scale, legend=_legend(look.workloads))
+
+
+def _shape(look: Look, legend: alt.Legend | None = None) -> alt.Shape:
+    scale = alt.Scale(domain=look.workloads, range=look.shapes)
+    return alt.Shape("workload:N", scale=scale, legend=legend or _legend(look.workloads))
+
+
+def _dash(look: Look) -> Any:
+    if not look.dashed:
+        return alt.value([1, 0])
+    scale = alt.Scale(domain=look.variants, range=list(DASHES[: len(look.variants)]))
+    legend = _legend(look.variants, orient="top", symbolType="stroke", symbolSize=250, symbolStrokeColor=INK)
+    return alt.StrokeDash("variant:N", scale=scale, legend=legend)
+
+
+def _legend(labels: Sequence[str], **more: Any) -> alt.Legend:
+    """A legend in as many columns as its labels leave room for."""
+    label_width = min(_LABEL_LIMIT, _CHARACTER * max(map(len, labels)))
+    columns = max(1, min(4, (COLUMN - 26) // int(label_width + 20)))
+    return alt.Legend(
+        **{"title": None, "orient": "bottom", "columns": columns, "symbolSize": 24, "symbolOpacity": 1, **more}
+    )
+
+
+def _gpus_axis(points: Sequence[Named], shown: bool) -> alt.X:
+    """GPUs on a log axis, with a tick at every count that there is."""
+    counts = sorted({point.gpus for point in points})
+    scale = alt.Scale(type="log", base=2, domain=[counts[0] / 1.3, counts[-1] * 1.3], nice=False)
+    axis = alt.Axis(values=counts, format="d", grid=False, labelOverlap=True, labels=shown, ticks=shown)
+    return alt.X("gpus:Q", scale=scale, axis=axis, title="GPUs" if shown else None)
+
+
+def _log_y(data: Iterable[dict[str, Any]], field: str, title: str, height: int) -> alt.Y:
+    values = [row[field] for row in data]
+    domain = [min(values) / 1.5, max(values) * 1.5]
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    lines = [title] if _CHARACTER * len(title) < height else _halves(title)
+    return alt.Y(f"{field}:Q", title=lines, scale=scale, axis=_axis(_ticks(domain, 10), shown=True))
+
+
+def _halves(title: str) -> list[str]:
+    """A title on two lines, broken at the word nearest to its middle."""
+    gaps = [place for place, character in enumerate(title) if character == " "]
+    middle = min(gaps, key=lambda place: abs(place - len(title) / 2))
+    return [title[:middle], title[middle + 1 :]]
+
+
+def _ticks(domain: Sequence[float], base: int) -> list[float]:
+    """Ticks of a log axis: powers of its base; where there are few of ten, some of their multiples, too."""
+    exponents = range(math.floor(math.log(domain[0], base)), math.ceil(math.log(domain[1], base)) + 1)
+    for multiples in ([1], [1, 2, 5], range(1, 10)):
+        ticks = [multiple * base**exponent for exponent in exponents for multiple in multiples]
+        ticks = sorted(tick for tick in ticks if domain[0] <= tick <= domain[1])
+        if len(ticks) >= 4 or base != 10:
+            break
+    return ticks
+
+
+def _axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
+    """An axis with SI prefixes above 1, and plain decimals below."""
+    label = "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
+    return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
+
+
+def _styled(chart: Any, tables: dict[str, Any]) -> dict[str, Any]:
+    """The specification of a chart in the style of all figures, with its tables (Altair would copy them many times)."""
+    text = {"labelFontSize": 7, "titleFontSize": 7.5, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
+    lines = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5, "tickColor": QUIET}
+    layout = {"tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
+    styled = chart.configure(font="Helvetica, Arial, Liberation Sans, sans-serif", background=PAPER, padding=2)
+    styled = styled.configure_axis(**text, **lines, **layout).configure_view(stroke=QUIET, strokeWidth=0.5)
+    styled = styled.configure_title(fontSize=7, fontWeight="normal", color=INK, offset=3, lineHeight=8)
+    styled = styled.configure_legend(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=_LABEL_LIMIT)
+    specification: dict[str, Any] = styled.to_dict()
+    return {**specification, "datasets": tables}
+
+
+def _without(data: Iterable[dict[str, Any]], *columns: str) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name not in columns} for row in data]
+
+
+def _span(data: Iterable[dict[str, Any]], field: str) -> str:
+    """The least and the greatest value of a column, to three digits."""
+    found = [row[field] for row in data]
+    return " to ".join(dict.fromkeys([si(min(found)), si(max(found))]))
+
+
+def _median(summary: Summary | None) -> float:
+    assert summary is not None, "asked of a point that has no rate"
+    return summary.median

@@ -1,0 +1,100 @@
+"""Which points of two studies are the same measurement, apart from what one study as a whole did in another way.
+
+Two machines rarely share every setting (threads follow from the cores, the images lie elsewhere), and comparing two
+strategies or two values of a variable is a use of its own. So the match goes by what tells points apart:
+
+- the workload, its batch and the number of GPUs always do;
+- any other setting does if in either study it has several values on one number of GPUs;
+- else each study has one value of it. Where these differ, the difference is one of the studies, named once for all
+  points. (On one number of GPUs, because `devices` follows from how many there are.)
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resnetx.config import ConfigError, Request
+from resnetx.record.comparison import Difference
+
+_ALWAYS = {"model", "image_size", "batch_size", "gpus", "measure"}
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Two studies, point by point."""
+
+    pairs: list[tuple[Request, Request]]  # in the order of A
+    only_a: list[Request]
+    only_b: list[Request]
+    settings: list[Difference]  # in which all pairs differ
+
+
+def match(a: Sequence[Request], b: Sequence[Request]) -> Matched:
+    """The points of A with their counterparts in B; a `ConfigError` if no point has one."""
+    keys = list(dict.fromkeys(key for request in (*a, *b) for key in request.settings))
+    telling = [key for key in keys if _group(key) in _ALWAYS or _tells_apart(key, a) or _tells_apart(key, b)]
+    theirs = {_identity(request, telling): request for request in b}
+    distinct = {request.key for request in b}
+    assert len(theirs) == len(distinct), "what does not tell points of a study apart cannot make two of them one"
+    pairs = [(request, theirs[same]) for request in a if (same := _identity(request, telling)) in theirs]
+    if not pairs:
+        raise ConfigError(f"no point is in both studies: {_obstacle(telling, a, b)}")
+    paired = {request.key for pair in pairs for request in pair}
+    return Matched(
+        pairs=pairs,
+        only_a=[request for request in a if request.key not in paired],
+        only_b=[request for request in b if request.key not in paired],
+        settings=_differences([key for key in keys if key not in telling], pairs),
+    )
+
+
+def _group(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _chief(key: str, differing: Collection[str]) -> bool:
+    """Whether a setting is not just one that comes with another choice: strategy.bucket_cap_mb with strategy=bucket."""
+    return key == _group(key) or _group(key) not in differing
+
+
+def _tells_apart(key: str, requests: Sequence[Request]) -> bool:
+    """Whether a setting has several values on one number of GPUs. One that a choice does not have counts as null."""
+    values = {(request.gpus, repr(request.settings.get(key))) for request in requests}
+    return len(values) > len({request.gpus for request in requests})
+
+
+def _identity(request: Request, telling: Sequence[str]) -> tuple[str, ...]:
+    settings = request.settings
+    return tuple(repr(settings.get(key)) for key in telling)
+
+
+def _differences(keys: Sequence[str], pairs: Sequence[tuple[Request, Request]]) -> list[Difference]:
+    """The settings that are not the same in all pairs; those of a choice are left out where the choice is another."""
+    differing = {key for key in keys if any(one.settings.get(key) != other.settings.get(key) for one, other in pairs)}
+    return [
+        Difference(
+            name=key,
+            a=_values(key, [one for one, _ in pairs]),
+            b=_values(key, [other for _, other in pairs]),
+            varies_in=[],
+        )
+        for key in keys
+        if key in differing and _chief(key, differing)
+    ]
+
+
+def _values(key: str, requests: Sequence[Request]) -> list[str]:
+    return list(dict.fromkeys(_words(request.settings.get(key)) for request in requests))
+
+
+def _words(value: Any) -> str:
+    return "not set" if value is None else str(value)
+
+
+def _obstacle(telling: Sequence[str], a: Sequence[Request], b: Sequence[Request]) -> str:
+    """The settings of which the two studies have no value in common."""
+    values = {key: (_values(key, a), _values(key, b)) for key in telling}
+    apart = [key for key, (ours, theirs) in values.items() if not set(ours) & set(theirs)]
+    chief = [key for key in apart if _chief(key, apart)]
+    told = [f"{key} is {', '.join(values[key][0])} in A and {', '.join(values[key][1])} in B" for key in chief]
+    return "; ".join(told) or f"they share values of {', '.join(telling)}, but no combination of them"

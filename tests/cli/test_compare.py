@@ -1,0 +1,124 @@
+"""The verb `compare` as a user meets it."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resnetx import record
+from resnetx.cli import main
+from resnetx.record import SCHEMA, StudyFolder, StudyRecord
+from resnetx.record.comparison import Comparison, comparison_file
+
+
+@pytest.fixture
+def study_on_disk(record_of, tmp_path):
+    """Writes a study of one point on one and on two ranks, each with six runs at about these images/s."""
+
+    def make(node, *rates, name="mine", **settings):
+        folder = StudyFolder(tmp_path / node / name)
+        points = []
+        for gpus, rate in enumerate(rates, 1):
+            blank = record_of({"model.x": 1, "batch_size": 32, "threads": 1, **settings}, gpus=gpus)
+            points.append(blank.request)
+            for repeat in range(1, 7):
+                images = blank.request.steps * blank.request.batch_size
+                windows_s = [[images / rate * (1 + 0.001 * repeat)] * 2] * gpus
+                run = msgspec.structs.replace(blank, outcome="ok", reason="", repeat=repeat, windows_s=windows_s)
+                record.write(folder.run(blank.request.slug, repeat).record, run)
+        study = StudyRecord(
+            kind="study", schema=SCHEMA, name=name, about="", node=node, points=points, repeats=6, twins=0, baseline=1,
+            resnetx="0",
+        )  # fmt: skip
+        record.write(folder.study, study)
+        return str(folder.path)
+
+    return make
+
+
+def run(capsys, *words):
+    status = main(["compare", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_the_studies_the_conclusion_and_the_tables_are_shown(study_on_disk, capsys):
+    a, b = study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 10.1, 19.0)
+    status, out, err = run(capsys, a, b)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:2] == [f"A: study mine on node1 ({a})", f"B: study mine on node2 ({b})"]
+    assert lines[2].startswith("On 2 GPUs B has 1.267 (1.26")
+    assert "One-GPU rates agree within 3 %" in out
+    (row,) = [line.split() for line in lines if line.split()[:3] == ["ResNet/1", "32", "2"]]
+    assert (row[3], row[6]) == ("1.267", "different")
+    assert "Geometric means over the points" in out
+
+
+def test_a_folder_above_a_single_study_will_do(study_on_disk, capsys, tmp_path):
+    study_on_disk("node1", 10.0)
+    status, out, _ = run(capsys, str(tmp_path), str(tmp_path))
+    assert status == 0
+    assert "A and B are one study: every ratio is 1." in out
+
+
+def test_json_and_the_record_say_the_same(study_on_disk, capsys, tmp_path):
+    studies = [study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 20.0, 30.0, precision="bf16")]
+    status, out, err = run(capsys, *studies, "--json", f"out={tmp_path / 'out'}")
+    file = comparison_file(tmp_path / "out")
+    assert (status, err) == (0, f"record: {file}\n")
+    assert json.loads(out) == json.loads(file.read_text())
+    found = record.read(file, Comparison)
+    assert [each.name for each in found.settings] == ["precision"]
+    assert found.points[0].ratio.median == pytest.approx(2)
+
+
+def test_the_baseline_is_chosen(study_on_disk, capsys):
+    studies = [study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 20.0, 30.0)]
+    assert "ratio of the speed-ups over 2 GPUs." in run(capsys, *studies, "baseline=2")[1]
+
+
+def test_a_file_that_is_no_record_is_named_and_set_aside(study_on_disk, capsys):
+    a, b = study_on_disk("node1", 10.0), study_on_disk("node2", 20.0)
+    broken = StudyFolder(Path(a)).run("broken", 1)
+    broken.path.mkdir()
+    broken.record.write_text("{")
+    status, out, err = run(capsys, a, b)
+    assert (status, "2.000" in out) == (0, True)
+    assert f"set aside: {broken.record}: truncated or not JSON" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "compare: 0 paths given; expected two study folders: A, then B"),
+        (["{}/node1"], "compare: 1 paths given"),
+        (["{}/node1", "{}/node1", "{}/node1"], "compare: 3 paths given"),
+        (["{}/node1", "{}/nowhere"], "nowhere: no study below it"),
+        (["{}", "{}/node1"], "{}: holds 3 studies; name the folder of one of them: node1/mine, node2/mine, node3/mine"),
+        (["{}/node1", "{}/node3"], "no point is in both studies: model.x is 1 in A and 4 in B"),
+        (["{}/node1", "{}/node2", "bseline=2"], "bseline: `resnetx compare` has no such setting; it has out=FOLDER"),
+        (["{}/node1", "{}/node2", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
+        (["{}/node1", "{}/node2", "baseline=all"], "baseline=all: expected a number of GPUs, 1 or more"),
+        (["{}/node1", "{}/node2", "out={}/node1/mine/study.json"], "study.json: cannot be written (File exists)"),
+        (["{}/node1", "{}/node2", "--fast"], "--fast: `resnetx compare` has no such flag; it has --json, --help"),
+    ],
+)
+def test_a_mistake_is_one_sentence(study_on_disk, capsys, tmp_path, words, sentence):
+    study_on_disk("node1", 10.0)
+    study_on_disk("node2", 20.0)
+    study_on_disk("node3", 20.0, **{"model.x": 4})
+    status, _, err = run(capsys, *(word.replace("{}", str(tmp_path)) for word in words))
+    assert status == 2
+    assert sentence.replace("{}", str(tmp_path)) in err
+    assert err.startswith("resnetx: ")
+    assert err.count("\n") == 1
+
+
+def test_a_study_file_that_is_none_is_refused(study_on_disk, capsys, tmp_path):
+    a = study_on_disk("node1", 10.0)
+    (tmp_path / "node1" / "mine" / "study.json").write_text("[]")
+    status, _, err = run(capsys, a, a)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "study.json: not a " in err

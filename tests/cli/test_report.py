@@ -1,0 +1,60 @@
+"""The verb `report` as a user meets it."""
+
+import time
+
+import pytest
+
+from resnetx import record
+from resnetx.cli import main
+from resnetx.record import SCHEMA, StudyFolder, StudyRecord, cut_short
+
+
+@pytest.fixture
+def study_on_disk(task_of, tmp_path):
+    """A study whose only run failed, and one file that is no record."""
+    task = task_of({"threads": 1})
+    folder = StudyFolder(tmp_path / "results" / "node1" / "mine")
+    run = folder.run(task.request.slug, 1)
+    record.write(run.record, cut_short(task, time.time(), "failed", "made by a test"))
+    broken = folder.run("broken", 1)
+    broken.path.mkdir()
+    broken.record.write_text("{")
+    study = StudyRecord(
+        kind="study", schema=SCHEMA, name="mine", about="", node="node1", points=[task.request], repeats=1, twins=0,
+        baseline=1, resnetx="0",
+    )  # fmt: skip
+    record.write(folder.study, study)
+    return folder
+
+
+def test_the_page_is_written_into_the_study_and_says_where(study_on_disk, capsys):
+    assert main(["report", str(study_on_disk.path)]) == 0
+    page = study_on_disk.report / "index.html"
+    assert str(page) in capsys.readouterr().out
+    text = page.read_text()
+    assert "made by a test" in text
+    assert "truncated or not JSON" in text
+
+
+def test_a_folder_of_studies_is_reported_as_a_whole_and_elsewhere_if_asked(study_on_disk, tmp_path):
+    above = study_on_disk.path.parent.parent
+    assert main(["report", str(above), str(study_on_disk.path), f"out={tmp_path / 'out'}"]) == 0
+    assert "mine on node1" in (tmp_path / "out" / "index.html").read_text()
+    assert not study_on_disk.report.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "no study is named"),
+        (["{}", "bseline=2"], "bseline: `resnetx report` has no such setting; it has out=FOLDER and baseline=GPUS"),
+        (["{}", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
+        (["{}", "baseline=two"], "baseline=two: expected a number of GPUs, 1 or more"),
+        (["{}/nothing"], "no study below it"),
+        (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),
+    ],
+)
+def test_a_mistake_is_a_sentence(study_on_disk, capsys, words, sentence):
+    here = str(study_on_disk.path)
+    assert main(["report", *(word.replace("{}", here) for word in words)]) == 2
+    assert sentence.replace("{}", here) in capsys.readouterr().err

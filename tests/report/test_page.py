@@ -1,0 +1,141 @@
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from resnetx.config import Torchvision
+from resnetx.record import Warning
+from resnetx.report import page
+
+HOSTILE = '<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}'
+
+
+class Parsed(HTMLParser):
+    """The tags, attributes and words of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.words = Counter(), [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += attributes
+
+    def handle_data(self, data):
+        self.words += data
+
+    def values(self, name):
+        return [value for key, value in self.attributes if key == name]
+
+
+@pytest.fixture
+def small(invented, grid, record_environment):
+    """Six points, one of which found no memory."""
+    environment = {"environment": record_environment()}
+    requests = grid(model__x=[4, 32], batch_size=64, gpus=[1, 2, 4])
+    return invented(requests, brief=environment)
+
+
+@pytest.fixture
+def written(small, tmp_path):
+    return page.write([small], tmp_path / "report")
+
+
+def test_every_figure_and_table_is_a_file_beside_the_page(written):
+    names = {path.name for path in written.parent.iterdir()}
+    figures = ("intensity", "located", "rate", "speedup", "limits")
+    assert names == {"index.html", "points.csv", "windows.csv"} | {
+        f"{figure}.{kind}" for figure in figures for kind in ("svg", "pdf", "csv")
+    }
+    for path in written.parent.glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert all(path.read_bytes().startswith(b"%PDF") for path in written.parent.glob("*.pdf"))
+
+
+def test_the_page_needs_nothing_from_elsewhere(written):
+    text = written.read_text()
+    parsed = Parsed(text)
+    assert not {"script", "link", "img", "iframe", "object", "base", "form"} & parsed.tags.keys()
+    assert not re.search(r"https?://(?!www\.w3\.org/)|@import|url\(", text)
+    assert "default-src 'none'" in text
+    for target in parsed.values("href"):
+        assert target.removeprefix("#") in parsed.values("id") or (written.parent / target).is_file(), target
+
+
+def test_ids_are_unique_and_every_label_leads_to_one(written):
+    parsed = Parsed(written.read_text())
+    ids = parsed.values("id")
+    assert len(ids) == len(set(ids))
+    assert set(parsed.values("aria-labelledby")) <= set(ids)
+
+
+def test_every_point_is_a_row_and_a_missing_one_has_its_reason(written, small):
+    text = written.read_text()
+    table = text[text.index('id="points"') : text.index('id="platform"')]
+    assert table.count("<tr") == 1 + len(small.points)
+    (missing,) = re.findall(r'<tr class="missing">.*?</tr>', table, re.S)
+    assert "ResNet/32" in missing
+    assert "rank 0: no memory left" in missing
+
+
+def test_drawings_are_inline_with_tooltips_and_their_dark_partners(written):
+    text = written.read_text()
+    assert Parsed(text).tags["svg"] == 5
+    assert "<title>ResNet/4, batch 64, 4 GPUs: " in text
+    used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', text.partition("</style>")[2]))
+    partners = set(re.findall(r'svg \[fill="(#[0-9a-f]{6})"\]', text))
+    assert {"#20262d", "#ffffff", "#440154"} <= used & partners
+
+
+def test_words_of_records_are_words_whatever_they_hold(invented, grid, tmp_path, renamed, record_environment):
+    warning = Warning(code=HOSTILE, message=HOSTILE, remedy=HOSTILE)
+    environment = record_environment(cpu=HOSTILE, topology=HOSTILE, variables={HOSTILE: HOSTILE})
+    results = invented(grid(input="synthetic", gpus=[1, 2], env__NCCL_ALGO=["Ring", "Tree"]), repeats=1)
+    results = renamed(results, warnings=[warning], environment=environment)
+    results.points[0].runs[0] = msgspec.structs.replace(
+        results.points[0].runs[0], outcome="failed", reason=HOSTILE, rates=[]
+    )
+    study = msgspec.structs.replace(results.study, name=HOSTILE, node=HOSTILE, about=HOSTILE, resnetx=HOSTILE)
+    model = Torchvision(name=HOSTILE, classes=1000)
+    points = [
+        replace(each, request=msgspec.structs.replace(each.request, model=model, env={"A": HOSTILE + str(place)}))
+        for place, each in enumerate(results.points)
+    ]
+    hostile = replace(results, study=study, points=points, aside=[HOSTILE])
+
+    text = page.write([hostile], tmp_path).read_text()
+    parsed = Parsed(text)
+    assert not {"script", "img"} & parsed.tags.keys()
+    assert not [name for name, _ in parsed.attributes if name.startswith("on") or name == "src"]
+    assert parsed.words.count(HOSTILE) >= 8
+    for path in tmp_path.glob("*.svg"):
+        tags = {each.tag.partition("}")[2] for each in ElementTree.parse(path).iter()}
+        assert tags <= {"svg", "g", "path", "rect", "line", "text", "tspan", "title"}
+
+
+def test_a_study_that_has_not_run_has_a_page_without_figures(results_of, grid, tmp_path):
+    written = page.write([results_of(grid(gpus=[1, 2]), [])], tmp_path)
+    parsed = Parsed(written.read_text())
+    assert parsed.tags["figure"] == 0
+    assert "2 missing" in parsed.words
+
+
+def test_another_baseline_is_named(small, tmp_path):
+    assert "(baseline: 2 GPUs)" not in page.write([small], tmp_path).read_text()
+    assert "(baseline: 2 GPUs)" in page.write([small], tmp_path, baseline=2).read_text()
+
+
+def test_the_same_records_make_the_same_page(small, tmp_path):
+    first, second = (page.write([small], tmp_path / name).read_bytes() for name in "ab")
+    assert first == second
+
+
+@pytest.mark.slow
+def test_the_papers_88_points_make_a_page_of_less_than_3_megabytes(invented, grid, tmp_path):
+    written = page.write([invented(grid("paper"))], tmp_path)
+    assert written.stat().st_size < 3e6
