@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,12 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from resnetx.record import RunFolder, RunRecord, Workload
+from resnetx.record import Phases, RunFolder, RunRecord, Workload
 from resnetx.units import duration, si
 
 if TYPE_CHECKING:
     from resnetx.measure.finding import Finding
-    from resnetx.report.scaling import Row
+    from resnetx.record import GradientBucket
+    from resnetx.report.series import Named
     from resnetx.workloads.counts import Layer
 
 
@@ -196,6 +198,8 @@ def run(record: RunRecord, folder: RunFolder) -> None:
             f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})",
             soft_wrap=True,
         )
+    if record.phases:
+        watched(record.phases, record.buckets or [])
     for warning in record.warnings:
         out.print(f"warning: {warning.message}; {warning.remedy}", soft_wrap=True)
     out.print(f"record: {folder.record}", soft_wrap=True)
@@ -216,12 +220,12 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
 _WHISKERS = {"interval": "95 % interval", "range": "range"}
 
 
-def scaling(title: str, rows: "Sequence[Row]") -> None:
+def scaling(title: str, points: "Sequence[Named]") -> None:
     """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
-    varying = _varying(rows)
+    rows = [point.row for point in points]
     columns = [
-        "workload", ">batch", *varying, ">GPUs", ">images/s", ">range", ">runs", ">speed-up", ">range", ">efficiency",
-        "limited by", ">act./param.", ">per GPU", "",
+        "workload", "batch", *_differs_in(points), ">GPUs", ">images/s", ">range", ">runs", ">speed-up", ">range",
+        ">efficiency", "limited by", ">act./param.", ">per GPU", "",
     ]  # fmt: skip
     kinds = {row.images_per_s.kind for row in rows if row.images_per_s}
     whiskers = " or ".join(name for kind, name in _WHISKERS.items() if kind in kinds) or "range"
@@ -231,8 +235,38 @@ def scaling(title: str, rows: "Sequence[Row]") -> None:
         "/ ideal.\nlimited by: the largest share of the step, and its lead over the next in percentage points. "
         "act./param.: activations per\nparameter of the batch, and per GPU. Without GPUs, a GPU is a CPU rank."
     )
-    table(title, columns, (_scaling_row(row, varying) for row in rows), note)
+    table(title, columns, map(_scaling_row, points), note)
 
+
+def _differs_in(points: "Sequence[Named]") -> list[str]:
+    return ["differs in"] * any(point.variant for point in points)
+
+
+def _names(point: "Named") -> list[str]:
+    """The first cells of a point's row."""
+    variant = [point.variant] * bool(point.variant)
+    return [point.workload, point.batch.removeprefix("batch "), *variant, f"{point.gpus}"]
+
+
+def _scaling_row(point: "Named") -> list[str]:
+    row = point.row
+    rate, speedup, efficiency = row.images_per_s, row.speedup, row.efficiency
+    return [
+        *_names(point),
+        si(rate.median) if rate else row.outcome,
+        f"{si(rate.low)} to {si(rate.high)}" if rate and rate.n > 1 else "",
+        f"{rate.n}" if rate else "0",
+        f"{speedup.median:.2f}" if speedup else "",
+        f"{speedup.low:.2f} to {speedup.high:.2f}" if speedup and speedup.n > 1 else "",
+        f"{efficiency.median:.0%}" if efficiency else "",
+        row.limits.why if row.limits else "",
+        f"{point.counts.intensity:,.1f}" if point.counts else "",
+        f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
+        "; ".join(filter(None, [row.reason, *row.notes])),
+    ]
+
+
+# ---- inside a step --------------------------------------------------------------------------------------------------
 
 _PHASES = {
     "wait": "input_wait_s",
@@ -244,78 +278,62 @@ _PHASES = {
 }
 
 
-def limits(rows: "Sequence[Row]") -> None:
+def limits(points: "Sequence[Named]") -> None:
     """Where the time of each point goes: the clean step's shares by its twins, beside a step watched from inside."""
-    known = [row for row in rows if row.limits]
-    varying = _varying(rows)
+    known = [point for point in points if point.row.limits]
     parts = ["compute", "communication", "input", "host"]
-    parts = [part for part in parts if any(part in row.limits.shares for row in known if row.limits)]
+    parts = [part for part in parts if any(part in point.row.limits.shares for point in known if point.row.limits)]
     columns = [
-        "workload", ">batch", *varying, ">GPUs", ">clean step", *(f">{part}" for part in parts), ">loader images/s",
-        ">watched step", *(f">{phase}" for phase in _PHASES),
+        "workload", "batch", *_differs_in(known), ">GPUs", ">clean step", *(f">{part}" for part in parts),
+        ">loader images/s", ">watched step", *(f">{phase}" for phase in _PHASES),
     ]  # fmt: skip
     note = (
         "Steps in ms. Shares of the clean step, by what the twins save. watched step: mean over ranks and steps of the "
         "twin\n`phases`, with its parts; exposed: communication that computing does not hide."
     )
-    table("What takes the time", columns, (_limits_row(row, varying, parts) for row in known), note)
+    table("What takes the time", columns, (_limits_row(point, parts) for point in known), note)
 
 
-def _limits_row(row: "Row", varying: Sequence[str], parts: Sequence[str]) -> list[str]:
-    found = row.limits
-    assert found, "only rows with limits"
-    phases, shares = found.phases, found.shares
-    watched = [phases.step_s, *(getattr(phases, field) for field in _PHASES.values())] if phases else []
+def _limits_row(point: "Named", parts: Sequence[str]) -> list[str]:
+    found = point.row.limits
+    assert found, "only points with limits"
+    shares = found.shares
     return [
-        row.request.model.label,
-        f"{row.request.batch_size}",
-        *(_setting(row, key) for key in varying),
-        f"{row.request.gpus}",
+        *_names(point),
         _ms(found.step_s.median),
         *(f"{shares[part].median:.1%}" if part in shares else "?" if part in found.unknown else "-" for part in parts),
         si(found.loader_rate.median) if found.loader_rate else "",
-        *(_ms(fmean(each)) for each in watched),
+        *([_ms(fmean(each)) for each in _parts(found.phases)] if found.phases else []),
     ]
+
+
+def _parts(phases: Phases) -> list[list[float]]:
+    """Seconds of the watched step and of its phases, each by rank."""
+    return [phases.step_s, *(getattr(phases, field) for field in _PHASES.values())]
+
+
+def watched(phases: Phases, messages: "Sequence[GradientBucket]") -> None:
+    """One watched run: the phases of each rank's step, and when each message was ready, sent and received."""
+    columns = [">rank", ">step", *(f">{phase}" for phase in _PHASES)]
+    rows = [[f"{rank}", *map(_ms, parts)] for rank, parts in enumerate(zip(*_parts(phases), strict=True))]
+    table(
+        "A step from inside: mean ms of each rank",
+        columns,
+        rows,
+        "exposed: communication that computing does not hide.",
+    )
+    times = [
+        [f"{each.index}", si(each.size_bytes, "B"), *(_ms(fmean(chain(*ranks))) for ranks in found if ranks)]
+        for each in messages
+        if all(found := [each.ready_s, each.start_s, each.end_s])
+    ]
+    if times:
+        title = "Messages of gradients: mean ms since the step began, over ranks and steps"
+        table(title, [">message", ">size", ">ready", ">start", ">end"], times)
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:,.1f}"
-
-
-def _varying(rows: "Sequence[Row]") -> list[str]:
-    """The settings that tell these rows apart, beyond workload, batch size and GPUs."""
-    return [key for key in ("precision", "input", "strategy", "scaling", "devices", "env") if _differs(rows, key)]
-
-
-def _differs(rows: "Sequence[Row]", key: str) -> bool:
-    return len({_setting(row, key) for row in rows}) > 1
-
-
-def _setting(row: "Row", key: str) -> str:
-    value = row.request.settings.get(key)
-    if key == "env":
-        return " ".join(f"{name}={value}" for name, value in row.request.env.items())
-    return "" if value is None else str(value)
-
-
-def _scaling_row(row: "Row", varying: Sequence[str]) -> list[str]:
-    rate, speedup, efficiency = row.images_per_s, row.speedup, row.efficiency
-    return [
-        row.request.model.label,
-        f"{row.request.batch_size}",
-        *(_setting(row, key) for key in varying),
-        f"{row.request.gpus}",
-        si(rate.median) if rate else row.outcome,
-        f"{si(rate.low)} to {si(rate.high)}" if rate and rate.n > 1 else "",
-        f"{rate.n}" if rate else "0",
-        f"{speedup.median:.2f}" if speedup else "",
-        f"{speedup.low:.2f} to {speedup.high:.2f}" if speedup and speedup.n > 1 else "",
-        f"{efficiency.median:.0%}" if efficiency else "",
-        row.limits.why if row.limits else "",
-        f"{row.workload.intensity:,.1f}" if row.workload else "",
-        f"{row.per_gpu:,.1f}" if row.per_gpu is not None else "",
-        "; ".join(filter(None, [row.reason, *row.notes])),
-    ]
 
 
 # ---- the machine ----------------------------------------------------------------------------------------------------

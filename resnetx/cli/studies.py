@@ -141,6 +141,7 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
     """Shows what the study says now; status 1 where a run went wrong."""
     from resnetx.report.results import load
     from resnetx.report.scaling import rows
+    from resnetx.report.series import named
 
     results = load(asked.folder)
     wanted = {point.key for point in asked.record.points}
@@ -148,9 +149,10 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
     if options.json:
         show.json_lines(found)
     else:
-        show.scaling(f"Study {asked.record.name} on {asked.record.node}. {asked.record.about}", found)
-        if any(point.twins for point in results.points if any(point.twins.values())):
-            show.limits(found)
+        points = named([(results, found)])
+        show.scaling(f"Study {asked.record.name} on {asked.record.node}. {asked.record.about}".rstrip(), points)
+        if any(runs for point in results.points for runs in point.twins.values()):
+            show.limits(points)
         show.out.print(f"figures and a page: resnetx report {asked.folder.path}", soft_wrap=True)
     bad = [run for run in results.runs if run.outcome in ("failed", "timeout", "oom")]
     if bad:

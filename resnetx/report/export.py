@@ -17,6 +17,10 @@
 `windows.csv` has one row per window of each run, twins included: `study`, `node`, `workload`, `batch_size`, `gpus`,
 `request_key`, `twin` (of the point with that key; empty: the point itself), `repeat`, `window`, `window_s` (of the
 slowest rank), `images_per_s`, `started_at` (UTC), `run` (folder).
+
+`messages.csv` has one row per message of gradients, rank and step of the latest watched run of each point: `study`,
+`node`, `workload`, `batch_size`, `gpus`, `strategy`, `request_key`, `message`, `size_bytes`, `rank`, `step`, and
+`ready_s`, `start_s`, `end_s` since that rank's step began.
 """
 
 import csv
@@ -24,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from resnetx.record import Brief
+from resnetx.record import Brief, GradientBucket
 from resnetx.report.results import Results
 from resnetx.report.series import Named
 from resnetx.statistics import Summary
@@ -111,6 +115,35 @@ def _windows(results: Results, key: str, twin: str | None, run: Brief) -> Iterat
             "started_at": run.started_at,
             "run": run.folder.name,
         }
+
+
+def messages(named: Iterable[Named]) -> Iterator[dict[str, Any]]:
+    """One row per message, rank and step, with the columns of this module's docstring."""
+    for point in named:
+        row, request = point.row, point.row.request
+        for message in row.limits.messages if row.limits else []:
+            for rank, times in enumerate(zip(*_times(message), strict=True)):
+                for step, (ready_s, start_s, end_s) in enumerate(zip(*times, strict=True)):
+                    yield {
+                        "study": row.study,
+                        "node": row.node,
+                        "workload": point.workload,
+                        "batch_size": request.batch_size,
+                        "gpus": request.gpus,
+                        "strategy": request.strategy.kind,
+                        "request_key": request.key,
+                        "message": message.index,
+                        "size_bytes": message.size_bytes,
+                        "rank": rank,
+                        "step": step,
+                        "ready_s": ready_s,
+                        "start_s": start_s,
+                        "end_s": end_s,
+                    }
+
+
+def _times(message: GradientBucket) -> list[list[list[float]]]:
+    return [message.ready_s or [], message.start_s or [], message.end_s or []]
 
 
 def write_csv(path: Path, table: Table) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from resnetx.config import NoExchange, SyntheticInput, TwinName
-from resnetx.record import Brief, Phases
+from resnetx.record import Brief, GradientBucket, Phases
 from resnetx.report.results import Point
 from resnetx.statistics import Summary, derived, ratio, summarize
 
@@ -32,6 +32,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     why: str  # "communication, by 21 points", or why there is no verdict
     loader_rate: Summary | None  # images/s of the input alone
     phases: Phases | None  # inside a watched step, of the latest watched run
+    messages: list[GradientBucket]  # of that run; [] where none is sent, or nobody watched
     watched: Summary | None  # rate of the watched steps / rate of the clean ones
 
 
@@ -58,6 +59,7 @@ def limits(point: Point) -> Limits:
         why=why,
         loader_rate=summarize(twins["input"]) if "input" in twins else None,
         phases=watched[-1].phases if watched else None,
+        messages=(watched[-1].buckets or []) if watched else [],
         watched=ratio(twins["phases"], clean) if "phases" in twins else None,
     )
 

@@ -3,7 +3,7 @@
 The page is complete in itself: drawings are inline, nothing is fetched, no script runs (its content policy forbids
 both). Records may come from anywhere, so every word of theirs is escaped.
 
-    folder/index.html  points.csv  windows.csv  rate.svg  rate.pdf  rate.csv ...
+    folder/index.html  points.csv  windows.csv  messages.csv  rate.svg  rate.pdf  rate.csv ...
 """
 
 import re
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -52,6 +53,7 @@ def write(studies: Sequence[Results], folder: Path, baseline: int | None = None)
         export.write_csv(folder / f"{name}.csv", drawing.figure.data)
     export.write_csv(folder / "points.csv", export.points(points))
     export.write_csv(folder / "windows.csv", list(export.windows(studies)))
+    export.write_csv(folder / "messages.csv", list(export.messages(points)))
     page = folder / "index.html"
     page.write_text(_html(studies, points, drawings), encoding="utf-8")
     return page
@@ -95,6 +97,8 @@ def _html(studies: Sequence[Results], points: Sequence[Named], drawings: Sequenc
         conventions=sorted({point.counts.convention for point in points if point.counts}),
         varied=any(point.variant for point in points),
         parts=export.PARTS,
+        watched=[point for point in points if point.row.limits and point.row.limits.phases],
+        mean_ms=lambda ranks: si(1000 * fmean(ranks)),
         ends=_ends,
         outcomes=Counter(point.row.outcome for point in points),
         bad=[run for run in runs if run.outcome != "ok"],

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resnetx.config import Torchvision
-from resnetx.record import Warning
+from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.report import page
 
 HOSTILE = '<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}'
@@ -49,7 +49,7 @@ def written(small, tmp_path):
 def test_every_figure_and_table_is_a_file_beside_the_page(written):
     names = {path.name for path in written.parent.iterdir()}
     figures = ("intensity", "located", "rate", "speedup", "limits")
-    assert names == {"index.html", "points.csv", "windows.csv"} | {
+    assert names == {"index.html", "points.csv", "windows.csv", "messages.csv"} | {
         f"{figure}.{kind}" for figure in figures for kind in ("svg", "pdf", "csv")
     }
     for path in written.parent.glob("*.svg"):
@@ -139,3 +139,21 @@ def test_the_same_records_make_the_same_page(small, tmp_path):
 def test_the_papers_88_points_make_a_page_of_less_than_3_megabytes(invented, grid, tmp_path):
     written = page.write([invented(grid("paper"))], tmp_path)
     assert written.stat().st_size < 3e6
+
+
+def test_a_watched_step_stands_beside_the_clean_one_with_every_message(grid, brief_of, results_of, tmp_path):
+    (request,) = grid(model__x=4, batch_size=64, gpus=2)
+    phases = Phases(
+        clock="host", step_s=[0.2, 0.4], input_wait_s=[0.0, 0.0], host_to_device_s=[0.0, 0.0], forward_s=[0.1, 0.1],
+        backward_s=[0.05, 0.05], exposed_communication_s=[0.0321, 0.0321], optimizer_s=[0.01, 0.01], begin_s=[[0.0], [0.0]],
+    )  # fmt: skip
+    bucket = GradientBucket(
+        index=0, size_bytes=123_456, ready_s=[[0.1], [0.2]], start_s=[[0.1], [0.2]], end_s=[[0.3], [0.3]]
+    )
+    watched = brief_of(request.twins["phases"], 100.0, phases=phases, buckets=[bucket])
+    written = page.write([results_of([request], [brief_of(request, 110.0), watched])], tmp_path / "report")
+    assert "Inside a step" in written.read_text()
+    assert "32.1" in written.read_text()
+    rows = (written.parent / "messages.csv").read_text().splitlines()
+    assert rows[1].endswith(",0,123456,0,0,0.1,0.1,0.3")
+    assert rows[2].endswith(",0,123456,1,0,0.2,0.2,0.3")
