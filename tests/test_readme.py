@@ -35,7 +35,9 @@ def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_p
         assert main(["sweep", "--dry-run", *settings]) == 0
         assert "torchrun " in capsys.readouterr().out
     else:
-        assert command.startswith(("resnetx train ", "torchrun --standalone --local-addr=127.0.0.1 "))
+        assert command.startswith(
+            ("resnetx train ", "resnetx verify ", "torchrun --standalone --local-addr=127.0.0.1 ")
+        )
         task, _ = runs._task([], settings, gpus=8 if command.startswith("torchrun") else None)
         check(task.request)
 

@@ -54,6 +54,19 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "",
         {"json": JSON, "dry-run": "print the runs and their commands, and start nothing"},
     ),
+    "report": ("report", "write a page, figures and tables of studies (out=FOLDER, baseline=GPUS)", "STUDY ...", {}),
+    "verify": (
+        "verify",
+        "show that several ranks compute what one process does: gradients and losses, step after step",
+        "",
+        {"json": JSON},
+    ),
+    "compare": (
+        "compare",
+        "how much faster study B is than study A, and what else differs between them (out=FOLDER, baseline=GPUS)",
+        "STUDY_A STUDY_B",
+        {"json": JSON},
+    ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
     "list": ("verbs", "name the models, inputs and studies that come with resnetx", "", {}),
 }

@@ -21,7 +21,7 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     task, results = _task(paths, overrides)
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
-    folder = _train_folder(task.request, results)
+    folder = run_folder(task.request, results)
     with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}, recorded in {folder.path}"):
         record = launch.execute(task, folder)
         told = track(task.tracker, record, folder)
@@ -47,7 +47,7 @@ def serve(words: list[str], started: float) -> int:
     if by_hand and (obstacle := obstacle_to(task.request)):
         raise ConfigError(obstacle)
     if by_hand and torchrun.rank() == 0:
-        folder = _train_folder(task.request, results)
+        folder = run_folder(task.request, results)
         launch.begin(task, folder, started)
     record = worker.serve(task, folder, started)
     if by_hand and record is not None and folder is not None:
@@ -92,7 +92,8 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
     )
 
 
-def _train_folder(request: Request, results: Path) -> RunFolder:
+def run_folder(request: Request, results: Path) -> RunFolder:
+    """A new folder for a run that belongs to no study."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     return RunFolder(results / node_name() / "train" / f"{now[:-3]}_{request.slug}")
 
@@ -100,6 +101,7 @@ def _train_folder(request: Request, results: Path) -> RunFolder:
 def obstacle_to(request: Request) -> str:
     """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
     from resnetx import inputs
+    from resnetx.measure.features import missing_feature
     from resnetx.measure.nvml import gpus_here
 
     try:
@@ -113,6 +115,8 @@ def obstacle_to(request: Request) -> str:
         )
     except ConfigError as error:
         return str(error)
+    if missing := missing_feature(request.strategy):
+        return missing
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):
         return (

@@ -1,6 +1,6 @@
 """What training is fed: an endless supply of batches, from real JPEG files or from none.
 
-`check` says what is wrong before any process is started; in each rank, `open_input` starts the pipeline. All pipelines
+`check` says what is wrong before any process is started; in each rank, `open_for` starts the pipeline. All pipelines
 keep one contract (`Batches`), so the engine does not know which one it has. A new pipeline is one file and one line in
 `_PIPELINES`.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from resnetx.config import ConfigError, DaliInput, Input, SyntheticInput
+from resnetx.config import ConfigError, DaliInput, Input, Request, SyntheticInput
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +36,10 @@ class Batches(Protocol):
         """Ends threads and processes; no batch can be had afterwards."""
 
 
+def nothing() -> None:
+    """What is called at moments that nobody wants to know of."""
+
+
 @dataclass(frozen=True)
 class Share:
     """What one rank wants from its input."""
@@ -47,6 +51,23 @@ class Share:
     world_size: int
     device: "torch.device"
     seed: int  # the same on all ranks
+    # Called when a batch is there, and its copy to the device begins. Pipelines that copy ahead do not call it.
+    arrived: Callable[[], None] = nothing
+
+
+def open_for(request: Request, rank: int, device: "torch.device", arrived: Callable[[], None] = nothing) -> Batches:
+    """The batches of one rank of the request's run; `arrived`: see `Share`."""
+    return open_input(
+        request.input,
+        batch_size=request.share(rank),
+        image_size=request.image_size,
+        classes=request.model.classes,
+        rank=rank,
+        world_size=request.gpus,
+        device=device,
+        seed=request.seed,
+        arrived=arrived,
+    )
 
 
 def open_input(
@@ -59,9 +80,10 @@ def open_input(
     world_size: int,
     device: "torch.device",
     seed: int,
+    arrived: Callable[[], None] = nothing,
 ) -> Batches:
-    """The batches of one rank; `batch_size` is this rank's, `rank` the global one, `seed` the same on all ranks."""
-    share = Share(batch_size, image_size, classes, rank, world_size, device, seed)
+    """The batches of one rank; see `Share` for what they depend on."""
+    share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived)
     return _PIPELINES[input.kind](input, share)
 
 
@@ -86,7 +108,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
             f"input.root={input.root}: {len(tree.classes)} class folders for a model of model.classes={classes}; "
             f"use model.classes={len(tree.classes)} or fewer folders"
         )
-    shard, needed = len(tree.files) // gpus, batch_size // gpus
+    shard, needed = len(tree.files) // gpus, -(-batch_size // gpus)  # of the rank with the largest share
     if shard < needed:
         raise ConfigError(
             f"input.root={input.root}: {len(tree.files)} images over gpus={gpus} give each rank {shard}, fewer than "

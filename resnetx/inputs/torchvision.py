@@ -28,7 +28,7 @@ class TorchvisionBatches:
         recipe = recipes.RECIPES[input.recipe]
         self._tree = folders.read(Path(input.root))
         self._cached_share = folders.cached_share(self._tree)
-        self._device = share.device
+        self._device, self._arrived = share.device, share.arrived
         # One value for every byte of a row of pixels: broadcasting three values is five times slower on a CPU.
         self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
         self._shift = -torch.tensor(recipe.mean, device=share.device).repeat(share.image_size) * self._scale
@@ -53,6 +53,7 @@ class TorchvisionBatches:
         batch = next(self._loader)
         if isinstance(batch, ConfigError):
             raise batch
+        self._arrived()
         pixels, labels = (part.to(self._device, non_blocking=True) for part in batch)
         images = pixels.flatten(2).float().mul_(self._scale).add_(self._shift)
         return images.view(pixels.shape).permute(0, 3, 1, 2), labels

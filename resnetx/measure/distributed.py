@@ -1,15 +1,14 @@
 """The ranks of a run: who this process is, which device it drives, how it meets the others.
 
-The only module that touches `torch.distributed`. A run on one rank joins no process group and wraps nothing: the
-baseline of a speed-up is the bare model.
+The only module that touches `torch.distributed`. A run on one rank joins no process group.
 """
 
 import inspect
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,11 +19,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.config import ConfigError, Request
+from resnetx.config import Bucket, ConfigError, Request
 from resnetx.host import node_name
 from resnetx.measure.nvml import gpus_here
 from resnetx.measure.torchrun import local_rank, rank, world_size
 from resnetx.record import Device, Unknown
+from resnetx.workloads.buckets import CAP_BYTES, MIB
+
+Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
+Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,18 @@ class Ranks:
             values = [None] * self.world_size
             dist.all_gather_object(values, value)
         return values
+
+    def send(self, buffer: torch.Tensor) -> Work:
+        """Starts to add `buffer` up over the ranks, in place. All ranks must send their buffers in the same order.
+
+        NCCL's kernel waits for what this rank's stream has queued so far, and runs beside what it queues from now on.
+        """
+        return dist.all_reduce(buffer, async_op=True)
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        """Gives all ranks rank 0's values of `tensor`, in place."""
+        if self.world_size > 1:
+            dist.broadcast(tensor, 0)
 
 
 def choose_device(request: Request) -> torch.device:
@@ -97,7 +112,10 @@ def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
     _use_loopback_on_one_node()
     timeout = timedelta(seconds=timeout_s)
     if device.type == "cuda":
-        with _nccl_log() as log:
+        with ExitStack() as stack:
+            log = stack.enter_context(_nccl_log())
+            if request.measure == "phases":
+                stack.enter_context(_environment(TORCH_NCCL_ENABLE_TIMING="1"))
             dist.init_process_group("nccl", timeout=timeout, device_id=device)  # with a device: NCCL starts at once
         ranks = replace(ranks, log=log)
     else:
@@ -129,43 +147,63 @@ def _nccl_log() -> Iterator[Path | None]:
         return
     handle, name = tempfile.mkstemp(prefix="resnetx-nccl-", suffix=".log")
     os.close(handle)
-    ours = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,NVLS", "NCCL_DEBUG_FILE": name}
-    os.environ.update(ours)
-    yield Path(name)
-    for variable in ours:  # read by now; the record lists the variables that the user has set
-        del os.environ[variable]
+    with _environment(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,NVLS", NCCL_DEBUG_FILE=name):
+        yield Path(name)
 
 
-def replicate(model: nn.Module, request: Request, ranks: Ranks) -> nn.Module:
-    """`model` as the request's strategy trains it over the ranks; one rank trains it bare."""
-    if ranks.world_size == 1:
-        return model
-    known = inspect.signature(DistributedDataParallel.__init__).parameters
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Sets variables while a library reads them; the record lists those that the user has set."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    yield
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+def data_parallel(
+    model: nn.Module, strategy: Bucket, ranks: Ranks, send: Send | None = None
+) -> DistributedDataParallel:
+    """`model` in DDP as the strategy sets it up; `send`: used in place of DDP's own way to start an all-reduce."""
+    known = inspect.signature(DistributedDataParallel).parameters
     # BatchNorm statistics stay per rank, as in the paper; broadcasting them would add traffic that no payload counts.
     sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    return DistributedDataParallel(
+    wrapped = DistributedDataParallel(
         model,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
-        bucket_cap_mb=request.strategy.bucket_cap_mb,
-        gradient_as_bucket_view=True,
+        gradient_as_bucket_view=strategy.gradient_as_bucket_view,
+        **_limits(strategy),
         **{sync: False},
     )
+    if send is not None:
+        wrapped.register_comm_hook(send, _sent_by)
+    return wrapped
 
 
-def buckets(model: nn.Module) -> list[dict[str, Any]] | Unknown:
-    """The gradient buckets that DDP reports after it rebuilt them, in the order in which it sends them."""
-    if not isinstance(model, DistributedDataParallel):
-        return Unknown("one rank sends no gradients")
+def _limits(strategy: Bucket) -> dict[str, Any]:
+    """The limits of DDP's buckets, in MiB; to set both takes a torch whose DDP has a list of them (`features`)."""
+    if strategy.first_bucket_mb is None:
+        return {"bucket_cap_mb": strategy.bucket_cap_mb}
+    return {"bucket_cap_mb_list": [strategy.first_bucket_mb, strategy.bucket_cap_mb or CAP_BYTES / MIB]}
+
+
+def _sent_by(send: Send, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """DDP's communication hook that does what DDP does without one: the mean over the ranks."""
+    sent = send(bucket.buffer().div_(dist.get_world_size()))
+    return sent.get_future().then(lambda done: done.value()[0])
+
+
+def bucket_sizes(wrapped: DistributedDataParallel) -> list[int] | Unknown:
+    """Bytes of the buckets that DDP reports after it rebuilt them, in the order in which it sends them."""
     try:
-        logged = model._get_ddp_logging_data()
+        logged = wrapped._get_ddp_logging_data()
     except AttributeError:
         return Unknown(f"torch {torch.__version__} does not report DDP's buckets")
     sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
-    untimed = Unknown("bucket times are taken in instrumented runs only")
-    return [
-        {"index": index, "size_bytes": int(size), "ready_s": untimed, "start_s": untimed, "end_s": untimed}
-        for index, size in enumerate(size for size in str(sizes).split(",") if size.strip())
-    ]
+    return [int(size) for size in str(sizes).split(",") if size.strip()]
 
 
 def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
@@ -189,11 +227,14 @@ def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
     }
 
 
+def no_transport(why: str) -> dict[str, Any]:
+    """The transport of a run that sends no gradients."""
+    return {"requested": "auto", "used": Unknown(why), "evidence": []}
+
+
 def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
-    """How gradients travelled, with the evidence for it; `logs` are the NCCL logs of all ranks."""
+    """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
     requested = "auto"
-    if ranks.world_size == 1:
-        return {"requested": requested, "used": Unknown("one rank sends nothing"), "evidence": []}
     if backend(ranks.device) == "gloo":
         interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of the host name")
         return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}

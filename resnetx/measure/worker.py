@@ -79,9 +79,9 @@ def serve(task: RunFile, folder: RunFolder | None, started: float) -> RunRecord 
     there, and ends the process: status 2 for a mistake of the user's, else 1.
     """
     try:
-        from resnetx.measure import train
+        from resnetx.measure.rank import run
 
-        ended = train.run(task, started)
+        ended = run(task, started)
         if ended is not None:
             assert folder is not None, "rank 0 has no folder"
             record.write(folder.record, ended)

@@ -89,28 +89,40 @@ class HostLoad(_Part, frozen=True):
 
 
 class GradientBucket(_Part, frozen=True):
-    """One gradient bucket as the strategy really sent it."""
+    """One message of gradients as the strategy really sent it: a bucket of DDP, a layer, or all of them.
 
-    index: int
+    Times are of an instrumented run, [rank][step of its last window], in seconds since that rank's step began
+    (`Phases.begin_s`), by the clock of `Phases`.
+    """
+
+    index: int  # in the order in which they are sent
     size_bytes: int
-    ready_s: list[float] | None  # per step of an instrumented run, since the start of the backward pass
-    start_s: list[float] | None
-    end_s: list[float] | None
+    ready_s: list[list[float]] | None  # the last of its gradients was there
+    start_s: list[list[float]] | None  # the all-reduce was handed to gloo; on GPUs: NCCL's kernel began
+    end_s: list[list[float]] | None  # the sums were there
 
 
 class Phases(_Part, frozen=True):
-    """Mean seconds per step in each phase of an instrumented run, on the slowest rank."""
+    """Seconds of each phase of a step in an instrumented run: for each rank, the mean over all windows.
 
-    input_wait_s: float
-    host_to_device_s: float
-    forward_s: float
-    backward_s: float
-    exposed_communication_s: float
-    optimizer_s: float
+    The phases add up to the step. Ranks that wait for each other differ: the one that computes longest has the shortest
+    exposed communication, and the others wait for it.
+    """
+
+    clock: str  # "host", or "CUDA events": the device's time line, where a phase begins when the device gets to it
+    step_s: list[float]  # of the watched step; the clean one is that of runs with measure=step
+    input_wait_s: list[float]
+    host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
+    forward_s: list[float]
+    backward_s: list[float]  # until the last gradient is there
+    exposed_communication_s: list[float]  # from then until all gradients are those of all ranks
+    optimizer_s: list[float]
+    # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
+    begin_s: list[list[float]]
 
 
 class Copies(_Part, frozen=True):
-    """Bytes and seconds of memory copies per step, by direction, summed over the ranks."""
+    """Bytes and seconds of memory copies per step, by direction, summed over the ranks; of a few profiled steps."""
 
     host_to_device_bytes: int
     host_to_device_s: float
@@ -118,6 +130,29 @@ class Copies(_Part, frozen=True):
     device_to_host_s: float
     device_to_device_bytes: int
     device_to_device_s: float
+
+
+class Deviation(_Part, frozen=True):
+    """How far several ranks are from one process: relative differences, the largest over all ranks and steps.
+
+    Of a gradient: root mean square of the difference over that of the gradient.
+    """
+
+    loss: float | None
+    layers: dict[str, float | None]  # by layer, in the order of the model
+
+
+class Equality(_Part, frozen=True):
+    """Whether several ranks compute the losses and gradients that one process computes on the same global batch."""
+
+    equal: bool
+    tolerance: float
+    steps: int  # one after the other
+    # frozen: those of the global batch, held fast; synchronised: computed over all ranks in each step.
+    statistics: Literal["none", "frozen", "synchronised"]  # of batch normalisation
+    double: Deviation  # in double precision, which is what `equal` judges
+    as_trained: Deviation  # one step in the request's precision: rounding
+    per_rank: Deviation | None  # one step with statistics of each rank's own images, as in training; double precision
 
 
 class Transport(_Part, frozen=True):
@@ -264,7 +299,7 @@ class RunRecord(_Part, frozen=True):
     duration_s: float
     world_size: int
     backend: str | None
-    distributed: str | None  # what wraps the model: "bare" (one rank) or "DDP"
+    distributed: str | None  # what exchanges gradients: "bare" (one rank), "DDP", "layerwise", "after" or "none"
     images_per_s: float | None  # images of all ranks over all windows / time of the slowest rank
     iterations_per_s: float | None
     windows_s: list[list[float]] | None  # [rank][window]: seconds for `request.steps` steps
@@ -274,6 +309,7 @@ class RunRecord(_Part, frozen=True):
     buckets: list[GradientBucket] | None
     phases: Phases | None
     copies: Copies | None
+    equality: Equality | None
     peak_memory_bytes: list[int] | None  # [rank]: allocated on the GPU; on a CPU the process's resident set
     gpu_samples: list[GpuSamples | None] | None
     link_counters: list[LinkCounters | None] | None

@@ -20,12 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 from resnetx import workloads
 from resnetx.cli.compose import chosen, compose
 from resnetx.config import Request, request_from
-from resnetx.inputs import open_input
+from resnetx.inputs import open_for
 from resnetx.measure import distributed
 from resnetx.measure.clock import timed
 from resnetx.measure.environment import environment
 from resnetx.measure.process import keep_freed_memory
-from resnetx.measure.train import training_step
+from resnetx.measure.strategies import replicate
+from resnetx.measure.train import build, training_step
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 STEPS = int(os.environ.get("STEPS", "2"))  # per window
@@ -58,18 +59,8 @@ def bare(request: Request, ranks: distributed.Ranks):
 
 def ours(request: Request, ranks: distributed.Ranks):
     """The step that `resnetx train` measures, with synthetic input."""
-    model = workloads.build(request.model, request.image_size).to(ranks.device, memory_format=torch.channels_last)
-    share = {"batch_size": request.batch_size // ranks.world_size, "image_size": request.image_size}
-    batches = open_input(
-        request.input,
-        **share,
-        classes=request.model.classes,
-        rank=ranks.rank,
-        world_size=ranks.world_size,
-        device=ranks.device,
-        seed=0,
-    )
-    step, _ = training_step(distributed.replicate(model, request, ranks), batches, request, ranks.device)
+    replica = replicate(build(request, ranks), request, ranks)
+    step, _ = training_step(replica, open_for(request, ranks.rank, ranks.device), request, ranks)
     return step
 
 

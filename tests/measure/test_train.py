@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from resnetx import inputs
 from resnetx.config import ConfigError
-from resnetx.measure import train
+from resnetx.measure import train, windows
 from resnetx.measure.distributed import Ranks
+from resnetx.measure.strategies import replicate
 from resnetx.measure.worker import _failure
 
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
@@ -14,8 +16,8 @@ ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 def warm_up(monkeypatch, request, seconds):
     """The warm-up with a clock that says what the test wants."""
     readings = iter(seconds)
-    monkeypatch.setattr(train, "timed", lambda *_: next(readings))
-    return train._warm_up(lambda: None, request, ALONE)
+    monkeypatch.setattr(windows, "timed", lambda *_: next(readings))
+    return windows.warm_up(lambda: None, request, ALONE)
 
 
 def test_the_warm_up_has_as_many_steps_as_asked_when_they_are_steady(monkeypatch, request_of):
@@ -28,7 +30,7 @@ def test_the_warm_up_goes_on_while_steps_get_faster(monkeypatch, request_of):
 
 def test_the_warm_up_ends_at_its_limit(monkeypatch, request_of):
     halves = [2.0**-n for n in range(100)]
-    assert len(warm_up(monkeypatch, request_of(warmup=3), halves)) == 3 * train.MAX_WARMUP - 1
+    assert len(warm_up(monkeypatch, request_of(warmup=3), halves)) == 3 * windows.MAX_WARMUP - 1
 
 
 def test_auxiliary_outputs_count_with_their_weight_and_absent_ones_do_not():
@@ -42,12 +44,40 @@ def test_auxiliary_outputs_count_with_their_weight_and_absent_ones_do_not():
 def test_a_step_trains(request_of):
     request = request_of({"model.x": 1, "model.width": 8, "model.classes": 2, "image_size": 32, "batch_size": 8})
     torch.manual_seed(0)
-    model = train._build(request, ALONE)
-    step, losses = train.training_step(model, train._open_input(request, ALONE), request, ALONE.device)
+    replica = replicate(train.build(request, ALONE), request, ALONE)
+    step, progress = train.training_step(replica, inputs.open_for(request, 0, ALONE.device), request, ALONE)
     for _ in range(30):
         step()
-        losses.note()
-    assert losses.seen[-1] < 0.5 * losses.seen[0]
+        progress.note()
+    assert progress.losses[-1] < 0.5 * progress.losses[0]
+
+
+def test_the_weights_of_uneven_shares_make_the_mean_over_ranks_that_over_images(request_of):
+    request = request_of(batch_size=11, gpus=4, split="uneven")
+    weights = [train.loss_weight(request, rank) for rank in range(4)]
+    of_image = torch.arange(11.0)
+    means = [share.mean() for share in of_image.split([request.share(rank) for rank in range(4)])]
+    assert sum(weight * mean for weight, mean in zip(weights, means, strict=True)) / 4 == of_image.mean()
+    even = request_of(batch_size=12, gpus=4)
+    assert [train.loss_weight(even, rank) for rank in range(4)] == [1.0] * 4
+
+
+class Scaler:
+    """A scaler whose scale is what the test wants."""
+
+    def __init__(self, scales):
+        self.scales = iter(scales)
+
+    def get_scale(self):
+        return next(self.scales)
+
+
+def test_skipped_updates_are_counted_from_what_they_do_to_the_scale():
+    progress = train.Progress(Scaler([65536.0, 65536.0, 16384.0, 32768.0, 16384.0]))
+    progress.loss = torch.tensor(1.0)
+    for _ in range(5):
+        progress.note()
+    assert progress.skipped == 3
 
 
 @pytest.mark.parametrize(

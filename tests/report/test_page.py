@@ -145,7 +145,8 @@ def test_a_watched_step_stands_beside_the_clean_one_with_every_message(grid, bri
     (request,) = grid(model__x=4, batch_size=64, gpus=2)
     phases = Phases(
         clock="host", step_s=[0.2, 0.4], input_wait_s=[0.0, 0.0], host_to_device_s=[0.0, 0.0], forward_s=[0.1, 0.1],
-        backward_s=[0.05, 0.05], exposed_communication_s=[0.0321, 0.0321], optimizer_s=[0.01, 0.01], begin_s=[[0.0], [0.0]],
+        backward_s=[0.05, 0.05], exposed_communication_s=[0.0321, 0.0321], optimizer_s=[0.01, 0.01],
+        begin_s=[[0.0], [0.0]],
     )  # fmt: skip
     bucket = GradientBucket(
         index=0, size_bytes=123_456, ready_s=[[0.1], [0.2]], start_s=[[0.1], [0.2]], end_s=[[0.3], [0.3]]

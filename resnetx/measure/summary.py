@@ -1,0 +1,167 @@
+"""The record of a run that went well, put together by rank 0 from what all ranks have seen."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from resnetx.config import Request
+from resnetx.host import cores
+from resnetx.inputs import Batches
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.phases import PARTS
+from resnetx.measure.reading_warnings import sensor_warnings
+from resnetx.measure.windows import MAX_WARMUP
+from resnetx.record import Unknown, Warning
+
+SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
+
+Facts = Mapping[str, Any]  # what one rank has seen; lists of them are by rank
+
+_INSTRUMENTED = Unknown("taken in instrumented runs only (measure=phases): measuring it would change the clean run")
+
+
+def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> dict[str, Any]:
+    """The fields of every run that has timed windows."""
+    windows = [facts["windows_s"] for facts in every]
+    measured_s = sum(max(window) for window in zip(*windows, strict=True))
+    iterations_per_s = request.steps * request.windows / measured_s
+    return {
+        "images_per_s": iterations_per_s * request.batch_size,
+        "iterations_per_s": iterations_per_s,
+        "windows_s": windows,
+        "warmup_s": [facts["warmup_s"] for facts in every],
+        "start_up": [facts["start_up"] for facts in every],
+        "peak_memory_bytes": [facts["peak_memory_bytes"] for facts in every],
+        "gpu_samples": _each(facts["gpu_samples"] for facts in every),
+        "link_counters": _each(facts["link_counters"] for facts in every),
+        "host_load": every[0]["host_load"],
+        "input_state": {**batches.state(), "reads_bytes": _sum(facts["reads_bytes"] for facts in every)},
+        "warnings": [*sensor_warnings(every), *_window_warnings(request, every)],
+    }
+
+
+def of_training(request: Request, ranks: Ranks, name: str, every: Sequence[Facts], batches: Batches) -> dict[str, Any]:
+    """The fields of a run that trained; `name`: of what exchanges its gradients."""
+    fields = of_windows(request, every, batches)
+    losses = [_mean_loss(request, values) for values in zip(*(facts["loss"] for facts in every), strict=True)]
+    watched = [facts["phases"] for facts in every] if request.measure == "phases" else None
+    return fields | {
+        "distributed": name,
+        "loss": losses,
+        "buckets": _buckets(every[0]["sizes"], watched),
+        "phases": _phases(watched) if watched else _INSTRUMENTED,
+        "copies": _copies([facts["copies"] for facts in every]) if watched else _INSTRUMENTED,
+        "warnings": [*fields["warnings"], *_training_warnings(request, ranks, every, losses)],
+    }
+
+
+def _mean_loss(request: Request, of_ranks: Sequence[float]) -> float:
+    """The mean loss of the whole batch from those of the ranks' shares."""
+    return sum(request.share(rank) * loss for rank, loss in enumerate(of_ranks)) / request.batch_size
+
+
+def _buckets(sizes: list[int] | Unknown, watched: list[Facts] | None) -> list[dict[str, Any]] | Unknown:
+    """The messages of a step in the order in which they were sent, with their times where steps were watched."""
+    if isinstance(sizes, Unknown):
+        return sizes
+    times = ("ready_s", "start_s", "end_s")
+    if watched is None:
+        return [
+            {"index": index, "size_bytes": size, **dict.fromkeys(times, _INSTRUMENTED)}
+            for index, size in enumerate(sizes)
+        ]
+    return [
+        {
+            "index": index,
+            "size_bytes": message["size_bytes"],
+            **{name: [[step["sent"][index][name] for step in facts["latest"]] for facts in watched] for name in times},
+        }
+        for index, message in enumerate(watched[0]["latest"][-1]["sent"])
+    ]
+
+
+def _phases(watched: Sequence[Facts]) -> dict[str, Any]:
+    return {
+        "clock": watched[0]["clock"],
+        "begin_s": [[step["begin_s"] for step in facts["latest"]] for facts in watched],
+        **{f"{part}_s": [facts[f"{part}_s"] for facts in watched] for part in ("step", *PARTS)},
+    }
+
+
+def _copies(every: Sequence[dict[str, float] | Unknown]) -> dict[str, Any] | Unknown:
+    """Copies of all ranks together."""
+    found = []
+    for copies in every:
+        if isinstance(copies, Unknown):
+            return copies
+        found.append(copies)
+    sums = {name: sum(copies[name] for copies in found) for name in found[0]}
+    return {name: round(total) if name.endswith("bytes") else total for name, total in sums.items()}
+
+
+def _each(parts: Iterable[Any]) -> list[Any] | Unknown:
+    """One entry per rank, or the reason why no rank has any."""
+    found = list(parts)
+    return found[0] if all(isinstance(part, Unknown) for part in found) else found
+
+
+def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
+    found = list(parts)
+    return next((part for part in found if isinstance(part, Unknown)), None) or sum(found)
+
+
+# ---- warnings -------------------------------------------------------------------------------------------------------
+
+
+def _window_warnings(request: Request, every: Sequence[Facts]) -> list[Warning]:
+    found = []
+    steps = len(every[0]["warmup_s"])
+    if steps >= request.warmup * MAX_WARMUP:
+        found.append(
+            Warning(
+                code="warm-up",
+                message=f"steps were still getting faster after {steps} steps of warm-up",
+                remedy="raise warmup",
+            )
+        )
+    shortest_s = min(min(facts["windows_s"]) for facts in every)
+    if shortest_s < SHORTEST_WINDOW_S:
+        found.append(
+            Warning(
+                code="short-windows",
+                message=f"a window of {request.steps} steps took only {shortest_s * 1e3:.0f} ms",
+                remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
+            )
+        )
+    return found
+
+
+def _training_warnings(
+    request: Request, ranks: Ranks, every: Sequence[Facts], losses: Sequence[float]
+) -> list[Warning]:
+    found = []
+    if not all(math.isfinite(loss) for loss in losses):
+        found.append(
+            Warning(
+                code="loss",
+                message="the loss is not finite: arithmetic on NaN can be faster or slower than training",
+                remedy="lower optimizer.learning_rate",
+            )
+        )
+    if skipped := max(facts["skipped"] for facts in every):
+        found.append(
+            Warning(
+                code="skipped-updates",
+                message=f"fp16 gradients overflowed in {skipped} or more steps of the windows: they updated nothing",
+                remedy="raise warmup, so that the loss scale has settled, or use precision=bf16",
+            )
+        )
+    if ranks.device.type == "cpu" and request.gpus * request.threads > cores():
+        found.append(
+            Warning(
+                code="oversubscribed",
+                message=f"{request.gpus} ranks with {request.threads} threads each share {cores()} cores",
+                remedy="lower gpus or threads",
+            )
+        )
+    return found

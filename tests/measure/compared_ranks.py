@@ -1,0 +1,123 @@
+"""Ranks that are compared with one process: torchrun ... compared_ranks.py CASES.json ANSWERS.json
+
+A case is the settings of a request and, maybe, what is broken in its strategy. Rank 0 writes the equality of each case
+as a record would have it. One start of torchrun serves many cases.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import torch
+
+from resnetx.cli.compose import compose
+from resnetx.config import check, request_from
+from resnetx.measure import distributed, equality, train
+from resnetx.measure.process import StartUp
+from resnetx.measure.strategies import replicate
+
+
+def main(cases: Path, answers: Path) -> None:
+    asked = json.loads(cases.read_text())
+    requests = [request_from(compose({"input": "synthetic", "measure": "equality", **case[0]})) for case in asked]
+    torch.set_num_threads(1)
+    found = []
+    with distributed.joined(requests[0], 600) as ranks:
+        for request, (_, breach) in zip(requests, asked, strict=True):
+            check(request)
+            torch.manual_seed(ranks.rank)  # what the ranks start from is for `replicate` to settle
+            with mock.patch.object(*BREACHES[breach](ranks)):
+                found.append(equality.measure(request, ranks, StartUp(time.time()))["equality"])
+        if ranks.first:
+            answers.write_text(json.dumps(found))
+        ranks.barrier()
+
+
+# ---- what can be broken ---------------------------------------------------------------------------------------------
+
+
+def sending(broken):
+    """A breach of the strategy's messages; `broken` is told the ranks, the buffer and how many were sent before."""
+
+    def breach(ranks):
+        sent = 0
+
+        def send(buffer):
+            nonlocal sent
+            sent += 1
+            return broken(ranks, buffer, sent - 1)
+
+        def replicated(model, request, ranks):
+            return replicate(model, request, ranks, send if ranks.world_size > 1 else None)
+
+        return equality, "replicate", replicated
+
+    return breach
+
+
+def every_second(broken):
+    """Breaks one of two messages, so that some layers or some steps are sound."""
+    return lambda ranks, buffer, count: broken(ranks, buffer) if count % 2 else ranks.send(buffer)
+
+
+class _NotSent:
+    """A message that stays where it is."""
+
+    def __init__(self, buffer):
+        self._buffer = buffer
+
+    def wait(self):
+        pass
+
+    def get_future(self):
+        future = torch.futures.Future()
+        future.set_result([self._buffer])
+        return future
+
+
+def not_reduced(_, buffer):
+    return _NotSent(buffer)
+
+
+def reduced_twice(ranks, buffer):
+    ranks.send(buffer).wait()
+    return ranks.send(buffer)
+
+
+def summed(ranks, buffer, _):
+    return ranks.send(buffer.mul_(ranks.world_size))
+
+
+def slightly_off(ranks, buffer, _):
+    """One element of one rank, by a millionth of its layer's gradient."""
+    if ranks.rank == 1:
+        buffer[0] += 1e-6 * buffer.abs().max()
+    return ranks.send(buffer)
+
+
+def stale(ranks, buffer, _, before={}):  # noqa: B006 - what each buffer held in the step before
+    key, now = (buffer.data_ptr(), buffer.shape), buffer.clone()
+    buffer.copy_(before.get(key, now))
+    before[key] = now
+    return ranks.send(buffer)
+
+
+def equal_weights(_):
+    return train, "loss_weight", lambda request, rank: 1.0
+
+
+BREACHES = {
+    "": lambda ranks: (equality, "replicate", replicate),
+    "not reduced": sending(every_second(not_reduced)),
+    "reduced twice": sending(every_second(reduced_twice)),
+    "sum, not mean": sending(summed),
+    "slightly off": sending(slightly_off),
+    "stale": sending(stale),
+    "equal weights": equal_weights,
+}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,55 @@
+"""What ranks send and have after a step: torchrun --nproc-per-node 2 sent_by_strategies.py CASES.json ANSWERS.json
+
+A case is the settings of a request. Rank 0 writes, for each: what the strategy calls itself, the bytes that it says it
+sends, those that a watch saw leave in each of the last steps, the watch's record, and whether all ranks have the same
+parameters after the steps (they start from different ones).
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from resnetx import inputs
+from resnetx.cli.compose import compose
+from resnetx.config import check, request_from
+from resnetx.measure import distributed, train
+from resnetx.measure.clock import timed
+from resnetx.measure.phases import Watch
+from resnetx.measure.strategies import replicate
+
+
+def main(cases: Path, answers: Path) -> None:
+    requests = [request_from(compose({"input": "synthetic", **case})) for case in json.loads(cases.read_text())]
+    torch.set_num_threads(1)
+    with distributed.joined(requests[0], 600) as ranks:
+        found = [answer(request, ranks) for request in requests]
+        if ranks.first:
+            answers.write_text(json.dumps(found))
+        ranks.barrier()
+
+
+def answer(request, ranks):
+    check(request)
+    torch.manual_seed(ranks.rank)
+    watch = Watch(ranks) if request.measure == "phases" else None
+    replica = replicate(train.build(request, ranks), request, ranks, watch.send if watch else None)
+    batches = inputs.open_for(request, ranks.rank, ranks.device)
+    step, _ = train.training_step(replica, batches, request, ranks, watch.mark if watch else lambda _: None)
+    for window in range(2):  # DDP has its final buckets from the second step on
+        timed(step, 3, ranks.device, ranks.barrier)
+        if watch:
+            watch.note(window)
+    parameters = torch.cat([parameter.detach().flatten() for parameter in replica.module.parameters()])
+    every = ranks.gather((watch.seen() if watch else None, parameters))
+    return {
+        "name": replica.name,
+        "sizes": replica.sizes(),
+        "watched": [seen for seen, _ in every] if watch else None,
+        "equal": all(torch.equal(parameters, other) for _, other in every),
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,149 @@
+"""Equality of ranks with one process: it is found where it is, and no breach of a strategy goes unseen."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from resnetx.cli import main
+from resnetx.measure import equality
+from resnetx.measure.equality import TOLERANCE
+
+SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 3}
+STRATEGIES = [{"strategy": "bucket", "strategy.bucket_cap_mb": 0.005}, {"strategy": "layerwise"}, {"strategy": "after"}]
+BROKEN = ["not reduced", "reduced twice", "sum, not mean", "slightly off", "stale", "equal weights"]
+
+
+def compared(cases, ranks, folder: Path):
+    """The equality of each case (settings, breach), from one start of so many ranks."""
+    (folder / "cases.json").write_text(
+        json.dumps([({**settings, "gpus": ranks}, breach) for settings, breach in cases])
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    command += [f"--nproc-per-node={ranks}", str(Path(__file__).with_name("compared_ranks.py"))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, folder / "cases.json", folder / "answers.json"], env=environment, check=True)
+    return json.loads((folder / "answers.json").read_text())
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, tmp_path):
+    cases = [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in STRATEGIES]
+    cases += [({**SMALL, **strategy, "batch_size": 11, "split": "uneven"}, "") for strategy in STRATEGIES]
+    cases += [({**SMALL, "batch_size": 3, "scaling": "weak", "precision": "bf16"}, "")]
+    for found in compared(cases, ranks, tmp_path):
+        deviations = [found["double"]["loss"], *found["double"]["layers"].values()]
+        assert found["equal"]
+        assert max(deviations) < TOLERANCE / 1e3  # as the module's docstring claims
+        assert found["statistics"] == "frozen"
+        assert max(found["per_rank"]["layers"].values()) > 1e-3
+        assert max(found["as_trained"]["layers"].values()) > 1e-9
+
+
+@pytest.mark.dist
+def test_no_breach_goes_unseen(tmp_path):
+    cases = [
+        ({**SMALL, **strategy, "batch_size": 33, "split": "uneven"}, breach)
+        for strategy in STRATEGIES
+        for breach in BROKEN
+    ]
+    for (settings, breach), found in zip(cases, compared(cases, 2, tmp_path), strict=True):
+        assert not found["equal"], (settings["strategy"], breach)
+
+
+@pytest.mark.dist
+@pytest.mark.slow
+def test_all_kinds_of_networks_equal_one_process(tmp_path):
+    """Dropout, auxiliary classifiers, local response normalisation; no breach may hide in them either."""
+    networks = [
+        {"model": "alexnet", "image_size": 67},
+        {"model": "googlenet", "image_size": 64},
+        {"model": "torchvision", "model.name": "resnet18", "image_size": 32},
+        {"model": "torchvision", "model.name": "mobilenet_v3_small", "image_size": 64},
+    ]
+    small = {"model.classes": 10, "threads": 1, "steps": 2, "batch_size": 5, "split": "uneven"}
+    cases = [({**small, **network, "strategy": "layerwise"}, "") for network in networks]
+    cases += [({**small, **networks[1], "strategy": "bucket"}, breach) for breach in ("", "slightly off")]
+    cases += [({**small, **networks[3], "strategy": "bucket"}, breach) for breach in ("", "slightly off")]
+    for (settings, breach), found in zip(cases, compared(cases, 2, tmp_path), strict=True):
+        worst = max(found["double"]["layers"].values())
+        assert found["equal"] == (not breach), (settings, breach, worst)
+        assert breach or worst < TOLERANCE / 1e3, (settings, worst)
+
+
+def test_dropout_is_off_and_containers_stay_in_training():
+    inner = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
+    equality._without_chance(nn.Sequential(inner).train())
+    assert [module.training for module in (inner, *inner)] == [True, False, False, False]
+
+
+def test_frozen_statistics_are_those_of_the_batch():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5))
+    images = 4 + 3 * torch.randn(8, 3, 6, 6)
+    equality._normalise_by(equality._without_chance(model), (images, torch.zeros(8)))
+    activations = model(images)
+    assert activations.mean((0, 2, 3)).abs().max() < 1e-5
+    assert (activations.var((0, 2, 3)) - 1).abs().max() < 1e-4
+    assert model[1].momentum == 0.1
+
+
+def test_double_precision_sends_the_same_gradients_together(request_of):
+    def limits(**strategy):
+        doubled = equality._double(request_of({"precision": "bf16", **strategy})).strategy
+        return doubled.first_bucket_mb, doubled.bucket_cap_mb
+
+    assert limits() == (2, 50)
+    assert limits(**{"strategy.bucket_cap_mb": 10}) == (None, 20)
+    assert limits(**{"strategy.bucket_cap_mb": 10, "strategy.first_bucket_mb": 0.5}) == (1, 20)
+    assert equality._double(request_of({"precision": "bf16"})).precision == "fp32"
+
+
+def test_what_is_no_number_is_the_largest_deviation():
+    assert equality._largest([float("nan"), 1.0]) != equality._largest([1.0])
+    assert equality._largest([1.0, 2.0, 0.0]) == 2.0
+
+
+# ---- the verb -------------------------------------------------------------------------------------------------------
+
+WORDS = [f"{key}={value}" for key, value in {**SMALL, "input": "synthetic", "batch_size": 4}.items()]
+
+
+@pytest.mark.dist
+def test_verify_prints_the_verdict_and_leaves_a_record(tmp_path, capsys):
+    assert main(["verify", *WORDS, "strategy=after", f"results={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert "strategy=after: equal to one process" in printed
+    assert "blocks.0.residual.0" in printed
+    assert "3 steps" in printed
+    record = json.loads(next(tmp_path.rglob("record.json")).read_text())
+    assert record["equality"]["equal"]
+    assert record["unknown"]["windows_s"] == "no part of measure=equality"
+
+
+@pytest.mark.dist
+def test_verify_ends_with_status_1_where_the_loss_is_no_number(tmp_path, capsys):
+    assert main(["verify", *WORDS, "optimizer.learning_rate=1e30", f"results={tmp_path}"]) == 1
+    assert "optimizer.learning_rate=1e+30: the loss of one process is not finite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gpus=1"], "gpus=1: one rank is what several are compared with"),
+        (["strategy=none"], "strategy=none exchanges no gradients"),
+        (["gpus=[2,4]"], "more than one point; `resnetx verify` compares one"),
+        (["batch_size=5"], "batch_size=5 does not divide over gpus=2"),
+    ],
+)
+def test_verify_refuses_what_it_cannot_compare_in_one_sentence(words, sentence, capsys):
+    assert main(["verify", "input=synthetic", *words]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1

@@ -1,0 +1,225 @@
+"""Watched steps and the input alone: what a record of them says. (What a watch sees of messages: test_strategies.)"""
+
+from itertools import chain
+
+import jsonschema
+import msgspec
+import pytest
+import torch
+
+from resnetx import inputs, record
+from resnetx.measure import launch, memcpy, phases
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.phases import PARTS, Watch
+from resnetx.measure.strategies import replicate
+from resnetx.measure.train import build, training_step
+from resnetx.record import RunFolder, Unknown
+
+CPU = torch.device("cpu")
+SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 9, "split": "uneven"}
+SHORT = {**SMALL, "threads": 1, "warmup": 3, "steps": 2, "windows": 3}
+
+
+class HandClock:
+    """A clock that the test turns; a message is on its way from one turn to the next two."""
+
+    name = "hand"
+
+    def __init__(self):
+        self.time = 0.0
+
+    def now(self):
+        self.time += 1.0
+        return self.time
+
+    def seconds(self, earlier, later):
+        return later - earlier
+
+    def send(self, buffer, send, message):
+        message.start, message.end = self.now(), self.now()
+        return send(buffer)
+
+    def times(self, begin, message):
+        return {f"{name}_s": getattr(message, name) - begin for name in ("ready", "start", "end")}
+
+
+class SilentRanks:
+    """One rank that hears no other."""
+
+    device = CPU
+
+    def send(self, buffer):
+        return buffer
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    monkeypatch.setattr(phases, "_HostClock", HandClock)
+    return Watch(SilentRanks())
+
+
+def step(watch, *messages):
+    for phase in ("input_wait", "host_to_device", "forward", "backward"):
+        watch.mark(phase)
+    for size in messages:
+        watch.send(torch.zeros(size))
+    for phase in ("optimizer", "end"):
+        watch.mark(phase)
+
+
+def test_the_parts_of_a_step_and_its_messages_are_timed_from_its_beginning(watch):
+    step(watch, 1)
+    watch.note(0)
+    step(watch, 10, 20)
+    step(watch, 10, 20)
+    watch.note(1)
+    seen = watch.seen()
+    # input_wait at 0, host_to_device 1, forward 2, backward 3, messages ready at 4 and 7, optimizer 10, end 11.
+    assert [seen[f"{part}_s"] for part in PARTS] == [1, 1, 1, 4, 3, 1]
+    assert seen["step_s"] == 11
+    assert [each["begin_s"] for each in seen["latest"]] == [0, 12]
+    assert seen["latest"][1]["sent"] == [
+        {"size_bytes": 40, "ready_s": 4, "start_s": 5, "end_s": 6},
+        {"size_bytes": 80, "ready_s": 7, "start_s": 8, "end_s": 9},
+    ]
+
+
+def test_without_messages_nothing_is_exposed_and_without_a_copy_nothing_is_copied():
+    marks = {"forward": 3.0, "backward": 4.0, "optimizer": 9.0, "end": 9.5}
+    assert phases._lengths_s(marks, []) == {
+        "step": 9.5,
+        **dict(zip(PARTS, [3.0, 0.0, 1.0, 5.0, 0.0, 0.5], strict=True)),
+    }
+
+
+def test_means_are_over_all_windows_and_messages_of_the_last(watch):
+    watch.note(0)
+    step(watch, 1)
+    watch.note(1)
+    step(watch, 1, 1, 1)
+    watch.note(2)
+    assert watch.seen()["step_s"] == pytest.approx((8 + 14) / 2)
+    assert len(watch.seen()["latest"]) == 1
+    assert len(watch.seen()["latest"][0]["sent"]) == 3
+
+
+def test_the_step_tells_its_phases_in_their_order(request_of):
+    request = request_of({**SMALL, "gpus": 1})
+    ranks = Ranks(0, 0, 1, CPU)
+    told: list[str] = []
+    replica = replicate(build(request, ranks), request, ranks)
+    work, _ = training_step(replica, inputs.open_for(request, 0, CPU), request, ranks, told.append)
+    work()
+    assert told == ["input_wait", "forward", "backward", "optimizer", "end"]
+
+
+# Three events of a Chrome trace as torch.profiler writes them, and one that is no copy.
+TRACE = [
+    {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "dur": 200.0, "args": {"bytes": 6000}},
+    {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "dur": 100.0, "args": {"bytes": 3000}},
+    {"cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "dur": 30.0, "args": {"bytes": 900}},
+    {"cat": "kernel", "name": "elementwise_kernel", "dur": 5.0, "args": {}},
+    {"name": "process_name", "args": {"name": "python"}},
+]
+
+
+def test_copies_are_summed_by_direction_per_step():
+    found = memcpy.per_step(TRACE, 3)
+    assert (found["host_to_device_bytes"], found["device_to_device_bytes"]) == (3000, 300)
+    assert found["host_to_device_s"] == pytest.approx(100e-6)
+    assert (found["device_to_host_bytes"], found["device_to_host_s"]) == (0, 0)
+
+
+def test_a_cpu_rank_says_why_it_copies_nothing():
+    assert isinstance(memcpy.copies(lambda: None, CPU), Unknown)
+
+
+# ---- records --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("strategy", ["bucket", "layerwise"])
+def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "strategy": strategy, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.images_per_s
+    assert ended.phases.clock == "host"
+    assert [len(begins) for begins in ended.phases.begin_s] == [2, 2]
+    parts = [getattr(ended.phases, f"{part}_s") for part in PARTS]
+    assert [sum(of_rank) for of_rank in zip(*parts, strict=True)] == pytest.approx(ended.phases.step_s, abs=1e-6)
+    assert sum(bucket.size_bytes for bucket in ended.buckets) == ended.workload.gradient_bytes
+    for bucket in ended.buckets:
+        assert [len(times) for times in bucket.end_s] == [2, 2]
+    assert ended.unknown["copies"]
+    jsonschema.validate(msgspec.to_builtins(ended), msgspec.json.decode(record.json_schema()))
+
+
+@pytest.mark.dist
+def test_the_input_alone_is_timed_without_a_model(tmp_path, task_of, made):
+    input = {"input": "torchvision", "input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
+    ended = launch.execute(task_of({**SHORT, **input, "measure": "input"}, gpus=2), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    slowest = [max(window) for window in zip(*ended.windows_s, strict=True)]
+    assert ended.images_per_s == pytest.approx(9 * 2 * 3 / sum(slowest))
+    assert ended.input_state.images == 12
+    for field in ("distributed", "loss", "buckets", "phases", "copies", "equality"):
+        assert getattr(ended, field) is None
+        assert ended.unknown[field] == "no part of measure=input"
+    assert ended.transport.used is None
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """12 real images in 3 classes."""
+    from resnetx.inputs import images
+
+    root = tmp_path_factory.mktemp("images")
+    images.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
+    return root
+
+
+# ---- on GPUs --------------------------------------------------------------------------------------------------------
+
+
+def gpus():
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(gpus() < 1, reason="needs a GPU")
+@pytest.mark.parametrize("input", ["synthetic", "torchvision"])
+def test_a_watched_gpu_run_has_device_times_and_copies(input, tmp_path, task_of, made):
+    settings = {**SHORT, "input": input, "measure": "phases"}
+    if input == "torchvision":
+        settings |= {"input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
+    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.phases.clock == "CUDA events"
+    assert ended.phases.forward_s[0] > 0
+    assert ended.phases.backward_s[0] > 0
+    pixels = 9 * 3 * 32 * 32
+    copied = ended.copies.host_to_device_bytes >= pixels
+    assert copied == (input == "torchvision")
+    assert (ended.phases.host_to_device_s[0] > 0) == copied
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(gpus() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("strategy", ["bucket", "layerwise", "after"])
+def test_nccls_messages_start_when_they_are_ready_and_end_before_the_update(strategy, tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "strategy": strategy, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    for bucket in ended.buckets:
+        ready, start, end = (list(chain(*times)) for times in (bucket.ready_s, bucket.start_s, bucket.end_s))
+        assert all(was_ready <= began + 1e-5 for was_ready, began in zip(ready, start, strict=True))
+        assert all(began < ended for began, ended in zip(start, end, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(gpus() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("strategy", ["bucket", "layerwise", "after"])
+def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "strategy": strategy, "measure": "equality"}, gpus=2), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.equality.statistics == "synchronised"
+    assert ended.equality.equal

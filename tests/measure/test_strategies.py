@@ -1,0 +1,217 @@
+"""What each strategy sends, and that all ranks come out of a step with the same parameters."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from resnetx import config, workloads
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.features import missing_feature
+from resnetx.measure.phases import PARTS
+from resnetx.measure.strategies import _Flat, layers, replicate
+from resnetx.record import Unknown
+from resnetx.workloads.buckets import messages
+from resnetx.workloads.layers import without_elements
+
+SMALL = {"model.x": 3, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
+CASES = [
+    {"strategy": "bucket"},
+    {"strategy": "bucket", "strategy.bucket_cap_mb": 0.005},
+    {"strategy": "bucket", "strategy.bucket_cap_mb": 0.02, "strategy.first_bucket_mb": 0.0005},
+    {"strategy": "bucket", "strategy.gradient_as_bucket_view": False},
+    {"strategy": "layerwise"},
+    {"strategy": "after"},
+    {"strategy": "none"},
+]
+NAMES = {"bucket": "DDP", "layerwise": "layerwise", "after": "after", "none": "none"}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """(case, answer) of every case, clean and watched: one start of two ranks."""
+    folder = tmp_path_factory.mktemp("strategies")
+    cases = [
+        {**SMALL, **case, "measure": measure, "gpus": 2, "windows": 1}
+        for case in CASES
+        for measure in ("step", "phases")
+    ]
+    (folder / "cases.json").write_text(json.dumps(cases))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    command += ["--nproc-per-node=2", str(Path(__file__).with_name("sent_by_strategies.py"))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, folder / "cases.json", folder / "answers.json"], env=environment, check=True)
+    return list(zip(cases, json.loads((folder / "answers.json").read_text()), strict=True))
+
+
+def predicted(request):
+    table = workloads.table(request.model, request.image_size)
+    return [message.size_bytes for message in messages(table, request.strategy, request.precision)]
+
+
+@pytest.mark.dist
+def test_every_strategy_sends_the_predicted_messages(answers, request_of):
+    for case, answer in answers:
+        assert answer["name"] == NAMES[case["strategy"]]
+        assert answer["sizes"] == predicted(request_of(case)), case
+    assert len({tuple(answer["sizes"]) for _, answer in answers}) >= 5  # or the cases would have shown little
+
+
+@pytest.mark.dist
+def test_a_watch_sees_the_same_messages_leave_in_every_step(answers, request_of):
+    for case, answer in answers:
+        if answer["watched"]:
+            steps = [step for seen in answer["watched"] for step in seen["latest"]]
+            assert len(steps) == 2 * 3
+            for step in steps:
+                assert [message["size_bytes"] for message in step["sent"]] == predicted(request_of(case)), case
+
+
+@pytest.mark.dist
+def test_ranks_that_exchange_gradients_stay_equal_and_others_do_not(answers):
+    for case, answer in answers:
+        assert answer["equal"] == (case["strategy"] != "none"), case
+
+
+@pytest.mark.dist
+def test_a_message_is_ready_then_sent_then_there_before_the_update(answers):
+    for _, answer in answers:
+        for seen in answer["watched"] or []:
+            assert seen["step_s"] == pytest.approx(sum(seen[f"{part}_s"] for part in PARTS), abs=1e-6)
+            assert [step["begin_s"] for step in seen["latest"]] == sorted(step["begin_s"] for step in seen["latest"])
+            for step in seen["latest"]:
+                readies = [message["ready_s"] for message in step["sent"]]
+                assert readies == sorted(readies)
+                assert all(0 < each["ready_s"] <= each["start_s"] <= each["end_s"] for each in step["sent"])
+
+
+@pytest.mark.dist
+def test_only_what_is_sent_is_exposed(answers):
+    for case, answer in answers:
+        exposed = [seen["exposed_communication_s"] for seen in answer["watched"] or []]
+        assert all(bool(seconds) == (case["strategy"] != "none") for seconds in exposed), case
+
+
+# ---- layers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "image_size"),
+    [
+        (config.ResNetX(x=2, width=8, classes=10), 32),
+        (config.GoogLeNet(classes=10), 64),
+        (config.Torchvision(name="resnet18", classes=10), 64),
+        (config.Torchvision(name="convnext_tiny", classes=10), 64),
+        (config.Torchvision(name="vit_b_32", classes=10), 64),  # attention is one layer
+    ],
+)
+def test_layers_are_those_of_the_layer_table(model, image_size):
+    with without_elements():
+        found = layers(workloads.build(model, image_size))
+    table = workloads.table(model, image_size)
+    predicted = messages(table, config.Layerwise(), "fp32")
+    sizes = [4 * sum(parameter.numel() for parameter in layer) for layer in found]
+    assert sorted(sizes) == sorted(message.size_bytes for message in predicted)
+
+
+# ---- flat buffers, without ranks ------------------------------------------------------------------------------------
+
+
+class Sent:
+    """A message that arrives when it is waited for: two ranks that have the same gradients."""
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+
+    def wait(self):
+        self.buffer.mul_(2)
+
+
+def flat(model, groups):
+    sent = []
+
+    def send(buffer):
+        sent.append(buffer)
+        return Sent(buffer)
+
+    return _Flat(model, "layerwise", groups, 2, send), sent
+
+
+def test_a_gradient_is_a_view_of_its_buffer_with_the_strides_of_its_parameter():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Conv2d(4, 2, 3))
+    model = model.to(memory_format=torch.channels_last)
+    replica, sent = flat(model, layers(model))
+    images = torch.randn(2, 3, 8, 8)
+    for _ in range(2):  # the second backward pass writes into the buffers of the first
+        expected = torch.autograd.grad(model(images).square().sum(), list(model.parameters()))
+        replica(images).square().sum().backward()
+        replica.finish()
+        for parameter, gradient in zip(model.parameters(), expected, strict=True):
+            assert torch.allclose(parameter.grad, gradient)
+            assert parameter.grad.stride() == parameter.stride()
+        assert [buffer.data_ptr() for buffer in sent[-2:]] == [
+            model[2].weight.grad.data_ptr(),
+            model[0].weight.grad.data_ptr(),
+        ]
+        model.zero_grad(set_to_none=True)
+    assert replica.sizes() == [4 * (2 * 4 * 9 + 2), 4 * (4 * 3 * 9 + 4)]
+
+
+def test_a_message_waits_for_the_last_of_its_gradients():
+    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
+    replica, sent = flat(nn.ModuleList([first, second]), [[*first.parameters(), *second.parameters()]])
+    second(torch.ones(2)).sum().backward()
+    assert sent == []
+    first(torch.ones(2)).sum().backward()
+    assert len(sent) == 1
+    replica.finish()
+
+
+def test_a_layer_without_a_gradient_is_no_silent_difference_between_ranks():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    replica, _ = flat(model, layers(model))
+    model[0](torch.ones(2)).sum().backward()
+    with pytest.raises(AssertionError, match="no gradient"):
+        replica.finish()
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_one_rank_trains_the_bare_model_whatever_the_strategy(strategy, request_of):
+    model = nn.Linear(2, 2)
+    replica = replicate(model, request_of(strategy=strategy), Ranks(0, 0, 1, torch.device("cpu")))
+    assert (replica.name, replica.module) == ("bare", model)
+    assert isinstance(replica.sizes(), Unknown)
+
+
+# ---- what torch may lack --------------------------------------------------------------------------------------------
+
+
+def bucket(**limits):
+    return config.Bucket(**{"bucket_cap_mb": None, "first_bucket_mb": None, "gradient_as_bucket_view": True, **limits})
+
+
+def test_a_first_bucket_of_its_own_needs_a_ddp_that_has_a_list_of_limits(monkeypatch):
+    def older(bucket_cap_mb=None):
+        """A DDP that has no such list."""
+
+    assert missing_feature(bucket(first_bucket_mb=2.0)) == ""
+    monkeypatch.setattr(nn.parallel, "DistributedDataParallel", older)
+    assert "strategy.first_bucket_mb=2: DDP of torch" in missing_feature(bucket(first_bucket_mb=2.0))
+    assert missing_feature(bucket(bucket_cap_mb=2.0)) == ""
+    assert missing_feature(config.Layerwise()) == ""
+
+
+def test_asking_for_what_every_torch_has_loads_no_torch():
+    program = """
+import sys
+from resnetx import config
+from resnetx.measure.features import missing_feature
+assert missing_feature(config.Bucket(bucket_cap_mb=1.0, first_bucket_mb=None, gradient_as_bucket_view=True)) == ""
+sys.exit("torch" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
