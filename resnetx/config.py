@@ -7,6 +7,7 @@ so the same request on the same machine is the same measurement.
 
 import difflib
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -195,13 +196,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return _digest(self)
 
     @property
-    def series_key(self) -> str:
-        """What all points of one scaling curve share: the key without the number of GPUs and their ids."""
-        return self.on(1).key
-
-    @property
     def baseline_key(self) -> str:
-        """The key of the same point on one GPU, the usual denominator of its speed-up."""
+        """The key of the same point on one GPU, the usual denominator of its speed-up.
+
+        All points of one scaling curve share it: it tells of neither the number of GPUs nor their ids.
+        """
         return self.on(1).key
 
     def on(self, gpus: int) -> "Request":
@@ -304,9 +303,10 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     if isinstance(chosen["env"], Mapping):
         chosen["env"] = {name: _variable(value) for name, value in chosen["env"].items()}
     request: Request = _convert(chosen, Request)
+    _at_least({"batch_size": (request.batch_size, 1), "gpus": (request.gpus, 1)})
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
-    if request.gpus > 0 and request.batch_size % request.gpus == 0:  # then the two splits are one
+    if request.batch_size % request.gpus == 0:  # then the two splits are one
         request = msgspec.structs.replace(request, split="even")
     return request
 
@@ -322,7 +322,11 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
     settings: RunSettings = _convert(given, RunSettings)
     least = {"repeats": (settings.repeats, 1), "twins": (settings.twins, 0), "baseline": (settings.baseline, 1)}
-    _at_least({**least, "timeout": (settings.timeout, 1), "budget": (settings.budget or 1, 1)})
+    limits = {"timeout": settings.timeout} | ({} if settings.budget is None else {"budget": settings.budget})
+    for key, given_s in limits.items():
+        if not math.isfinite(given_s):
+            raise ConfigError(f"{key}={given_s}: expected a finite time, as 90s, 15min or 2h")
+    _at_least({**least, **{key: (given_s, 1) for key, given_s in limits.items()}})
     return settings
 
 
@@ -349,8 +353,6 @@ def images_from(tree: Mapping[str, Any]) -> Images:
 def check(r: Request) -> None:
     """Refuses what can run on no machine: settings out of range, or that contradict each other."""
     at_least = {
-        "batch_size": (r.batch_size, 1),
-        "gpus": (r.gpus, 1),
         "threads": (r.threads, 1),
         "steps": (r.steps, 1),
         "windows": (r.windows, 1),

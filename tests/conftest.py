@@ -89,7 +89,8 @@ def results_of():
         for brief in briefs:
             runs[brief.key].append(brief)
         plain = {"kind": "study", "schema": SCHEMA, "name": "mine", "about": "A test's.", "node": "node1"}
-        plain |= {"points": list(requests), "repeats": 6, "twins": 1, "baseline": 1, "resnetx": "0"}
+        plain |= {"points": list(requests), "repeats": 6, "twins": 1, "baseline": 1, "convention": "caffe"}
+        plain |= {"resnetx": "0"}
         return Results(StudyRecord(**(plain | more)), Path("results"), list(points(requests, runs)), [])
 
     return make

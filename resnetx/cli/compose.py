@@ -45,7 +45,33 @@ def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
     asked = chosen(overrides)
     name = asked.pop("study", None)
     named = load(str(name)) if name is not None else None
-    return named, points(named, asked)
+    return named, _fitting(points(named, asked))
+
+
+def _fitting(found: list[Point]) -> list[Point]:
+    """The points without settings that their choice in a group lacks, where another value of that axis has them.
+
+    `strategy=[bucket,after] strategy.bucket_cap_mb=1` is two points, of which `after` has no buckets.
+    """
+    for group in GROUPS:
+        options = {str(point[group]) for point in found if group in point}
+        if len(options) < 2:
+            continue
+        having = {option: {f"{group}.{name}" for name in _option(group, option)} for option in options}
+        shared = set().union(*having.values())
+        found = [
+            {key: value for key, value in point.items() if key not in shared or key in having[str(point.get(group))]}
+            if group in point
+            else point
+            for point in found
+        ]
+    return [point for place, point in enumerate(found) if point not in found[:place]]
+
+
+def _option(group: str, option: str) -> dict[str, Any]:
+    """The settings of an option; none where there is no such option, which composing will say."""
+    path = CONFIGS / group / f"{option}.yaml"
+    return _yaml(f"{group}/{option}.yaml") if path.is_file() else {}
 
 
 def _parsed(word: str) -> Override:

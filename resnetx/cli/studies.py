@@ -4,6 +4,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +18,14 @@ from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
 from resnetx.measure.sweep import (
     PlannedRun,
-    check_software,
-    in_order,
+    check_same_machine,
     locked,
     plan,
     settle_definition,
     split_settled,
     sweep,
 )
-from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import SCHEMA, Brief, RecordError, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.units import duration
 
 
@@ -54,12 +54,13 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     if all(obstacles):
         raise ConfigError(obstacles[0])
     with locked(asked.folder):
-        settle_definition(asked.folder, asked.record)
         kept, left = split_settled(asked.plan())
-        check_software(kept)
+        check_same_machine(kept)
+        settle_definition(asked.folder, asked.record)
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
-        _execute(asked, kept, left)
+        _skip([run for run in left if run.obstacle])
+        _execute(asked, kept, [run for run in left if not run.obstacle])
     return _conclude(options, asked)
 
 
@@ -72,6 +73,8 @@ def _asked(overrides: list[str]) -> _Asked:
             "repeats, twins, budget, baseline, timeout, results, convention and tracker are one for a whole sweep: "
             "give each one value"
         )
+    if any(tree["measure"] == "equality" for tree in trees):
+        raise ConfigError("measure=equality: it has no rate to sweep; `resnetx verify` shows it, one point at a time")
     most = max(request_from(tree).gpus for tree in trees)
     requests = {request.key: request for request in (request_from(tree, most) for tree in trees)}
     name = named.name if named else "sweep-" + _digits(requests)
@@ -88,6 +91,7 @@ def _asked(overrides: list[str]) -> _Asked:
         repeats=settings.repeats,
         twins=settings.twins,
         baseline=settings.baseline,
+        convention=settings.convention,
         resnetx=__version__,
     )
     return _Asked(record, tasks, settings, StudyFolder(Path(settings.results) / node_name() / name))
@@ -98,12 +102,22 @@ def _digits(keys: dict[str, Request]) -> str:
     return f"{sum(int(key, 16) for key in keys) % 2**32:08x}"
 
 
+def _skip(runs: list[PlannedRun]) -> None:
+    """Names the points that cannot run here, and leaves a record of each."""
+    from resnetx.measure import launch
+
+    for obstacle, count in Counter(run.obstacle for run in runs).items():
+        show.err.print(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", soft_wrap=True)
+    for run in runs:
+        launch.skip(run.task, run.folder, run.obstacle)
+
+
 def _execute(asked: _Asked, kept: list[RunRecord], left: list[PlannedRun]) -> None:
     """Runs what is left, and says of each run what came of it."""
     from resnetx.measure.trackers import track
 
     settings, total, started = asked.settings, len(left), time.monotonic()
-    choose = Budget(settings.budget, _estimate_of(asked)) if settings.budget else in_order
+    budget = Budget(settings.budget, _estimate_of(asked)) if settings.budget is not None else None
     ended: list[RunRecord | None] = []
     warned: set[str] = set()
     with show.progress(f"{asked.record.name}: {total} runs into {asked.folder.path}", total) as advance:
@@ -113,16 +127,16 @@ def _execute(asked: _Asked, kept: list[RunRecord], left: list[PlannedRun]) -> No
             told = []
             if record:
                 remaining_s = (time.monotonic() - started) / len(ended) * (total - len(ended))
-                left_s = f", about {duration(remaining_s)} left" * (len(ended) < total)
-                told += [f"[{len(ended)}/{total}{left_s}] {show.run_line(record, run.twin)}"]
+                expected = f", about {duration(remaining_s)} left" * (len(ended) < total and not show.err.is_terminal)
+                told += [f"[{len(ended)}/{total}{expected}] {show.run_line(record, run.twin)}"]
                 new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
                 told += [f"  warning: {each.message}; {each.remedy}" for each in new]
                 warned.update(each.code for each in new)
                 told += [track(settings.tracker, record, run.folder)]
             advance(1, "\n".join(filter(None, told)))
 
-        undone = sweep(left, kept, done, choose)
-    if settings.budget and undone:
+        undone = sweep(left, kept, done, budget, budget.remaining_s) if budget else sweep(left, kept, done)
+    if settings.budget is not None and undone:
         show.err.print(f"budget={duration(settings.budget)}: {_left_undone(undone)}", soft_wrap=True)
     if dropped := ended.count(None):
         show.err.print(f"{dropped} runs were left out: their points found no memory, no end, or failed", soft_wrap=True)
@@ -132,9 +146,11 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     """What a budget had no room for."""
     counts = Counter(run.twin or "point" for run in undone if run.task.repeat > 1 or run.twin)
     first = sum(run.task.repeat == 1 and not run.twin for run in undone)
-    parts = [f"{first} points altogether"] * bool(first)
-    parts += [f"{count} {'repeats' if what == 'point' else f'runs of twin {what}'}" for what, count in counts.items()]
-    return f"{len(undone)} runs were left undone: {', '.join(parts)}; start it again to go on"
+    parts = [f"points without any run: {first}"] * bool(first)
+    parts += [
+        f"{'repeats' if what == 'point' else f'runs of the twin {what}'}: {count}" for what, count in counts.items()
+    ]
+    return f"left undone ({', '.join(parts)}); start it again to go on"
 
 
 def _conclude(options: Namespace, asked: _Asked) -> int:
@@ -154,7 +170,10 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
         if any(runs for point in results.points for runs in point.twins.values()):
             show.limits(points)
         show.out.print(f"figures and a page: resnetx report {asked.folder.path}", soft_wrap=True)
-    bad = [run for run in results.runs if run.outcome in ("failed", "timeout", "oom")]
+    asked_for = {
+        key for point in asked.record.points for key in (point.key, *(twin.key for twin in point.twins.values()))
+    }
+    bad = [run for run in results.runs if run.key in asked_for and run.outcome in ("failed", "timeout", "oom")]
     if bad:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in bad).items())
         show.err.print(f"{counts}; the first: {bad[0].folder}: {bad[0].reason}", soft_wrap=True)
@@ -177,7 +196,7 @@ def _show_plan(asked: _Asked) -> None:
     if able:
         seconds, basis = _expected(asked, able)
         print(f"# about {duration(seconds)} ({basis})")
-    if asked.settings.budget:
+    if asked.settings.budget is not None:
         print(f"# budget={duration(asked.settings.budget)}: runs are chosen as results come in, until it is spent")
     for obstacle, count in Counter(obstacle for _, obstacle in asked.tasks if obstacle).items():
         print(f"# {count} of {len(asked.tasks)} points cannot run here: {obstacle}")
@@ -194,10 +213,12 @@ def _estimate_of(asked: _Asked) -> Callable[[PlannedRun], float]:
 
 
 def _past(asked: _Asked) -> Estimator:
-    """What runs on this machine took, by all the studies in the results folder."""
+    """What runs on this machine took, by all the studies in the results folder that can be read."""
     from resnetx.measure.nvml import gpus_here
     from resnetx.report.results import load
 
-    studies = asked.folder.path.parent.glob(f"*/{asked.folder.study.name}")
-    runs = [run for study in studies for run in load(StudyFolder(study.parent)).runs]
+    runs: list[Brief] = []
+    for study in asked.folder.path.parent.glob(f"*/{asked.folder.study.name}"):
+        with suppress(RecordError):
+            runs += load(StudyFolder(study.parent)).runs
     return estimator(runs, on_gpus=gpus_here() > 0)

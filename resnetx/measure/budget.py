@@ -29,14 +29,16 @@ class Budget:
         seen: dict[str, list[RunRecord]] = defaultdict(list)
         for record in ended:
             seen[record.request_key].append(record)
-        remaining_s = self._end - self._clock()
+        remaining_s = self.remaining_s()
         # What has been given up costs nothing, and is told at once.
         able = [run for run in left if given_up(run, ended) or self._expected_s(run, seen[run.key]) <= remaining_s]
         return min(able, key=lambda run: self._rank(run, seen[run.key]), default=None)  # the first of equals
 
+    def remaining_s(self) -> float:
+        """Seconds until the budget is spent."""
+        return self._end - self._clock()
+
     def _expected_s(self, run: PlannedRun, before: list[RunRecord]) -> float:
-        if run.obstacle:
-            return 0.0
         return statistics.fmean(record.duration_s for record in before) if before else self._estimate(run)
 
     def _rank(self, run: PlannedRun, before: list[RunRecord]) -> tuple[int, float]:

@@ -189,13 +189,21 @@ def software() -> dict[str, Any]:
     }
 
 
-def installed() -> dict[str, str | None]:
-    """What is installed, by the fields of `record.Environment`; None where something is not. Loads none of it."""
+def identity(nvml: Any = None) -> dict[str, str | None]:
+    """What must not change within a study, by the fields of `record.Environment`; None where something is not here.
+
+    Loads no torch. GPUs are their names.
+    """
     try:
         torch: str | None = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         torch = None
+    graphics = graphics_here(nvml)
+    gpus = [] if isinstance(graphics["gpus"], Unknown) else graphics["gpus"]
     found = {
+        "cpu": _cpu_name(),
+        "gpus": ", ".join(gpu["name"] for gpu in gpus) or None,
+        "driver": graphics["driver"],
         "resnetx": resnetx.__version__,
         "torch": torch,
         "torchvision": _torchvision_version(),

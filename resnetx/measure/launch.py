@@ -54,23 +54,23 @@ def execute(task: RunFile, folder: RunFolder) -> RunRecord:
         exit_status = _wait(task, folder)
     except OSError as error:  # no torchrun, or no room for its output
         ended = record.cut_short(task, started, "failed", f"torchrun could not be started: {error}")
-        _write(folder.record, ended)
+        write(folder.record, ended)
         return ended
     except BaseException as stop:  # Ctrl-C and termination too: the child is dead by now
-        _write(
+        write(
             folder.record, record.cut_short(task, started, "failed", f"interrupted ({type(stop).__name__.lstrip('_')})")
         )
         raise
     ended = _conclude(task, folder, started, exit_status, _oom_kills() - oom_kills)
-    _write(folder.record, ended)
+    write(folder.record, ended)
     return ended
 
 
 def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
     """Writes, and returns, the record of a run that cannot take place here."""
     skipped = record.cut_short(task, time.time(), "skipped", reason, **_counted(task))
-    _write(folder.run, task)
-    _write(folder.record, skipped)
+    write(folder.run, task)
+    write(folder.record, skipped)
     return skipped
 
 
@@ -78,18 +78,22 @@ def begin(task: RunFile, folder: RunFolder, started: float) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
     for stale in folder.failures():
         stale.unlink()
-    _write(folder.run, task)
+    write(folder.run, task)
     unfinished = "the run has not reported its end: it is still running, or it was killed"
-    _write(folder.record, record.cut_short(task, started, "failed", unfinished))
+    write(folder.record, record.cut_short(task, started, "failed", unfinished))
 
 
-def _write(path: Path, content: Any) -> None:
+def write(path: Path, content: Any) -> None:
+    """Writes a record, or says in one sentence why that cannot be done."""
     try:
         record.write(path, content)
     except OSError as error:
-        raise ConfigError(
-            f"results: cannot write {path} ({error.strerror}); make room or allow it, or set results=FOLDER"
-        ) from None
+        raise not_writable(path, error) from None
+
+
+def not_writable(path: Path, error: OSError) -> ConfigError:
+    """The sentence for a place in the results folder that cannot be written."""
+    return ConfigError(f"results: cannot write {path} ({error.strerror}); make room or allow it, or set results=FOLDER")
 
 
 def _wait(task: RunFile, folder: RunFolder) -> int | None:
@@ -155,11 +159,11 @@ def _conclude(task: RunFile, folder: RunFolder, started: float, exit_status: int
             ended: RunRecord = record.read(folder.record, RunRecord)
         except RecordError as error:
             return record.cut_short(task, started, "failed", str(error))
-        if ended.outcome == "ok":
-            return msgspec.structs.replace(ended, stderr_end=_end(folder.stderr))
+        if ended.outcome == "ok":  # the rank does not see how long torchrun took around it
+            return msgspec.structs.replace(ended, stderr_end=_end(folder.stderr), duration_s=time.time() - started)
     outcome, reason = _cause(task, failures, exit_status, oom_kills)
     known = {"failures": failures, "stderr_end": _end(folder.stderr), "duration_s": time.time() - started}
-    _write(folder.record, record.cut_short(task, started, outcome, reason, **known))  # counting may take its time
+    write(folder.record, record.cut_short(task, started, outcome, reason, **known))  # counting may take its time
     return record.cut_short(task, started, outcome, reason, **known, **_counted(task))
 
 

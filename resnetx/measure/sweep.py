@@ -5,18 +5,19 @@ finds no memory, or no end, is not tried again; nor are its twins.
 """
 
 import fcntl
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from resnetx import record
 from resnetx.config import ConfigError, Request, TwinName
 from resnetx.measure import launch
-from resnetx.measure.environment import installed
+from resnetx.measure.environment import identity
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 
 FAILURES = 2  # of one point or twin, after which it is given up
@@ -29,7 +30,7 @@ class PlannedRun:
     task: RunFile
     folder: RunFolder
     obstacle: str
-    point: str  # key of the request of its point
+    points: frozenset[str]  # keys of its point, or of the points whose twin it is
     twin: TwinName | None  # None: the point itself
 
     @property
@@ -39,7 +40,7 @@ class PlannedRun:
     @property
     def settled(self) -> RunRecord | None:
         """Its record from an earlier start of the same sweep, if running it again would tell nothing new."""
-        if self.obstacle or not self.folder.record.is_file():
+        if not self.folder.record.is_file():
             return None
         try:
             found: RunRecord = record.read(self.folder.record, RunRecord)
@@ -47,10 +48,10 @@ class PlannedRun:
             return None
         if found.request != self.task.request:
             return None
-        if found.workload is None or found.workload.convention != self.task.convention:
-            return None
+        if found.outcome == "ok":  # also where it could not run now: a folder or a GPU may be missing for a moment
+            return found
         endless = found.outcome == "timeout" and found.timeout_s >= self.task.timeout_s
-        return found if found.outcome in ("ok", "oom") or endless else None
+        return found if not self.obstacle and (found.outcome == "oom" or endless) else None
 
 
 def plan(
@@ -63,9 +64,11 @@ def plan(
     planned: dict[str, tuple[PlannedRun, int]] = {}
 
     def add(task: RunFile, obstacle: str, point: str, twin: TwinName | None, count: int) -> None:
-        run = PlannedRun(task, folder.run(task.request.slug, 1), obstacle, point, twin)
-        known, before = planned.get(run.key, (run, 0))
-        planned[run.key] = (run if known.twin and not twin else known, max(count, before))
+        known, before = planned.get(task.request.key, (None, 0))
+        points = frozenset({point}) | (known.points if known else frozenset())
+        name = twin if known is None or known.twin else None  # what is a point somewhere is no twin
+        run = PlannedRun(task, folder.run(task.request.slug, 1), obstacle, points, name)
+        planned[run.key] = (run, max(count, before))
 
     for task, obstacle in points:
         add(task, obstacle, task.request.key, None, 1 if obstacle else repeats)  # one record says that it cannot run
@@ -84,7 +87,7 @@ def plan(
 
 def _repeated(run: PlannedRun, repeat: int, folder: StudyFolder) -> PlannedRun:
     task = msgspec.structs.replace(run.task, repeat=repeat)
-    return PlannedRun(task, folder.run(task.request.slug, repeat), run.obstacle, run.point, run.twin)
+    return replace(run, task=task, folder=folder.run(task.request.slug, repeat))
 
 
 # ---- executing ------------------------------------------------------------------------------------------------------
@@ -103,11 +106,12 @@ def sweep(
     kept: list[RunRecord],
     done: Callable[[PlannedRun, RunRecord | None], None],
     choose: Choice = in_order,
+    remaining_s: Callable[[], float] = lambda: math.inf,
 ) -> list[PlannedRun]:
-    """Executes runs one by one; returns those that `choose` leaves undone.
+    """Executes runs, which can all run here, one by one; returns those that `choose` leaves undone.
 
     `kept`: the records of an earlier start. `done` is called for each run with its record, or with None where a run
-    became pointless, because the point has been given up.
+    became pointless, because the point has been given up. No run gets more time than remains.
     """
     left, ended = list(runs), list(kept)
     while left and (run := choose(left, ended)):
@@ -115,20 +119,20 @@ def sweep(
         if given_up(run, ended):
             done(run, None)
             continue
-        ended.append(
-            launch.skip(run.task, run.folder, run.obstacle) if run.obstacle else launch.execute(run.task, run.folder)
-        )
+        limit_s = max(1.0, min(run.task.timeout_s, remaining_s()))
+        ended.append(launch.execute(msgspec.structs.replace(run.task, timeout_s=limit_s), run.folder))
         done(run, ended[-1])
     return left
 
 
 def given_up(run: PlannedRun, ended: Iterable[RunRecord]) -> bool:
-    """Whether this run, or the point whose twin it is, has shown that another try would end in the same way."""
+    """Whether this run, or every point whose twin it is, has shown that another try would end in the same way."""
     outcomes = Counter((each.request_key, each.outcome) for each in ended)
-    return any(
-        outcomes[key, "oom"] or outcomes[key, "timeout"] or outcomes[key, "failed"] >= FAILURES
-        for key in (run.key, run.point)
-    )
+
+    def hopeless(key: str) -> bool:
+        return bool(outcomes[key, "oom"] or outcomes[key, "timeout"] or outcomes[key, "failed"] >= FAILURES)
+
+    return hopeless(run.key) or all(map(hopeless, run.points))
 
 
 def split_settled(runs: Iterable[PlannedRun]) -> tuple[list[RunRecord], list[PlannedRun]]:
@@ -148,8 +152,12 @@ def split_settled(runs: Iterable[PlannedRun]) -> tuple[list[RunRecord], list[Pla
 @contextmanager
 def locked(folder: StudyFolder) -> Iterator[None]:
     """Holds the folder for this sweep alone: two sweeps in it would count each other's runs."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with folder.lock.open("w") as lock:
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        opened = folder.lock.open("w")
+    except OSError as error:
+        raise launch.not_writable(folder.path, error) from None
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -170,10 +178,15 @@ def settle_definition(folder: StudyFolder, asked: StudyRecord) -> StudyRecord:
         if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
             raise ConfigError(
                 f"{folder.path} holds another study of this name: {_difference(known.points, asked.points)}; set "
-                "results=FOLDER to measure this one elsewhere"
+                "results=FOLDER to measure this one elsewhere" + _same_threads(known.points, asked.points)
+            )
+        if known.convention != asked.convention:
+            raise ConfigError(
+                f"{folder.path} was counted by convention={known.convention}; to see it by {asked.convention}, "
+                f"`resnetx describe convention={asked.convention}` counts without measuring"
             )
         asked = msgspec.structs.replace(asked, points=list({**old, **new}.values()))
-    record.write(folder.study, asked)
+    launch.write(folder.study, asked)
     return asked
 
 
@@ -187,20 +200,39 @@ def _difference(old: list[Request], new: list[Request]) -> str:
     return "; ".join(told) or "its points combine the same settings otherwise"
 
 
+def _same_threads(old: list[Request], new: list[Request]) -> str:
+    """The remedy where nothing but the largest GPU count, and with it the default of `threads`, is another one."""
+    (before, *_), (now, *_) = ({each.threads for each in points} for points in (old, new))
+    return f", or threads={before} to go on with it" if before != now else ""
+
+
 def _listed(values: set[str]) -> str:
     return next(iter(values)) if len(values) == 1 else f"[{','.join(sorted(values))}]"
 
 
-def check_software(kept: Iterable[RunRecord]) -> None:
-    """Refuses to continue a study with other software than its finished runs had: they would not be repeats."""
-    now = installed()
+def check_same_machine(kept: Iterable[RunRecord]) -> None:
+    """Refuses to continue a study where other software or hardware is than its finished runs had.
+
+    They would not be repeats of each other.
+    """
+    now = identity()
     for run in kept:
         if run.environment is None:
             continue
-        for name, version in now.items():
-            before = getattr(run.environment, name)
-            if before is not None and version is not None and before.partition("+")[0] != version.partition("+")[0]:
+        was = {name: getattr(run.environment, name) for name in now} | {
+            "gpus": ", ".join(gpu.name for gpu in run.environment.gpus or []) or None
+        }
+        for name, value in now.items():
+            if not _alike(was[name], value):
                 raise ConfigError(
-                    f"this study was begun with {name} {before}, and here is {version}: its runs would not be repeats "
-                    f"of each other; install {name} {before}, or set results=FOLDER to begin anew"
+                    f"this study was begun with {name} {was[name]}, and here is {value}: its runs would not be repeats "
+                    f"of each other; go on where {name} is {was[name]}, or set results=FOLDER to begin anew"
                 )
+
+
+def _alike(before: str | None, now: str | None) -> bool:
+    """Whether two versions or names are the same; one may leave out its build ("2.15.0" and "2.15.0+cu130")."""
+    if before is None or now is None:
+        return before == now
+    parts = [value.partition("+") for value in (before, now)]
+    return parts[0][0] == parts[1][0] and (parts[0][2] == parts[1][2] or not all(part[2] for part in parts))

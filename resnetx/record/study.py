@@ -22,6 +22,7 @@ class StudyRecord(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # runs of each point
     twins: int  # runs of each of its twins
     baseline: int  # GPUs of the denominator of speed-ups
+    convention: str  # how activations and parameters are counted
     resnetx: str  # version
 
 

@@ -2,10 +2,10 @@
 
 A twin leaves one part of the work out; what the step gets shorter by is what that part cost beyond what was hidden
 behind other work. The rest is computing. On GPUs, time in which no kernel runs although nothing waits for input is the
-host's (Python, launching); a CPU rank computes on the host, so the two cannot be told apart there.
+host's (Python, launching), at least: NVML calls a GPU busy while any kernel runs. A CPU rank computes on the host, so
+the two are one there.
 """
 
-import statistics
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from resnetx.report.results import Point
 from resnetx.statistics import Summary, derived, ratio, summarize
 
 Part = Literal["compute", "communication", "input", "host"]
+ALL_IDLE = 1e-6  # stands for a busy share of 0, which has no ratio to anything
 _TWIN_OF: dict[Part, TwinName] = {"input": "synthetic", "communication": "alone"}
 
 
@@ -27,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     step_s: Summary
     shares: dict[Part, Summary]  # of the step; together 1. Below 0: the twin was slower, by chance or by less overlap
     unknown: dict[Part, str]  # parts that are not known, with the reason; "compute" then holds them, too
-    verdict: Part | None  # the largest share; None: the order is open, or a part is not known
+    verdict: Part | None  # the largest share; None: the runs do not show which that is, or a part is not known
     margin: Summary | None  # the largest share less the next one
     why: str  # "communication, by 21 points", or why there is no verdict
     loader_rate: Summary | None  # images/s of the input alone
@@ -42,12 +43,13 @@ def limits(point: Point) -> Limits:
     twins = {name: good for name, runs in point.twins.items() if (good := [run.rates for run in runs if run.rates])}
     watched = [run for run in point.twins.get("phases", []) if run.phases]
     sets, unknown = _parts(point, twins)
-    busy = [run.gpu_busy for run in point.good if run.gpu_busy is not None]
-    idle = 1 - statistics.fmean(busy) if busy else None
-    if idle is None:
-        unknown["host"] = "a CPU rank computes on the host" if not _on_gpus(point.good) else "NVML gave no samples"
-    shares = _Shares(list(sets), idle)
     measured = [clean, *(twins[name] for name in sets.values())]
+    busy = [[max(run.gpu_busy, ALL_IDLE)] for run in point.good if run.gpu_busy is not None]
+    if busy:
+        measured.append(busy)
+    elif _on_gpus(point.good):
+        unknown["host"] = "NVML gave no samples"
+    shares = _Shares(list(sets), bool(busy))
     found = {part: derived(shares.of(part), *measured) for part in shares.parts}
     verdict, margin, why = _verdict(found, unknown, shares, measured)
     return Limits(
@@ -83,42 +85,46 @@ def _on_gpus(runs: list[Brief]) -> bool:
 class _Shares:
     """Each part's share as a function of the rates of the clean step and of the twins that leave a part out."""
 
-    def __init__(self, left_out: list[Part], idle: float | None) -> None:
+    def __init__(self, left_out: list[Part], busy: bool) -> None:
         self._left_out = left_out
-        self._idle = idle  # share of the time in which no kernel runs
+        self._busy = busy  # whether the last set is the share of the time in which a kernel runs
         self.parts: list[Part] = ["compute", *left_out]
-        if idle is not None:
+        if busy:
             self.parts.append("host")
 
     def of(self, part: Part) -> Any:
-        return lambda clean, *twins: self._all(clean, *twins)[part]
+        return lambda *drawn: self._all(*drawn)[part]
 
     def lead(self, first: Part, second: Part) -> Any:
-        def difference(clean: Any, *twins: Any) -> Any:
-            found = self._all(clean, *twins)
+        def difference(*drawn: Any) -> Any:
+            found = self._all(*drawn)
             return found[first] - found[second]
 
         return difference
 
-    def _all(self, clean: Any, *twins: Any) -> dict[Part, Any]:
-        found: dict[Part, Any] = {part: 1 - clean / rate for part, rate in zip(self._left_out, twins, strict=True)}
-        if self._idle is not None:
-            found["host"] = np.maximum(self._idle - np.maximum(found.get("input", 0.0), 0.0) + 0 * clean, 0.0)
-        found["compute"] = 1 - sum(found.values()) + 0 * clean
+    def _all(self, clean: Any, *others: Any) -> dict[Part, Any]:
+        found: dict[Part, Any] = {part: 1 - clean / rate for part, rate in zip(self._left_out, others, strict=False)}
+        if self._busy:
+            waiting = np.maximum(found.get("input", 0.0), 0.0)
+            found["host"] = np.maximum(1 - others[-1] - waiting, 0.0)
+        found["compute"] = np.ones_like(clean) - sum(found.values())
         return found
 
 
 def _verdict(
     found: dict[Part, Summary], unknown: dict[Part, str], shares: _Shares, measured: list[Any]
 ) -> tuple[Part | None, Summary | None, str]:
-    if missing := [reason for part, reason in unknown.items() if part != "host"]:
-        return None, None, f"unknown: {missing[0]}"
+    if unknown:
+        return None, None, f"unknown: {next(iter(unknown.values()))}"
     ranked = sorted(found, key=lambda part: -found[part].median)
     if len(ranked) == 1:
         return ranked[0], None, f"{ranked[0]}, the only part"
     first, second = ranked[:2]
     margin = derived(shares.lead(first, second), *measured)
-    if margin.low <= 0:
+    lead = f"by {100 * margin.median:.0f} points"
+    if margin.n == 1:
+        return None, margin, f"open: {first} {lead}, from one run"
+    # Below six runs the range says less than an interval: `spread` allows for it.
+    if margin.low <= 0 or (margin.kind == "range" and margin.spread >= 1):
         return None, margin, f"open: {first} or {second}"
-    one_run = " (one run each)" if margin.low == margin.high else ""
-    return first, margin, f"{first}, by {100 * margin.median:.0f} points{one_run}"
+    return first, margin, f"{first}, {lead}"

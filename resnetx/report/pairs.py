@@ -52,7 +52,7 @@ class Pair:
     @property
     def series(self) -> str:
         """What the pairs of one scaling curve share."""
-        return self.a.point.request.series_key
+        return self.a.point.request.baseline_key
 
     @property
     def gpus(self) -> int:

@@ -40,18 +40,21 @@ def rows(results: Results, baseline: int | None = None) -> list[Row]:
     wanted = baseline or results.study.baseline
     series: dict[str, list[Point]] = defaultdict(list)
     for point in results.points:
-        series[point.request.series_key].append(point)
-    return [_row(point, series[point.request.series_key], wanted, results) for point in results.points]
+        series[point.request.baseline_key].append(point)
+    return [_row(point, series[point.request.baseline_key], wanted, results) for point in results.points]
 
 
-def _baseline(series: Iterable[Point], gpus: int) -> Point | None:
-    """The point that speed-ups of a series are over: the one on `gpus` GPUs, or else on the fewest that ran."""
+def _baseline(series: Iterable[Point], gpus: int, of: Point) -> Point | None:
+    """What the speed-up of a point is over: the point of its series on `gpus` GPUs, or else on the fewest that ran.
+
+    Of several with so many GPUs (other devices) it is the point itself, or the first.
+    """
     able = [point for point in series if point.good]
-    return min(able, key=lambda point: (point.request.gpus != gpus, point.request.gpus), default=None)
+    return min(able, key=lambda each: (each.request.gpus != gpus, each.request.gpus, each is not of), default=None)
 
 
 def _row(point: Point, series: list[Point], wanted: int, results: Results) -> Row:
-    request, good, base = point.request, point.good, _baseline(series, wanted)
+    request, good, base = point.request, point.good, _baseline(series, wanted, point)
     bad = next((run for run in point.runs if not run.rates), None)
     rates = [run.rates for run in good]
     speedup = ratio(rates, [run.rates for run in base.good]) if good and base else None
@@ -77,10 +80,12 @@ def _label(series: list[Point], base: Point | None, wanted: int) -> str:
     """The baseline in words, with the reason where it is not the one that was asked for."""
     if base is None:
         return "none"
+    alike = [point for point in series if point.good and point.request.gpus == base.request.gpus]
+    devices = f" {base.request.devices}" if base.request.devices and len(alike) > 1 else ""
     if base.request.gpus == wanted:
-        return _gpus(wanted)
+        return _gpus(wanted) + devices
     asked = [run.outcome for point in series if point.request.gpus == wanted for run in point.runs]
-    return f"{_gpus(base.request.gpus)} ({_gpus(wanted)}: {asked[0] if asked else 'not measured'})"
+    return f"{_gpus(base.request.gpus)}{devices} ({_gpus(wanted)}: {asked[0] if asked else 'not measured'})"
 
 
 def _gpus(count: int) -> str:

@@ -40,7 +40,7 @@ def overhead(runs: int) -> None:
         launch.command = lambda *_: ["torchrun", "-c", "pass"]  # a child that ends at once, without its record
         launch._torchrun = lambda: sys.executable
         start = time.perf_counter()
-        sweep([run for run in planned if not run.settled][:1], [], lambda *_: None)  # counting loads torch, once
+        sweep(planned[:1], [], lambda *_: None)  # counting loads torch, once
         first_s = time.perf_counter() - start
         sweeping_s = bare_s = 0.0
         for run in planned[1:]:
@@ -114,7 +114,8 @@ def _write(folder: StudyFolder, count: int) -> int:
         size += path.stat().st_size
     study = StudyRecord(
         kind="study", schema=SCHEMA, name="bench", about="", node="here", points=requests, repeats=REPEATS, twins=0,
-        baseline=1, resnetx="0",
+        baseline=1, convention="caffe",
+        resnetx="0",
     )  # fmt: skip
     record.write(folder.study, study)
     return size

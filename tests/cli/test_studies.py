@@ -59,15 +59,38 @@ def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_p
         (["strategy=bucket", "strategy.first_bucket_mb=0"], "strategy.first_bucket_mb=0"),
         (["measure=input"], "measure=input with input=synthetic: there is no input work to measure"),
         (["baseline=0"], "baseline=0: expected at least 1"),
+        (["gpus=[0,1]"], "gpus=0: expected at least 1"),
+        (["batch_size=[0,8]"], "batch_size=0: expected at least 1"),
+        (["measure=[step,equality]"], "`resnetx verify` shows it"),
+        (["timeout=inf"], "timeout=inf: expected a finite time"),
+        (["budget=0"], "budget=0.0: expected at least 1"),
+        (["results=/proc/nothing"], "results: cannot write /proc/nothing"),
         (["strategy=ring"], "strategy=ring: no such strategy"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, words, sentence):
-    status, _, err = run(capsys, "sweep", *SMALL, *words, f"results={tmp_path}")
+    status, _, err = run(capsys, "sweep", *SMALL, f"results={tmp_path}", *words)
     assert status == 2
     assert sentence in err
     assert err.startswith("resnetx: ")
     assert err.count("\n") == 1
+
+
+def test_a_setting_of_one_choice_is_no_obstacle_to_the_others_of_its_axis(capsys, tmp_path):
+    words = [
+        "strategy=[bucket,after]",
+        "strategy.bucket_cap_mb=1",
+        "gpus=2",
+        "repeats=1",
+        "twins=0",
+        f"results={tmp_path}",
+    ]
+    status, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words)
+    assert status == 0
+    assert "# 2 points, 2 runs" in out
+    status, _, err = run(capsys, "sweep", "--dry-run", *SMALL, "strategy=[after,layerwise]", "strategy.bucket_cap_mb=1")
+    assert status == 2
+    assert "strategy.bucket_cap_mb: not a setting of the strategy that is chosen here" in err
 
 
 def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost(capsys, tmp_path, study_file):

@@ -5,7 +5,8 @@ from resnetx import record, workloads
 from resnetx.config import ConfigError
 from resnetx.measure import launch
 from resnetx.measure.sweep import (
-    check_software,
+    _alike,
+    check_same_machine,
     given_up,
     in_order,
     plan,
@@ -63,7 +64,7 @@ def test_twins_are_interleaved_with_the_points_and_run_as_often_as_asked(task_of
     runs = planned([(point, "")], folder, repeats=3, twins=2)
     counts = {name: sum(run.twin == name for run in runs) for name in (None, "synthetic", "alone", "input", "phases")}
     assert counts == {None: 3, "synthetic": 2, "alone": 2, "input": 2, "phases": 2}
-    assert {run.point for run in runs} == {point.request.key}
+    assert {run.points for run in runs} == {frozenset({point.request.key})}
     assert len({run.folder.path for run in runs}) == len(runs) == 11
 
 
@@ -72,7 +73,7 @@ def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
     runs = planned([(dali, ""), (synthetic, "")], folder, repeats=3, twins=1)
     same = [run for run in runs if run.key == synthetic.request.key]
     assert [run.twin for run in same] == [None] * 3
-    assert {run.point for run in same} == {synthetic.request.key}
+    assert {run.points for run in same} == {frozenset({dali.request.key, synthetic.request.key})}
 
 
 def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
@@ -91,12 +92,11 @@ def test_only_a_settled_record_of_the_same_request_is_kept(task_of, folder):
     ended = good(run)
     failed = msgspec.structs.replace(ended, outcome="failed", reason="a test")
     foreign = msgspec.structs.replace(ended, request=task_of(seed=3).request)
-    otherwise = msgspec.structs.replace(ended, workload=msgspec.structs.replace(ended.workload, convention="torch"))
     no_memory = msgspec.structs.replace(failed, outcome="oom")
     endless = msgspec.structs.replace(failed, outcome="timeout")
     impatient = msgspec.structs.replace(endless, timeout_s=1.0)
     assert run.settled is None
-    cases = [(failed, None), (foreign, None), (otherwise, None), (impatient, None)]
+    cases = [(failed, None), (foreign, None), (impatient, None)]
     for kept, expected in [*cases, (no_memory, no_memory), (endless, endless), (ended, ended)]:
         record.write(run.folder.record, kept)
         assert run.settled == expected
@@ -120,6 +120,34 @@ def test_a_hopeless_point_is_not_tried_again_and_its_twins_neither(task_of, fold
     assert sweep(runs, [], lambda run, ended: told.append(ended)) == []
     assert started == [point.request.key] * times
     assert told.count(None) == lost + 1
+
+
+def test_a_shared_twin_runs_while_any_of_its_points_may(task_of, folder):
+    points = [task_of({"strategy": strategy}, gpus=2, threads=1) for strategy in ("bucket", "after")]
+    runs = planned([(point, "") for point in points], folder, twins=1)
+    (alone,) = [run for run in runs if run.twin == "alone"]
+    ended = [record.cut_short(points[0], 0.0, "oom", "a test")]
+    assert not given_up(alone, ended)
+    assert given_up(alone, [*ended, record.cut_short(points[1], 0.0, "oom", "a test")])
+
+
+def test_a_good_record_outlives_a_machine_on_which_its_run_could_not_take_place(task_of, folder):
+    (run,) = planned([(task_of(), "")], folder)
+    record.write(run.folder.record, ended := good(run))
+    (now,) = planned([(task_of(), "the folder is not mounted")], folder)
+    assert now.settled == ended
+
+
+def test_no_run_gets_more_time_than_is_left(task_of, folder, monkeypatch):
+    limits = []
+
+    def execute(task, run_folder):
+        limits.append(task.timeout_s)
+        return record.cut_short(task, 0.0, "timeout", "a test")
+
+    monkeypatch.setattr(launch, "execute", execute)
+    sweep(planned([(task_of(), "")], folder), [], lambda *_: None, remaining_s=lambda: 7.0)
+    assert limits == [7.0]
 
 
 def test_a_twin_without_memory_leaves_its_point_alone(task_of, folder):
@@ -154,7 +182,7 @@ def study_of(request_of):
         points = [request_of({key.replace("__", "."): value, "threads": 1}) for value in values]
         return StudyRecord(
             kind="study", schema=1, name="mine", about="", node="node1", points=points, repeats=1, twins=0, baseline=1,
-            resnetx="0",
+            resnetx="0", convention="caffe",
         )  # fmt: skip
 
     return make
@@ -178,6 +206,23 @@ def test_another_study_under_the_same_name_is_refused_with_what_differs(folder, 
 def test_a_study_is_not_continued_with_other_software(task_of, folder, record_environment):
     (run,) = planned([(task_of(), "")], folder)
     same = msgspec.structs.replace(good(run), environment=record_environment())
-    check_software([same])
-    with pytest.raises(ConfigError, match=r"begun with torch 1\.0, and here is .*: its runs would not be repeats"):
-        check_software([same, msgspec.structs.replace(same, environment=record_environment(torch="1.0"))])
+    check_same_machine([same])
+    for field, value in (("torch", "1.0"), ("cpu", "POWER9"), ("driver", "535.1"), ("dali", "1.0")):
+        with pytest.raises(
+            ConfigError, match=rf"begun with {field} {value}, and here is .*: its runs would not be repeats"
+        ):
+            check_same_machine([same, msgspec.structs.replace(same, environment=record_environment(**{field: value}))])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "alike"),
+    [
+        ("2.15.0+cu130", "2.15.0", True),
+        ("2.15.0+cu130", "2.15.0+cpu", False),
+        ("2.15.0", "2.14.0", False),
+        (None, None, True),
+        (None, "1.0", False),
+    ],
+)
+def test_a_version_may_leave_out_its_build_but_not_change_it(before, now, alike):
+    assert _alike(before, now) == alike

@@ -81,3 +81,14 @@ def test_outlying_runs_are_named_with_the_cause_that_their_record_knows(on, brie
     (row,) = rows(results_of([on(1)], briefs))
     assert row.notes == ["run 6 stands out by -50% (foreign-load)", "foreign-load (1 of 6 runs)"]
     assert row.images_per_s.n == 6  # named, not dropped
+
+
+def test_two_placements_without_a_smaller_point_are_each_their_own_baseline(on, brief_of, results_of):
+    requests = [on(2, devices=[0, 4]), on(2, devices=[0, 1])]
+    briefs = [brief_of(request, rate) for request, rate in zip(requests, (60.0, 100.0), strict=True)]
+    found = rows(results_of(requests, briefs))
+    assert [row.speedup.median for row in found] == [1.0, 1.0]
+    assert [row.baseline for row in found] == [
+        "2 GPUs [0, 4] (1 GPU: not measured)",
+        "2 GPUs [0, 1] (1 GPU: not measured)",
+    ]
