@@ -87,16 +87,6 @@ def test_a_file_that_is_no_record_is_named_with_what_is_wrong(tmp_path, content,
     assert str(path) in str(refusal.value)
 
 
-def test_unreadable_records_are_set_aside_and_the_others_are_found(tmp_path, record_of):
-    record.write(tmp_path / "good" / "record.json", record_of())
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "record.json").write_text("{")
-    found, aside = record.records(tmp_path)
-    assert [folder.path.name for folder, _ in found] == ["good"]
-    assert len(aside) == 1
-    assert "bad" in aside[0]
-
-
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, record_of, monkeypatch):
     path = tmp_path / "record.json"
     record.write(path, record_of())

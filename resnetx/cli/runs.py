@@ -19,6 +19,8 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     task, results = _task(paths, overrides)
+    if task.request.measure == "equality":
+        raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
     folder = run_folder(task.request, results)

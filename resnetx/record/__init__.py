@@ -8,7 +8,7 @@ stored; medians and speed-ups are derived when reading.
 """
 
 from resnetx.record.brief import Brief, BriefReader
-from resnetx.record.files import RecordError, RunFolder, read, records, write
+from resnetx.record.files import RecordError, RunFolder, read, write
 from resnetx.record.run import (
     SCHEMA,
     Deviation,
@@ -64,7 +64,6 @@ __all__ = [
     "nulls",
     "opening",
     "read",
-    "records",
     "seal",
     "write",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.record.run import SCHEMA, RunRecord
+from resnetx.record.run import SCHEMA
 
 MAX_BYTES = 64 * 2**20  # a larger "record" is not one of ours
 
@@ -87,13 +87,3 @@ def read(path: Path, kind: Any) -> Any:
 class _Versioned(msgspec.Struct):
     schema: int
 
-
-def records(folder: Path) -> tuple[list[tuple[RunFolder, RunRecord]], list[str]]:
-    """All run records below a folder, by path, and a sentence for every file that had to be set aside."""
-    found, aside = [], []
-    for path in sorted(folder.rglob("record.json")):
-        try:
-            found.append((RunFolder(path.parent), read(path, RunRecord)))
-        except RecordError as error:
-            aside.append(str(error))
-    return found, aside
