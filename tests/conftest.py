@@ -63,7 +63,7 @@ def brief_of():
     def make(request: Request, *rates: float, **more: Any) -> Brief:
         counted = workload(request.model, request.image_size, request.batch_size, "caffe")
         plain = dict.fromkeys(Brief.__struct_fields__) | {
-            "folder": Path("runs") / request.slug,
+            "folder": Path("runs") / f"{request.slug}_r{more.get('repeat', 1)}",
             "request": request,
             "key": request.key,
             "repeat": 1,

@@ -3,11 +3,10 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from resnetx import record
 from resnetx.cli import show
-from resnetx.cli.compose import chosen
+from resnetx.cli.compose import out_and_baseline
 from resnetx.config import ConfigError
 from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side, comparison_file
 from resnetx.report import results
@@ -21,28 +20,18 @@ def compare_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
     """Compares study B, the second path, with study A, the first."""
     if len(paths) != 2:
         raise ConfigError(f"compare: {len(paths)} paths given; expected two study folders: A, then B, which is over A")
-    asked = _settings(overrides)
+    out, baseline = out_and_baseline("compare", overrides)
     a, b = (results.load(_only_study(path)) for path in paths)
     for sentence in (*a.aside, *b.aside):
         show.err.print(f"set aside: {sentence}", soft_wrap=True)
-    found = compare(a, b, asked.get("baseline"))
+    found = compare(a, b, baseline)
     if options.json:
         show.json_lines([found])
     else:
         _show(found)
-    if out := asked.get("out"):
-        _write(Path(str(out)), found)
+    if out:
+        _write(out, found)
     return 0
-
-
-def _settings(overrides: list[str]) -> dict[str, Any]:
-    asked = chosen(overrides)
-    for key in asked.keys() - {"out", "baseline"}:
-        raise ConfigError(f"{key}: `resnetx compare` has no such setting; it has out=FOLDER and baseline=GPUS")
-    baseline = asked.get("baseline", 1)
-    if not isinstance(baseline, int) or isinstance(baseline, bool) or baseline < 1:
-        raise ConfigError(f"baseline={baseline}: expected a number of GPUs, 1 or more")
-    return asked
 
 
 def _write(folder: Path, found: Comparison) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -38,6 +39,17 @@ def chosen(overrides: list[str]) -> Point:
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(f"{override.input_line}: settings are changed (key=value), not added or removed")
     return {override.key_or_group: _unquoted(override.value()) for override in parsed}
+
+
+def out_and_baseline(verb: str, overrides: list[str]) -> tuple[Path | None, int | None]:
+    """The settings of a verb that reads studies: the folder to write into, and the GPUs that speed-ups are over."""
+    asked = chosen(overrides)
+    for key in asked.keys() - {"out", "baseline"}:
+        raise ConfigError(f"{key}: `resnetx {verb}` has no such setting; it has out=FOLDER and baseline=GPUS")
+    out, baseline = asked.get("out"), asked.get("baseline")
+    if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool) or baseline < 1):
+        raise ConfigError(f"baseline={baseline}: expected a number of GPUs, 1 or more")
+    return Path(str(out)) if out else None, baseline
 
 
 def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:

@@ -4,9 +4,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from resnetx.cli import show
-from resnetx.cli.compose import chosen
+from resnetx.cli.compose import out_and_baseline
 from resnetx.config import ConfigError
-from resnetx.record import StudyFolder
+from resnetx.record import RecordError, StudyFolder
 
 
 def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -15,18 +15,21 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
 
     if not paths:
         raise ConfigError("report: no study is named; expected folders that `resnetx sweep` has made, as results/")
-    asked = chosen(overrides)
-    for key in asked.keys() - {"out", "baseline"}:
-        raise ConfigError(f"{key}: `resnetx report` has no such setting; it has out=FOLDER and baseline=GPUS")
-    baseline = asked.get("baseline")
-    if baseline is not None and (not isinstance(baseline, int) or baseline < 1):
-        raise ConfigError(f"baseline={baseline}: expected a number of GPUs, 1 or more")
+    out, baseline = out_and_baseline("report", overrides)
     found = {each.path.resolve(): each for path in paths for each in results.find(path)}
-    folder = Path(str(asked.get("out") or StudyFolder(next(iter(found.values())).path).report))
+    studies, unreadable = [], []
     with show.waiting("reading records and drawing"):
-        studies = [results.load(each) for each in found.values()]
+        for each in found.values():
+            try:
+                studies.append(results.load(each))
+            except RecordError as error:
+                unreadable.append(str(error))
+                show.err.print(f"set aside: {error}", soft_wrap=True)
+        if not studies:
+            raise ConfigError("report: no study that is named can be read; expected one at least")
+        folder = out or StudyFolder(studies[0].folder).report
         try:
-            written = page.write(studies, folder, baseline)
+            written = page.write(studies, folder, baseline, unreadable)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     print(f"{written}: open it in a browser; figures (SVG, PDF) and tables (CSV) are beside it")

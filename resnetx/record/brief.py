@@ -4,6 +4,7 @@ A study has thousands of records of many kilobytes; most of each is environment,
 samples, of which reports want the median. Reading decodes only what is kept, and keeps each environment once.
 """
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from resnetx.config import Request
-from resnetx.record.files import RunFolder, read
+from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.run import (
     Device,
     Environment,
@@ -99,6 +100,10 @@ class BriefReader:
     def __call__(self, folder: RunFolder) -> Brief:
         """The brief of one run, or a `RecordError` that says what is wrong with its file."""
         found: _Projection = read(folder.record, _Projection)
+        try:
+            rates, environment = _rates(found), self._environment(bytes(found.environment))
+        except ValueError as error:  # msgspec's are of this kind, too
+            raise RecordError(f"{folder.record}: not a record of a run ({error})") from None
         samples = [each for each in found.gpu_samples or [] if each]
         clocks = [clock for each in samples for clock in each.sm_clock_Hz or []]
         busy = [share for each in samples for share in each.busy or []]
@@ -115,7 +120,7 @@ class BriefReader:
             reason=found.reason,
             started_at=found.started_at,
             duration_s=found.duration_s,
-            rates=_rates(found),
+            rates=rates,
             phases=found.phases,
             buckets=found.buckets,
             sm_clock_Hz=statistics.median(clocks) if clocks else None,
@@ -127,7 +132,7 @@ class BriefReader:
             input_state=found.input_state,
             devices=found.devices,
             warnings=found.warnings,
-            environment=self._environment(bytes(found.environment)),
+            environment=environment,
         )
 
     def _once(self, key: Any, value: Any) -> Any:
@@ -141,7 +146,13 @@ class BriefReader:
 
 
 def _rates(found: _Projection) -> list[float]:
+    """See `Brief.rates`; a `ValueError` where the windows cannot be those of a run."""
     if found.outcome != "ok" or not found.windows_s:
         return []
+    if len(counts := {len(windows) for windows in found.windows_s}) > 1:
+        raise ValueError(f"windows_s: ranks have different numbers of windows, {min(counts)} to {max(counts)}")
     images = found.request.steps * found.request.batch_size
-    return [images / max(ranks) for ranks in zip(*found.windows_s, strict=True)]
+    slowest_s = [max(ranks) for ranks in zip(*found.windows_s, strict=True)]
+    if not all(time_s > 0 and 0 < images / time_s < math.inf for time_s in slowest_s):
+        raise ValueError(f"windows_s: {images} images in {min(slowest_s)} s give no rate")
+    return [images / time_s for time_s in slowest_s]

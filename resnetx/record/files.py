@@ -86,4 +86,3 @@ def read(path: Path, kind: Any) -> Any:
 
 class _Versioned(msgspec.Struct):
     schema: int
-

@@ -35,6 +35,7 @@ _WORDS = {
     "timeout": ("late", "timed out"),
     "skipped": ("skip", "cannot run there"),
     "missing": ("todo", "not run yet"),
+    "no rate": ("none", "ended well without a rate"),
 }
 _WORD_HEIGHT = 7
 _CROWD = 3  # more words than these in one place become one for each outcome, in black
@@ -54,10 +55,12 @@ class Figure:
 def figures(points: Sequence[Named]) -> list[Figure]:
     """Every figure that the points have something to show in."""
     look = Look(points)
-    conventions = sorted({point.counts.convention for point in points if point.counts})
+    # An old study may hold an empty batch, which has no place on a log axis.
+    working = [point for point in points if point.counts and point.counts.activations_per_batch > 0]
+    conventions = sorted({point.counts.convention for point in working if point.counts})
     found = []
     for convention in conventions:
-        counted = [point for point in points if point.counts and point.counts.convention == convention]
+        counted = [point for point in working if point.counts and point.counts.convention == convention]
         suffix = "" if len(conventions) == 1 else f"-{convention}"
         found += [_intensity(counted, look, convention, suffix), _located(counted, look, convention, suffix)]
     if any(point.row.images_per_s for point in points):
@@ -66,6 +69,12 @@ def figures(points: Sequence[Named]) -> list[Figure]:
             found.append(_speedups(points, look))
         found.append(_limits(points, look))
     return found
+
+
+def outcome(point: Named) -> str:
+    """How a point ended; "no rate" where its runs went well, but measured none."""
+    row = point.row
+    return "no rate" if row.outcome == "ok" and row.images_per_s is None else row.outcome
 
 
 # ---- intensity ------------------------------------------------------------------------------------------------------
@@ -173,7 +182,7 @@ def _efficiency_class(point: Named) -> str:
 
 def _efficiency_told(point: Named) -> str:
     if point.row.efficiency is None:
-        return point.row.outcome
+        return outcome(point)
     return f"efficiency {point.row.efficiency.median:.0%} over {point.row.baseline}"
 
 
@@ -236,9 +245,9 @@ def _curves(
         value, efficiency = value_of(point), point.row.efficiency
         row = {"workload": point.workload, "batch": point.batch, "variant": point.variant, "gpus": point.gpus}
         row |= {**estimate(field, value), "ideal": value.median / efficiency.median if value and efficiency else None}
-        row |= {"runs": value.n if value else 0, "outcome": point.row.outcome, "panel": look.panel(point)}
+        row |= {"runs": value.n if value else 0, "outcome": outcome(point), "panel": look.panel(point)}
         row |= _in_place(point, missing[look.panel(point), point.gpus])
-        rows.append({**row, "tell": f"{point.words}: {_told(value, field, point.row.outcome)}"})
+        rows.append({**row, "tell": f"{point.words}: {_told(value, field, outcome(point))}"})
     return rows
 
 
@@ -255,7 +264,7 @@ def _in_place(point: Named, missing: list[Named]) -> dict[str, Any]:
 
 
 def _word(point: Named) -> str:
-    return _WORDS[point.row.outcome][0]
+    return _WORDS[outcome(point)][0]
 
 
 def _curve_chart(
@@ -306,9 +315,9 @@ def _with_foot(data: Sequence[dict[str, Any]], field: str, height: int) -> tuple
     return [lowest / step**rows, highest], step
 
 
-def _told(value: Summary | None, field: str, outcome: str) -> str:
+def _told(value: Summary | None, field: str, ended: str) -> str:
     if value is None:
-        return outcome
+        return ended
     ends = f" ({si(value.low)} to {si(value.high)}, {WHISKERS[value.kind]} of {value.n} runs)" if value.n > 1 else ""
     return f"{si(value.median)} {_UNITS[field]}{ends}"
 
@@ -332,7 +341,7 @@ def _reading(points: Sequence[Named], value_of: Callable[[Named], Summary | None
 
 def _words_told(points: Iterable[Named]) -> str:
     """What the words mean that stand for missing points."""
-    used = dict.fromkeys(_WORDS[point.row.outcome] for point in points if point.row.images_per_s is None)
+    used = dict.fromkeys(_WORDS[outcome(point)] for point in points if point.row.images_per_s is None)
     return f" Missing: {', '.join(f'{word}: {meaning}' for word, meaning in used)}." if used else ""
 
 

@@ -8,7 +8,7 @@ both). Records may come from anywhere, so every word of theirs is escaped.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from resnetx import __version__
+from resnetx.config import Request, SyntheticInput
 from resnetx.record import Warning
 from resnetx.report import charts, export
 from resnetx.report.charts import Figure
@@ -25,7 +26,7 @@ from resnetx.report.look import Look
 from resnetx.report.platform import platform
 from resnetx.report.results import Results
 from resnetx.report.scaling import rows
-from resnetx.report.series import Named, named
+from resnetx.report.series import Named, named, study_labels
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.units import si
 
@@ -39,8 +40,13 @@ class _Drawing:
     inline: Markup
 
 
-def write(studies: Sequence[Results], folder: Path, baseline: int | None = None) -> Path:
-    """Writes the page of the studies and all its files; returns the page. `baseline`: GPUs, see `scaling.rows`."""
+def write(
+    studies: Sequence[Results], folder: Path, baseline: int | None = None, unreadable: Sequence[str] = ()
+) -> Path:
+    """Writes the page of the studies and all its files; returns the page.
+
+    `baseline`: GPUs, see `scaling.rows`. `unreadable`: a sentence for each study that the page should have had.
+    """
     import vl_convert
 
     points = named([(results, rows(results, baseline)) for results in studies])
@@ -55,7 +61,7 @@ def write(studies: Sequence[Results], folder: Path, baseline: int | None = None)
     export.write_csv(folder / "windows.csv", list(export.windows(studies)))
     export.write_csv(folder / "messages.csv", list(export.messages(points)))
     page = folder / "index.html"
-    page.write_text(_html(studies, points, drawings), encoding="utf-8")
+    page.write_text(_html(studies, points, drawings, unreadable), encoding="utf-8")
     return page
 
 
@@ -77,7 +83,9 @@ def _inline(svg: str) -> str:
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
-def _html(studies: Sequence[Results], points: Sequence[Named], drawings: Sequence[_Drawing]) -> str:
+def _html(
+    studies: Sequence[Results], points: Sequence[Named], drawings: Sequence[_Drawing], unreadable: Sequence[str]
+) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -90,6 +98,8 @@ def _html(studies: Sequence[Results], points: Sequence[Named], drawings: Sequenc
     return environment.get_template(_TEMPLATE).render(
         title=_title(studies),
         studies=studies,
+        common=_common(studies),
+        aside=[*unreadable, *(sentence for results in studies for sentence in results.aside)],
         points=points,
         drawings=drawings,
         platform=platform(studies),
@@ -100,7 +110,8 @@ def _html(studies: Sequence[Results], points: Sequence[Named], drawings: Sequenc
         watched=[point for point in points if point.row.limits and point.row.limits.phases],
         mean_ms=lambda ranks: si(1000 * fmean(ranks)),
         ends=_ends,
-        outcomes=Counter(point.row.outcome for point in points),
+        outcome=charts.outcome,
+        outcomes=Counter(charts.outcome(point) for point in points),
         bad=[run for run in runs if run.outcome != "ok"],
         runs=len(runs),
         warned=_warned(studies),
@@ -114,6 +125,42 @@ def _html(studies: Sequence[Results], points: Sequence[Named], drawings: Sequenc
 def _title(studies: Sequence[Results]) -> str:
     names = ", ".join(f"{results.study.name} on {results.study.node}" for results in studies)
     return f"How training scales: {names}"
+
+
+def _common(studies: Sequence[Results]) -> list[str]:
+    """The settings that all points of a study share, in a line; one for each study where they are not alike."""
+    lines = [", ".join([*_shared(results.study.points), _repeats(results)]) for results in studies]
+    if len(set(lines)) == 1:
+        return lines[:1]
+    return [f"{label}: {line}" for label, line in zip(study_labels(studies), lines, strict=True)]
+
+
+def _shared(requests: Sequence[Request]) -> list[str]:
+    """Each setting that has one value for all of the requests; the others are in the names of the points."""
+    told = ({tell(request) for request in requests} for tell in _SETTINGS)
+    return [next(iter(values)) for values in told if len(values) == 1 and values != {""}]
+
+
+_SETTINGS: tuple[Callable[[Request], str], ...] = (
+    lambda request: f"measure={request.measure}" * (request.measure != "step"),
+    lambda request: f"precision {request.precision}",
+    lambda request: f"input {request.input.kind}",
+    lambda request: "" if isinstance(request.input, SyntheticInput) else f"recipe {request.input.recipe}",
+    lambda request: f"strategy {request.strategy.kind}",
+    lambda request: f"{request.scaling} scaling",
+    lambda request: f"{_many(request.windows, 'window')} of {_many(request.steps, 'step')}",
+    lambda request: f"at least {_many(request.warmup, 'step')} of warm-up",
+    lambda request: f"{_many(request.threads, 'thread')} per rank",
+)
+
+
+def _repeats(results: Results) -> str:
+    study = results.study
+    return f"{_many(study.repeats, 'run')} of each point and {study.twins} of each twin asked for"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _ends(summary: Summary | None) -> str:

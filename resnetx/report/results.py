@@ -30,15 +30,13 @@ class Results:
     study: StudyRecord
     folder: Path
     points: list[Point]
-    aside: list[str]  # a sentence for each file that is no record
+    aside: list[str]  # a sentence for each file that is no record, or that of a run which another one holds
 
     @property
     def runs(self) -> Iterator[Brief]:
-        """Every run of every point and twin."""
-        for point in self.points:
-            yield from point.runs
-            for twins in point.twins.values():
-                yield from twins
+        """Every run of every point and twin, each once: points may share twins."""
+        lists = (runs for point in self.points for runs in (point.runs, *point.twins.values()))
+        yield from {run.folder: run for runs in lists for run in runs}.values()
 
 
 def find(path: Path) -> list[StudyFolder]:
@@ -50,18 +48,34 @@ def find(path: Path) -> list[StudyFolder]:
 
 
 def load(folder: StudyFolder) -> Results:
-    """A study from its folder; a run whose record cannot be read is set aside with a sentence."""
+    """A study from its folder; a record that cannot be read, or is a copy of another, is set aside with a sentence."""
     study: StudyRecord = record.read(folder.study, StudyRecord)
-    runs: dict[str, list[Brief]] = defaultdict(list)
+    briefs: list[Brief] = []
     aside, reader = [], BriefReader()
     for run in folder.runs():
         try:
-            brief = reader(run)
+            briefs.append(reader(run))
         except RecordError as error:
             aside.append(str(error))
-        else:
-            runs[brief.key].append(brief)
-    return Results(study, folder.path, list(points(study.points, runs)), aside)
+    runs, copies = _apart(briefs, folder)
+    return Results(study, folder.path, list(points(study.points, runs)), aside + copies)
+
+
+def _apart(briefs: Iterable[Brief], folder: StudyFolder) -> tuple[dict[str, list[Brief]], list[str]]:
+    """The runs by the key of their request, and a sentence for each further record of a run.
+
+    Of several the one counts that lies where `sweep` puts it: a copy may be older.
+    """
+    kept: dict[tuple[str, int], Brief] = {}
+    copies = []
+    for brief in sorted(briefs, key=lambda each: each.folder != folder.run(each.request.slug, each.repeat).path):
+        first = kept.setdefault((brief.key, brief.repeat), brief)
+        if first is not brief:
+            copies.append(f"{brief.folder}: not counted, as {first.folder.name} holds run {brief.repeat} of this point")
+    runs: dict[str, list[Brief]] = defaultdict(list)
+    for brief in sorted(kept.values(), key=lambda each: each.folder):
+        runs[brief.key].append(brief)
+    return runs, copies
 
 
 def points(requests: Iterable[Request], runs: dict[str, list[Brief]]) -> Iterator[Point]:

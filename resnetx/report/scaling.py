@@ -92,15 +92,28 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'s' * (count > 1)}"
 
 
+# What can only slow a run down, by the codes of its warnings.
+_SLOWING = {"throttled", "uneven-clocks", "link-errors", "foreign-load", "oversubscribed", "warm-up"}
+
+
 def _outlying(good: list[Brief]) -> list[str]:
     """The runs that stand out, with what their records know of the cause."""
     told = []
     for each in outliers([run.rates for run in good]) if good else []:
-        run = good[each.run]
-        first = run.started_at == min(other.started_at for other in good)
-        causes = [warning.code for warning in run.warnings] + ["the first run of this point"] * first
-        told.append(f"run {run.repeat} stands out by {each.deviation:+.0%} ({', '.join(causes) or 'cause unknown'})")
+        causes = ", ".join(_causes(good, each.run, slow=each.deviation < 0)) or "cause unknown"
+        told.append(f"run {good[each.run].repeat} stands out by {each.deviation:+.0%} ({causes})")
     return told
+
+
+def _causes(good: list[Brief], place: int, slow: bool) -> list[str]:
+    """What sets a run apart from all others, as far as it explains a slow, or else a fast one."""
+    run, others = good[place], good[:place] + good[place + 1 :]
+    usual = {warning.code for other in others for warning in other.warnings}
+    own = dict.fromkeys(warning.code for warning in run.warnings if warning.code not in usual)
+    if not slow:
+        return [code for code in own if code not in _SLOWING]
+    first = run.started_at < min(other.started_at for other in others)
+    return [*own, *["the first run of this point"] * first]
 
 
 def _warned(good: list[Brief]) -> list[str]:

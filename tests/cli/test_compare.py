@@ -29,7 +29,7 @@ def study_on_disk(record_of, tmp_path):
                 record.write(folder.run(blank.request.slug, repeat).record, run)
         study = StudyRecord(
             kind="study", schema=SCHEMA, name=name, about="", node=node, points=points, repeats=6, twins=0, baseline=1,
-            resnetx="0",
+            convention="caffe", resnetx="0",
         )  # fmt: skip
         record.write(folder.study, study)
         return str(folder.path)

@@ -21,7 +21,7 @@ def study_on_disk(task_of, tmp_path):
     broken.record.write_text("{")
     study = StudyRecord(
         kind="study", schema=SCHEMA, name="mine", about="", node="node1", points=[task.request], repeats=1, twins=0,
-        baseline=1, resnetx="0",
+        baseline=1, convention="caffe", resnetx="0",
     )  # fmt: skip
     record.write(folder.study, study)
     return folder
@@ -43,12 +43,36 @@ def test_a_folder_of_studies_is_reported_as_a_whole_and_elsewhere_if_asked(study
     assert not study_on_disk.report.exists()
 
 
+def test_a_study_that_cannot_be_read_is_set_aside_and_the_others_are_reported(study_on_disk, capsys):
+    above = study_on_disk.path.parent
+    broken = StudyFolder(above / "broken")  # before the good one, by name
+    broken.path.mkdir()
+    broken.study.write_text('{"kind": "study", "sch')
+    assert main(["report", str(above)]) == 0
+    sentence = f"{broken.study}: truncated or not JSON"
+    assert f"set aside: {sentence}" in capsys.readouterr().err
+    text = (study_on_disk.report / "index.html").read_text()
+    assert sentence in text
+    assert "mine on node1" in text
+    assert not broken.report.exists()
+
+
+def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
+    study_on_disk.study.write_text("{")
+    assert main(["report", str(study_on_disk.path)]) == 2
+    err = capsys.readouterr().err
+    assert f"set aside: {study_on_disk.study}: truncated or not JSON" in err
+    assert "no study that is named can be read" in err
+    assert not study_on_disk.report.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ([], "no study is named"),
         (["{}", "bseline=2"], "bseline: `resnetx report` has no such setting; it has out=FOLDER and baseline=GPUS"),
         (["{}", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
+        (["{}", "baseline=true"], "baseline=True: expected a number of GPUs, 1 or more"),
         (["{}", "baseline=two"], "baseline=two: expected a number of GPUs, 1 or more"),
         (["{}/nothing"], "no study below it"),
         (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),

@@ -177,3 +177,21 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
     long = charts.figures(points_of(replace(results, points=renamed)))
     for figure in [*figures_of(SMALL).values(), *figures_of(WITH_OOM).values(), *long]:
         assert float(drawn(figure).get("width")) <= charts.COLUMN + 5, figure.name
+
+
+def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
+    one, two = grid(gpus=[1, 2], input="synthetic")
+    results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
+    figures = {figure.name: figure for figure in charts.figures(points_of(results))}
+    assert [row["outcome"] for row in figures["rate"].data] == ["ok", "no rate"]
+    assert texts(figures["rate"]).count("none") == 1
+    assert "none: ended well without a rate" in figures["limits"].caption
+
+
+def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points_of):
+    (some,) = grid(gpus=1, input="synthetic")
+    empty = msgspec.structs.replace(some, batch_size=0)
+    results = results_of([empty, some], [brief_of(empty), brief_of(some, 100.0)])
+    figures = {figure.name: figure for figure in charts.figures(points_of(results))}
+    assert [row["batch"] for row in figures["intensity"].data] == [f"batch {some.batch_size}"]
+    assert len(figures["located"].data) == 1

@@ -158,3 +158,42 @@ def test_a_watched_step_stands_beside_the_clean_one_with_every_message(grid, bri
     rows = (written.parent / "messages.csv").read_text().splitlines()
     assert rows[1].endswith(",0,123456,0,0,0.1,0.1,0.3")
     assert rows[2].endswith(",0,123456,1,0,0.2,0.2,0.3")
+
+
+def test_a_run_that_two_points_share_is_counted_once(grid, brief_of, results_of, tmp_path):
+    first, second = grid(model__x=4, batch_size=64, gpus=2, strategy=["bucket", "after"], input="synthetic")
+    alone = first.twins["alone"]
+    assert alone == second.twins["alone"]
+    results = results_of([first, second], [brief_of(each, 100.0) for each in (first, second, alone)])
+    assert len(list(results.runs)) == 3
+    assert "2 points, 3 runs" in page.write([results], tmp_path).read_text()
+
+
+def shared_lines(written):
+    return re.findall(r'<p class="quiet">([^<]*runs? of each point[^<]*)</p>', written.read_text())
+
+
+def test_the_page_says_what_all_points_were_run_with(grid, results_of, tmp_path):
+    requests = grid(precision=["fp32", "bf16"], gpus=[1, 2], threads=3, steps=20, windows=1, warmup=5)
+    (line,) = shared_lines(page.write([results_of(requests, [])], tmp_path))
+    assert line == (
+        "input dali, recipe imagenet, strategy bucket, strong scaling, 1 window of 20 steps, at least 5 steps of "
+        "warm-up, 3 threads per rank, 6 runs of each point and 1 of each twin asked for."
+    )
+
+
+def test_studies_that_were_run_alike_are_one_line_and_others_one_each(grid, results_of, tmp_path):
+    one, two = (results_of(grid(gpus=1, threads=1), [], node=node) for node in ("node1", "node2"))
+    other = results_of(grid(gpus=1, threads=2), [], node="node3")
+    assert len(shared_lines(page.write([one, two], tmp_path))) == 1
+    lines = shared_lines(page.write([one, other], tmp_path))
+    assert [line.partition(": ")[0] for line in lines] == ["node1", "node3"]
+    assert ["1 thread per rank" in line for line in lines] == [True, False]
+
+
+def test_a_point_that_went_well_without_a_rate_is_not_called_ok(grid, brief_of, results_of, tmp_path):
+    (request,) = grid(gpus=2, input="synthetic", measure="equality")
+    text = page.write([results_of([request], [brief_of(request, outcome="ok", reason="")])], tmp_path).read_text()
+    assert "1 no rate." in text
+    assert ">no rate</td>" in text
+    assert "measure=equality" in text

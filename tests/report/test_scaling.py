@@ -92,3 +92,34 @@ def test_two_placements_without_a_smaller_point_are_each_their_own_baseline(on, 
         "2 GPUs [0, 4] (1 GPU: not measured)",
         "2 GPUs [0, 1] (1 GPU: not measured)",
     ]
+
+
+def outlying(on, brief_of, results_of, rate, usual=(), own=(), started_at="7"):
+    """What is noted of a run at such a rate beside five at about 10 images/s, which have the usual warnings."""
+    given = {code: Warning(code=code, message="", remedy="") for code in (*usual, *own)}
+    rates = [10.0, 10.1, 9.9, 10.05, 9.95]
+    briefs = [
+        brief_of(on(1), each, repeat=run, started_at=f"{run}", warnings=[given[code] for code in usual])
+        for run, each in enumerate(rates, start=1)
+    ]
+    warnings = [given[code] for code in (*usual, *own)]
+    briefs.append(brief_of(on(1), rate, repeat=6, started_at=started_at, warnings=warnings))
+    (row,) = rows(results_of([on(1)], briefs))
+    return row.notes[0]
+
+
+def test_a_warning_that_other_runs_have_too_is_no_cause(on, brief_of, results_of):
+    note = outlying(on, brief_of, results_of, 5.0, usual=["throttled"], own=["foreign-load"])
+    assert note == "run 6 stands out by -50% (foreign-load)"
+    assert outlying(on, brief_of, results_of, 5.0, usual=["throttled"]).endswith("(cause unknown)")
+
+
+def test_what_slows_a_run_does_not_explain_a_fast_one(on, brief_of, results_of):
+    note = outlying(on, brief_of, results_of, 15.0, own=["foreign-load", "short-windows"], started_at="0")
+    assert note == "run 6 stands out by +50% (short-windows)"
+    assert outlying(on, brief_of, results_of, 15.0, started_at="0").endswith("(cause unknown)")
+
+
+def test_the_first_run_of_a_point_may_be_slow_for_that(on, brief_of, results_of):
+    assert outlying(on, brief_of, results_of, 5.0, started_at="0").endswith("(the first run of this point)")
+    assert outlying(on, brief_of, results_of, 5.0).endswith("(cause unknown)")
