@@ -158,7 +158,8 @@ class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    between: tuple[str, str]  # names or ranges: every one of the first with every one of the second
+    between: tuple[str, str] | None = None  # names or ranges: every one of the first with every one of the second
+    each: tuple[str, str] | None = None  # instead: the first range shared out evenly over the second
     link: str
     lanes: int = 1
     peer: bool | None = None  # null: as the wire says
@@ -364,23 +365,31 @@ def _links(text: _Text, wires: Mapping[str, Wire], components: Sequence[Componen
             raise text.refuse(where, str(unknown_name("link", entry.link, wires, f"links.{number}.link")))
         if entry.lanes < 1:
             raise text.refuse(where, f"links.{number}.lanes={entry.lanes}: expected at least 1")
-        ends = [_expand(text, where, end) for end in entry.between]
-        for name in (*ends[0], *ends[1]):
-            if name not in known:
-                raise text.refuse(where, f"links.{number}.between: no component is called {name}")
-        for a, b in product(*ends):
+        for a, b in _pairs(text, where, entry):
+            if stranger := next((name for name in (a, b) if name not in known), None):
+                raise text.refuse(where, f"links.{number}: no component is called {stranger}")
             if a == b:
-                if ends[0] == ends[1] and len(ends[0]) > 1:
-                    continue
-                raise text.refuse(where, f"links.{number}.between: {a} is linked to itself")
+                raise text.refuse(where, f"links.{number}: {a} is linked to itself")
             a, b = sorted((a, b), key=known.index)
             if (a, b, entry.link) in found:
-                if ends[0] == ends[1]:
-                    continue  # the other order of the same pair
-                raise text.refuse(where, f"links.{number}.between: {a} and {b} are linked twice; use lanes")
+                raise text.refuse(where, f"links.{number}: {a} and {b} are linked twice; use lanes")
             source = entry.source or text.convert(["wiring"], str, text.tree["wiring"])
             found[a, b, entry.link] = Link(a, b, entry.link, _wire(text, where, wires, entry), entry.lanes, source)
     return list(found.values())
+
+
+def _pairs(text: _Text, where: list[str | int], entry: _LinkEntry) -> list[tuple[str, str]]:
+    """The pairs of components that one entry of `links` joins."""
+    given = entry.between or entry.each
+    if given is None or (entry.between and entry.each):
+        raise text.refuse(where, "links: expected `between` or `each`, with two names or ranges")
+    first, second = (_expand(text, where, end) for end in given)
+    if entry.between:
+        return list(combinations(first, 2) if first == second and len(first) > 1 else product(first, second))
+    if len(first) % len(second):
+        raise text.refuse(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
+    share = len(first) // len(second)
+    return [(name, second[index // share]) for index, name in enumerate(first)]
 
 
 def _wire(text: _Text, where: list[str | int], wires: Mapping[str, Wire], entry: _LinkEntry) -> Wire:
