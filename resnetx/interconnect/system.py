@@ -17,7 +17,7 @@ Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may ad
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Literal
 
