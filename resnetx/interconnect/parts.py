@@ -12,6 +12,10 @@ import msgspec
 Provenance = Literal["datasheet", "measured", "assumed"]
 Family = Literal["nvlink", "pcie", "smp", "network"]
 
+# Copy engines fill NVLink packets of 256 bytes, kernels' stores those of 128, and each packet has a header of 16: so
+# NCCL's author (NVIDIA/nccl-tests, issue 149, 2023), and the packet format in Foley & Danskin, IEEE Micro 37(2), 2017.
+NVLINK_KERNELS = (128 / (128 + 16)) / (256 / (256 + 16))
+
 # Suffix of a key in a file -> suffix here, and the factor between them.
 UNITS = {
     "_GBps": ("_Bps", 1e9),
@@ -90,6 +94,8 @@ class Wire(_Part, frozen=True, kw_only=True):
     copy_Bps: Figure  # per direction, what one large copy reaches (with the other direction idle)
     duplex_Bps: Figure | None = None  # two copies in opposite directions, summed; null: twice `copy_Bps`
     latency_s: Figure  # what crossing it adds to a small copy
+    # Per direction, what the GPUs' kernels get; null: as copies, but on NVLink in smaller packets (NVLINK_KERNELS).
+    kernel_Bps: Figure | None = None
     peer: bool = True  # may GPU-to-GPU traffic cross?
 
 

@@ -16,7 +16,7 @@ Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may ad
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Literal
@@ -87,8 +87,15 @@ class Link(msgspec.Struct, frozen=True):
         """Both directions together, when both are busy."""
         return self.lanes * self.wire.duplex_Bps.value if self.wire.duplex_Bps else 2 * self.copy_Bps
 
+    @property
+    def kernel_Bps(self) -> float:
+        """Per direction, as the kernels of collectives see it."""
+        if self.wire.kernel_Bps is not None:
+            return self.lanes * self.wire.kernel_Bps.value
+        return self.copy_Bps * (NVLINK_KERNELS if self.wire.family == "nvlink" else 1)
 
-class System(msgspec.Struct, frozen=True):
+
+class System(msgspec.Struct, frozen=True, dict=True):
     """A machine, or several joined by a network."""
 
     name: str
@@ -100,10 +107,26 @@ class System(msgspec.Struct, frozen=True):
     network: str | None = None  # the name of what joins the nodes
     nics: int | None = None  # used of each node
 
-    @property
+    @cached_property
     def gpus(self) -> list[Component]:
         """A GPU's id is its place here; ids go on from node to node."""
         return [component for component in self.components if component.kind == "gpu"]
+
+    @cached_property
+    def neighbours(self) -> dict[str, list[tuple[Link, str]]]:
+        """The links of every component, each with what is at its other end."""
+        found: dict[str, list[tuple[Link, str]]] = {component.name: [] for component in self.components}
+        for link in self.links:
+            found[link.a].append((link, link.b))
+            found[link.b].append((link, link.a))
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, Component]:
+        return {component.name: component for component in self.components}
+
+    def component(self, name: str) -> Component:
+        return self._by_name[name]
 
     def gpu_part(self, device: int) -> Gpu:
         part = self.gpus[device].part

@@ -1,0 +1,329 @@
+"""Which way a copy between two GPUs goes, and what it gets there, alone or beside others.
+
+Peer traffic takes links and switches, and crosses a CPU only where its PCIe root lets it (`peer_Bps`); NVLink is
+preferred. GPUs forward nothing by themselves: where no peer path exists, a copy is staged through the memory of the
+CPUs (slower, and two GPUs under one switch then share its one port to the CPU), unless the application relays it
+through a third GPU (`routes`). Flows that share a link, a direction of it or a CPU's port share its bandwidth fairly.
+
+References: Li et al. 2019, section 3.1; Tartan's pair matrices. An absent peer path is what `cudaDeviceCanAccessPeer` denies.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Literal
+
+from resnetx.config import ConfigError
+from resnetx.interconnect.parts import Cpu, Switch
+from resnetx.interconnect.system import Component, Link, System
+
+Transport = Literal["auto", "peer", "host", "socket"]
+Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
+Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
+
+
+@dataclass(frozen=True)
+class Path:
+    """How data gets from one GPU to another, and what one large copy gets on it."""
+
+    source: int
+    target: int
+    kind: Kind
+    steps: Steps
+    bandwidth_Bps: float  # one way
+    duplex_Bps: float  # this copy and the opposite one at once, summed
+    latency_s: float  # of a small copy
+    limit: str  # what sets the bandwidth: "gpu0-gpu1", "plx0-cpu0 (staging)"
+
+    @property
+    def names(self) -> list[str]:
+        """The components on the way, both GPUs included."""
+        return [self.steps[0][0], *(step[1] for step in self.steps)] if self.steps else []
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """Every ordered pair of GPUs: rows send, columns receive. The diagonal is a copy within one GPU."""
+
+    devices: list[int]
+    bandwidth_Bps: list[list[float]]
+    duplex_Bps: list[list[float]]
+    latency_s: list[list[float]]
+    kind: list[list[Kind]]
+
+
+# ---- ways
+
+
+def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
+    """The way that a copy takes by itself: as peers where they can be, else staged through the host."""
+    if source != target:
+        return _path(system, source, target, flow(system, source, target, transport))
+    gpu = system.gpu_part(source)
+    rate = gpu.memory_Bps.value / 2  # it reads and writes the GPU's own memory
+    return Path(source, target, "local", (), rate, rate, gpu.copy_s.value, f"memory of gpu{source}")
+
+
+def routes(system: System, source: int, target: int) -> list[Path]:
+    """The ways an application can choose from: the direct one, or each shortest relay over NVLink neighbours."""
+    direct = copy_path(system, source, target)
+    if direct.kind != "host":
+        return [direct]
+    found: list[list[int]] = []
+    ahead = deque([[source]])
+    while ahead:
+        way = ahead.popleft()
+        if found and len(way) >= len(found[0]):
+            break
+        for near in range(len(system.gpus)):
+            if near not in way and nvlink_lanes(system, way[-1], near):
+                (found if near == target else ahead).append([*way, near])
+    return [*(_relay(system, way) for way in found), direct]
+
+
+def peers(system: System) -> list[list[bool]]:
+    """Which GPUs can reach each other's memory, as `cudaDeviceCanAccessPeer` says."""
+    gpus = range(len(system.gpus))
+    return [[_are_peers(system, a, b) for b in gpus] for a in gpus]
+
+
+def connectivity(system: System) -> list[list[str]]:
+    """The matrix of `nvidia-smi topo -m`: X, NV2, PIX, PXB, PHB, NODE, SYS, and NET between nodes."""
+    gpus = range(len(system.gpus))
+    return [[_nearness(system, a, b) for b in gpus] for a in gpus]
+
+
+def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
+    """What every pair of GPUs gets, one pair at a time. Where peers cannot be, `transport=peer` shows the host's way too."""
+    gpus = list(range(len(system.gpus)))
+    chosen: Transport = "auto" if transport == "peer" else transport
+    rows = [[copy_path(system, a, b, chosen) for b in gpus] for a in gpus]
+    return PairMatrix(
+        devices=gpus,
+        bandwidth_Bps=[[path.bandwidth_Bps for path in row] for row in rows],
+        duplex_Bps=[[path.duplex_Bps for path in row] for row in rows],
+        latency_s=[[path.latency_s for path in row] for row in rows],
+        kind=[[path.kind for path in row] for row in rows],
+    )
+
+
+def _shortest(
+    system: System,
+    source: str,
+    ends: Collection[str],
+    usable: Callable[[Link], bool],
+    passable: Callable[[Component], bool],
+) -> Steps:
+    """The way from `source` to the nearest of `ends` with the fewest links, then the least latency; () if there is none."""
+    back: dict[str, tuple[str, Link]] = {}
+    ahead: list[tuple[int, float, str, str, Link | None]] = [(0, 0.0, source, source, None)]
+    while ahead:
+        hops, latency_s, name, before, link = heappop(ahead)
+        if name in back:
+            continue
+        if link is not None:
+            back[name] = (before, link)
+        if name in ends:
+            return _walk_back(back, source, name)
+        if name != source and not passable(system.component(name)):
+            continue
+        for link, near in system.neighbours[name]:
+            if near not in back and near != source and usable(link):
+                heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link))
+    return ()
+
+
+def _walk_back(back: Mapping[str, tuple[str, Link]], source: str, end: str) -> Steps:
+    steps: list[tuple[str, str, Link]] = []
+    while end != source:
+        before, link = back[end]
+        steps.append((before, end, link))
+        end = before
+    return tuple(reversed(steps))
+
+
+def _peer_steps(system: System, a: str, b: str) -> Steps:
+    """The way of peer traffic: over NVLink and its switches if there is one, else over any links that let it cross."""
+    by_nvlink = _shortest(
+        system, a, {b}, lambda link: link.wire.family == "nvlink" and link.wire.peer, lambda c: c.kind == "switch"
+    )
+    return by_nvlink or _shortest(
+        system, a, {b}, lambda link: link.wire.peer, lambda c: c.kind in ("switch", "nic") or _peers_cross(c)
+    )
+
+
+def _host_steps(system: System, a: str, b: str) -> Steps:
+    """The way through the memory of a CPU near each GPU."""
+    cpus = {component.name for component in system.components if component.kind == "cpu"}
+
+    def to_host(gpu: str) -> Steps:
+        return _shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
+
+    up, down = to_host(a), to_host(b)
+    if not (up and down):
+        raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
+    if up[-1][1] == down[-1][1]:
+        across: Steps = ()
+    else:
+        across = _shortest(system, up[-1][1], {down[-1][1]}, lambda _: True, lambda c: c.kind != "gpu")
+    return (*up, *across, *((after, before, link) for before, after, link in reversed(down)))
+
+
+def _peers_cross(component: Component) -> bool:
+    return isinstance(component.part, Cpu) and component.part.peer_Bps is not None
+
+
+def _are_peers(system: System, a: int, b: int) -> bool:
+    return a == b or bool(_peer_steps(system, system.gpus[a].name, system.gpus[b].name))
+
+
+def nvlink_lanes(system: System, a: int, b: int) -> int:
+    """NVLink lanes that join two GPUs with nothing between."""
+    name = system.gpus[b].name
+    return sum(link.lanes for link, near in system.neighbours[system.gpus[a].name] if near == name)
+
+
+def _relay(system: System, way: Sequence[int]) -> Path:
+    """Copies from GPU to GPU, one after the other: each begins when the one before has ended."""
+    parts = [copy_path(system, a, b) for a, b in pairwise(way)]
+    rate = 1 / sum(1 / part.bandwidth_Bps for part in parts)
+    return Path(
+        source=way[0],
+        target=way[-1],
+        kind="relay",
+        steps=tuple(step for part in parts for step in part.steps),
+        bandwidth_Bps=rate,
+        duplex_Bps=2 * rate,
+        latency_s=sum(part.latency_s for part in parts),
+        limit=f"{len(parts)} copies in sequence, by way of {', '.join(f'gpu{gpu}' for gpu in way[1:-1])}",
+    )
+
+
+def _nearness(system: System, a: int, b: int) -> str:
+    if a == b:
+        return "X"
+    if system.gpus[a].node != system.gpus[b].node:
+        return "NET"
+    steps = _peer_steps(system, system.gpus[a].name, system.gpus[b].name)
+    if steps and all(link.wire.family == "nvlink" for _, _, link in steps):
+        return f"NV{min(link.lanes for _, _, link in steps)}"
+    steps = steps or _host_steps(system, system.gpus[a].name, system.gpus[b].name)
+    met = [system.component(name).kind for _, name, _ in steps[:-1]]
+    if met.count("cpu") > 1:
+        return "SYS"
+    if "cpu" in met:
+        return "PHB"
+    return "PIX" if met.count("switch") <= 1 else "PXB"
+
+
+# ---- what flows get that share links
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Data on its way. `staged`: through host memory, so that CPU ports pass it at their staging rate."""
+
+    steps: Steps
+    staged: bool
+    lanes: int | None = None  # of a link between two GPUs, where a ring has only some
+
+
+def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
+    """The flow of `copy_path`."""
+    a, b = system.gpus[source].name, system.gpus[target].name
+    if transport in ("auto", "peer"):
+        if steps := _peer_steps(system, a, b):
+            return Flow(steps, staged=False)
+        if transport == "peer":
+            raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
+    return Flow(_host_steps(system, a, b), staged=True)
+
+
+def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) -> list[tuple[float, str]]:
+    """(B/s, what limits it) of flows that run at once and share fairly (max-min).
+
+    `kernels`: the GPUs' own kernels move the data, as collectives do, instead of the copy engines.
+    """
+    capacity: dict[str, float] = {}
+    uses = [Counter[str]() for _ in flows]
+    for index, each in enumerate(flows):
+        for resource, room_Bps in _resources(system, each, kernels):
+            capacity[resource] = room_Bps
+            uses[index][resource] += 1
+    shares: list[tuple[float, str]] = [(0.0, "")] * len(flows)
+    active = set(range(len(flows)))
+    level_Bps = 0.0
+    while active:
+        load = Counter[str]()
+        for index in active:
+            load.update(uses[index])
+        step_Bps, tightest = min((capacity[resource] / count, resource) for resource, count in load.items())
+        level_Bps += step_Bps
+        for resource, count in load.items():
+            capacity[resource] -= step_Bps * count
+        full = {resource for resource in load if capacity[resource] <= 1e-9 * level_Bps}
+        done = {index for index in active if not full.isdisjoint(uses[index])}
+        for index in done:
+            limit = tightest if tightest in uses[index] else min(full & uses[index].keys())
+            shares[index] = (level_Bps, limit)
+        active -= done
+    return shares
+
+
+def concurrent_Bps(system: System, flows: Sequence[tuple[int, int]], transport: Transport = "auto") -> list[float]:
+    """What each of several copies (source, target) gets while all of them run."""
+    return [rate for rate, _ in fair_shares(system, [flow(system, a, b, transport) for a, b in flows])]
+
+
+def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[str, float]]:
+    """What a flow uses, and how much of it there is: each direction of a link, and both together."""
+    for before, after, link in flow.steps:
+        one_way, both = (link.kernel_Bps, 2 * link.kernel_Bps) if kernels else (link.copy_Bps, link.duplex_Bps)
+        both = min(both, link.duplex_Bps)
+        yield f"{before} to {after}", one_way
+        yield f"{link.name} both ways", both
+        for name in (before, after):
+            part = system.component(name).part
+            if not isinstance(part, Cpu) or link.wire.family in ("smp", "network"):
+                continue
+            if flow.staged:
+                duplex = part.staging_duplex_Bps.value if part.staging_duplex_Bps else 2 * part.staging_Bps.value
+                yield f"{before} to {after}, staged in {name}", part.staging_Bps.value
+                yield f"{link.name} both ways, staged in {name}", duplex
+            elif part.peer_Bps is not None:
+                yield f"{before} to {after}, through {name}", part.peer_Bps.value
+
+
+def _path(system: System, source: int, target: int, taken: Flow) -> Path:
+    opposite = Flow(tuple((b, a, link) for a, b, link in reversed(taken.steps)), taken.staged)
+    ((rate, limit),) = fair_shares(system, [taken])
+    both = sum(share for share, _ in fair_shares(system, [taken, opposite]))
+    return Path(
+        source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit
+    )
+
+
+def _kind(system: System, taken: Flow) -> Kind:
+    families = {link.wire.family for _, _, link in taken.steps}
+    if "network" in families:
+        return "network"
+    if taken.staged:
+        return "host"
+    return "nvlink" if families == {"nvlink"} else "pcie"
+
+
+def _latency_s(system: System, source: int, taken: Flow) -> float:
+    """Of a small copy. The staging latency of a CPU is of the whole copy; what lies between CPUs comes on top."""
+    if not taken.staged:
+        crossed = sum(link.wire.latency_s.value for _, _, link in taken.steps)
+        switches = (system.component(name).part for _, name, _ in taken.steps)
+        return (
+            system.gpu_part(source).copy_s.value
+            + crossed
+            + sum(part.latency_s.value for part in switches if isinstance(part, Switch))
+        )
+    cpus = [part for _, name, _ in taken.steps if isinstance(part := system.component(name).part, Cpu)]
+    between = sum(link.wire.latency_s.value for _, _, link in taken.steps if link.wire.family in ("smp", "network"))
+    return max(part.staging_s.value for part in cpus) + between

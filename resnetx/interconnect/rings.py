@@ -1,0 +1,124 @@
+"""Rings and chains packed into the lanes that join GPUs directly, as collective libraries search them.
+
+A ring visits every GPU once and uses one lane, in one direction, of each link it crosses; a chain is a ring left open,
+run through in both directions. Lanes are whole, as in the search of NCCL 2.0 to 2.3 (its source, `p2p.cu`), or halved where
+that gives more. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent; what
+it returned then is a valid packing, perhaps not the largest.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise, permutations
+
+from resnetx.config import ConfigError
+
+Lanes = Sequence[Sequence[int]]  # [from][to]: lanes between two GPUs, each of which carries both directions
+Order = tuple[int, ...]
+Step = tuple[int, int]
+
+BUDGET = 200_000  # steps of one search; the largest that an 8-GPU cube mesh needs is about 30,000
+MOST_GPUS = 16  # of a mesh without switches: no machine has more
+
+
+def pack_rings(lanes: Lanes) -> list[Order]:
+    """The most rings that fit at once; each use of a lane's direction takes that direction for itself."""
+    size = len(lanes)
+    if size == 2:  # there and back
+        return [(0, 1)] * lanes[0][1]
+    orders = _orders(lanes, closed=True)
+    room = {(a, b): lanes[a][b] for a, b in permutations(range(size), 2)}
+    out = [[(gpu, other) for other in range(size) if other != gpu] for gpu in range(size)]
+    into = [[(other, gpu) for other in range(size) if other != gpu] for gpu in range(size)]
+    bound = min(map(sum, lanes))
+    return [orders[index] for index in _pack(room, [directions(order) for order in orders], out + into, bound)]
+
+
+def pack_chains(lanes: Lanes) -> list[Order]:
+    """The most chains that fit at once; each takes both directions of the lanes it uses."""
+    size = len(lanes)
+    orders = _orders(lanes, closed=False)
+    room = {(a, b): lanes[a][b] for a, b in combinations(range(size), 2)}
+    members = [[(min(step), max(step)) for step in pairwise(order)] for order in orders]
+    at = [[step for step in room if gpu in step] for gpu in range(size)]
+    bound = min(*map(sum, lanes), sum(room.values()) // (size - 1))
+    return [orders[index] for index in _pack(room, members, at, bound)]
+
+
+def directions(order: Order) -> tuple[Step, ...]:
+    """What a ring uses: (from, to) of every step."""
+    return tuple(pairwise((*order, order[0])))
+
+
+def fractional(lanes: Lanes) -> float:
+    """How many rings' worth of lanes fit if rings may take any fraction of a lane: the optimum of the linear program."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    if len(lanes) == 2:
+        return float(lanes[0][1])
+    orders = _orders(lanes, closed=True)
+    if not orders:
+        return 0.0
+    present = [(a, b) for a, row in enumerate(lanes) for b, count in enumerate(row) if count]
+    place = {direction: index for index, direction in enumerate(present)}
+    uses = np.zeros((len(present), len(orders)))
+    for column, order in enumerate(orders):
+        for direction in directions(order):
+            uses[place[direction], column] = 1
+    found = linprog(-np.ones(len(orders)), A_ub=uses, b_ub=[lanes[a][b] for a, b in present], method="highs")
+    return float(-found.fun)
+
+
+def _orders(lanes: Lanes, closed: bool) -> list[Order]:
+    """All rings through the lanes (from GPU 0, in both directions), or all chains (each from its lower end)."""
+    size = len(lanes)
+    if size > MOST_GPUS:
+        raise ConfigError(f"devices: {size} GPUs in a mesh without switches; ring search is made for at most {MOST_GPUS}")
+    near = [[other for other in range(size) if lanes[gpu][other]] for gpu in range(size)]
+
+    def grow(order: list[int], free: set[int]) -> Iterator[Order]:
+        if not free:
+            if not closed and order[0] < order[-1] or closed and lanes[order[-1]][order[0]]:
+                yield tuple(order)
+            return
+        for other in near[order[-1]]:
+            if other in free:
+                yield from grow([*order, other], free - {other})
+
+    found: list[Order] = []
+    for start in range(1 if closed else size):
+        for order in grow([start], set(range(size)) - {start}):
+            found.append(order)
+            if len(found) >= BUDGET // size:
+                return found
+    return found
+
+
+def _pack(room: dict[Step, int], members: Sequence[Sequence[Step]], cuts: Sequence[Sequence[Step]], bound: int) -> list[int]:
+    """Indexes of as many members (repeats allowed) as `room` takes at once; every member uses every cut at least once."""
+    best: list[int] = []
+    steps = 0
+
+    def extend(chosen: list[int], start: int) -> bool:
+        nonlocal best, steps
+        if len(chosen) > len(best):
+            best = list(chosen)
+        if len(best) == bound:
+            return True
+        if len(chosen) + min(sum(room[step] for step in cut) for cut in cuts) <= len(best):
+            return False
+        for index in range(start, len(members)):
+            steps += 1
+            if steps > BUDGET:
+                return True
+            if all(room[step] for step in members[index]):
+                for step in members[index]:
+                    room[step] -= 1
+                done = extend([*chosen, index], index)
+                for step in members[index]:
+                    room[step] += 1
+                if done:
+                    return True
+        return False
+
+    extend([], 0)
+    return best
