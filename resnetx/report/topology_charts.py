@@ -1,0 +1,323 @@
+"""Drawings of systems: the link graph where its file places the components, and the rings of a collective over it.
+
+An NVLink of one or two lanes is one or two lines, a wider one a thick line; a link that would run through another
+component is an arc. NVSwitches are bars along what they join. Rings keep to the right of the way they go (Li et al.
+2019, Fig. 18, draw them over the links too), so that a ring and its reverse lie side by side.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from resnetx.interconnect.system import Component, Link, System
+from resnetx.units import si
+
+Point = tuple[float, float]
+
+WIDTH_PIXELS = 1200  # of a drawing at most
+UNIT_PIXELS = 96  # of one unit of a system file's positions, where there is room
+HALF_SIZE = {
+    "gpu": (0.24, 0.19),
+    "switch": (0.3, 0.13),
+    "cpu": (0.4, 0.19),
+    "nic": (0.22, 0.11),
+    "storage": (0.3, 0.12),
+}
+STRAND_GAP = 0.06  # between parallel lines
+BENDS = (
+    0,
+    0.12,
+    -0.12,
+    0.2,
+    -0.2,
+    0.3,
+    -0.3,
+    0.45,
+    -0.45,
+)  # of a link, over its length: the first that is clear is taken
+
+COMPONENT_COLOURS = {"gpu": "#2f6b4f", "switch": "#6b7280", "cpu": "#3a5a92", "nic": "#a0661c", "storage": "#806a58"}
+# Of a family of links: the first kind in a drawing, the second one.
+FAMILY_COLOURS = {
+    "nvlink": ("#3fa37a", "#93cfb1"),
+    "pcie": ("#9aa1ab", "#5f6670"),
+    "smp": ("#8a6bb1", "#b9a5d3"),
+    "network": ("#c98a2b", "#e3bd82"),
+}
+# Okabe and Ito 2008: told apart by colour-blind readers too.
+RING_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#999933"]
+
+
+Walk = tuple[str, Sequence[str]]  # a ring: its name, and the components that it passes, each linked to the next
+
+
+def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = ()) -> alt.LayerChart:
+    """A drawing of a system, and of rings over it if there are any."""
+    boxes = {component.name: _box(component, system) for component in system.components}
+    frame = _Frame.around(list(boxes.values()))
+    routes = {link: _route(link, boxes) for link in system.links}
+    layers = [_link_layer(routes, frame, faint=bool(rings))]
+    if rings:
+        layers += _ring_layers(rings, routes, frame)
+    layers += _box_layers(list(boxes.values()), frame)
+    return (
+        alt.layer(*layers)
+        .resolve_scale(color="independent", strokeWidth="independent")
+        .properties(
+            title=alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12),
+            width=frame.width * frame.pixels,
+            height=frame.height * frame.pixels,
+        )
+        .configure(background="white", font="Helvetica, Arial, sans-serif", view=alt.ViewConfig(stroke=None))
+    )
+
+
+def svg(chart: alt.LayerChart) -> str:
+    """A drawing as SVG text. It needs no network."""
+    return str(vl_convert.vegalite_to_svg(chart.to_json()))
+
+
+# ---- where things are
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A component as it is drawn: its middle, half of its width and height, and how far along its bar lines reach."""
+
+    component: Component
+    at: Point
+    half: Point
+    reach: float
+    label: str
+
+    def towards(self, other: "_Box") -> Point:
+        """Where a line to another box starts: on a bar as near to it as can be, else in the middle."""
+        return (min(max(other.at[0], self.at[0] - self.reach), self.at[0] + self.reach), self.at[1])
+
+
+def _box(component: Component, system: System) -> _Box:
+    half = HALF_SIZE[component.kind]
+    reach = 0.0
+    if component.kind == "switch" and (joined := _nvlink_neighbours(component, system)):
+        reach = max(abs(other.x - component.x) for other in joined)
+    return _Box(
+        component, (component.x, component.y), (max(half[0], reach + 0.24), half[1]), reach, _label(component, system)
+    )
+
+
+def _nvlink_neighbours(component: Component, system: System) -> list[Component]:
+    ends = {
+        link.b if link.a == component.name else link.a
+        for link in system.links
+        if component.name in (link.a, link.b) and link.wire.family == "nvlink"
+    }
+    return [other for other in system.components if other.name in ends and other.kind != "switch"]
+
+
+def _label(component: Component, system: System) -> str:
+    if component.kind == "gpu":
+        return str(system.gpus.index(component))
+    if component.kind == "switch":
+        families = {link.wire.family for link in system.links if component.name in (link.a, link.b)}
+        return "network" if "network" in families else "NVSwitch" if "nvlink" in families else "PCIe"
+    number = component.name.rpartition(".")[2].lstrip("abcdefghijklmnopqrstuvwxyz_-")
+    return {"cpu": f"CPU {number}".strip(), "nic": "NIC", "storage": "disk"}[component.kind]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The part of the plane that is drawn, and the pixels of one unit of it."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def around(cls, boxes: Sequence[_Box]) -> "_Frame":
+        margin = 0.15
+        return cls(
+            min(box.at[0] - box.half[0] for box in boxes) - margin,
+            max(box.at[0] + box.half[0] for box in boxes) + margin,
+            min(box.at[1] - box.half[1] for box in boxes) - margin,
+            max(box.at[1] + box.half[1] for box in boxes) + margin,
+        )
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.top - self.bottom
+
+    @property
+    def pixels(self) -> float:
+        return min(UNIT_PIXELS, WIDTH_PIXELS / self.width)
+
+    def x(self, field: str = "x") -> alt.X:
+        return alt.X(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.left, self.right), nice=False))
+
+    def y(self, field: str = "y") -> alt.Y:
+        return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.bottom, self.top), nice=False))
+
+
+@dataclass(frozen=True)
+class _Route:
+    """A link as it is drawn: from its first component to its second, along a straight line or an arc."""
+
+    start: Point
+    end: Point
+    bend: float
+
+    def line(self, offset: float = 0.0, backward: bool = False) -> list[Point]:
+        """Points along it, moved `offset` to the right of the way."""
+        start, end, bend = (self.end, self.start, -self.bend) if backward else (self.start, self.end, self.bend)
+        return _curve(start, end, bend, offset)
+
+
+def _route(link: Link, boxes: Mapping[str, _Box]) -> _Route:
+    first, second = boxes[link.a], boxes[link.b]
+    start, end = first.towards(second), second.towards(first)
+    others = [box for name, box in boxes.items() if name not in (link.a, link.b)]
+    clear = (
+        bend for bend in BENDS if not any(_hits(point, box) for point in _curve(start, end, bend) for box in others)
+    )
+    return _Route(start, end, next(clear, 0))
+
+
+def _hits(point: Point, box: _Box) -> bool:
+    return abs(point[0] - box.at[0]) < box.half[0] + 0.03 and abs(point[1] - box.at[1]) < box.half[1] + 0.03
+
+
+def _curve(start: Point, end: Point, bend: float, offset: float = 0.0) -> list[Point]:
+    """Points from start to end, `bend` lengths to the left at the middle, and all of them `offset` to the right."""
+    (x0, y0), (x1, y1) = start, end
+    length = math.dist(start, end) or 1.0
+    right = ((y1 - y0) / length, -(x1 - x0) / length)
+    points = []
+    for step in range(25):
+        t = step / 24
+        aside = offset - 4 * bend * length * t * (1 - t)
+        points.append((x0 + t * (x1 - x0) + aside * right[0], y0 + t * (y1 - y0) + aside * right[1]))
+    return points
+
+
+# ---- what is drawn
+
+
+def _link_layer(routes: Mapping[Link, _Route], frame: _Frame, faint: bool) -> alt.Chart:
+    legends = _legends(list(routes))
+    rows = []
+    for number, (link, route) in enumerate(routes.items()):
+        strands = link.lanes if link.wire.family == "nvlink" and link.lanes <= 2 else 1
+        width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
+        for strand in range(strands):
+            line = route.line((strand - (strands - 1) / 2) * STRAND_GAP)
+            rows += _rows(line, line=f"{number}.{strand}", legend=legends[link.part_name][0], width=width)
+    names, colours = zip(*legends.values(), strict=True)
+    colour = alt.Color(
+        "legend:N",
+        scale=alt.Scale(domain=names, range=colours),
+        legend=alt.Legend(
+            title=None, orient="bottom", columns=1, symbolType="stroke", symbolStrokeWidth=3, labelLimit=900
+        ),
+    )
+    width_of = alt.StrokeWidth("width:Q", scale=None)
+    return _lines(rows, frame, opacity=0.4 if faint else 1.0).encode(color=colour, strokeWidth=width_of)
+
+
+def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
+    """What the legend says of each kind of link, and its colour."""
+    found: dict[str, tuple[str, str]] = {}
+    shades: Counter[str] = Counter()
+    for name in dict.fromkeys(link.part_name for link in links):
+        alike = [link for link in links if link.part_name == name]
+        wire = alike[0].wire
+        lanes = sorted({1} if wire.family == "nvlink" else {link.lanes for link in alike}, reverse=True)
+        rates = [
+            f"{f'x{count} ' if wire.family == 'pcie' else f'{count} links ' if count > 1 else ''}"
+            f"{si(count * wire.bandwidth_Bps.value, 'B/s')}"
+            for count in lanes
+        ]
+        each = ", per link" if wire.family == "nvlink" else ""
+        colours = FAMILY_COLOURS[wire.family]
+        found[name] = (f"{wire.about}: {', '.join(rates)} each way{each}", colours[min(shades[wire.family], 1)])
+        shades[wire.family] += 1
+    return found
+
+
+def _width(link: Link) -> float:
+    if link.wire.family == "nvlink" and link.lanes > 2:
+        return min(9.0, 1.6 * math.sqrt(link.lanes))
+    return {"nvlink": 2.2, "pcie": 1.3, "smp": 2.0, "network": 1.6}[link.wire.family]
+
+
+def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _Frame) -> list[alt.Chart]:
+    between = {(link.a, link.b): (route, False) for link, route in routes.items()}
+    between |= {(link.b, link.a): (route, True) for link, route in routes.items()}
+    crowd = Counter(step for _, walk in rings for step in pairwise([*walk, walk[0]]))
+    gap = min(1.3 * STRAND_GAP, 0.34 / max(crowd.values()))
+    used: Counter[tuple[str, str]] = Counter()
+    rows, heads = [], []
+    for name, walk in rings:
+        for number, step in enumerate(pairwise([*walk, walk[0]])):
+            route, backward = between[step]
+            line = route.line((used[step] + 0.5) * gap, backward)
+            used[step] += 1
+            rows += _rows(line, line=f"{name}.{number}", ring=name)
+            (x0, y0), (x1, y1) = line[15:17]
+            heads.append({"x": x0, "y": y0, "ring": name, "angle": 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))})
+    names = [name for name, _ in rings]
+    shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
+    legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
+    lines = _lines(rows, frame, strokeWidth=2.4).encode(color=alt.Color("ring:N", scale=shades, legend=legend))
+    arrows = (
+        alt.Chart(alt.Data(values=heads))
+        .mark_point(shape="triangle", filled=True, size=75, opacity=1)
+        .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), alt.Color("ring:N", scale=shades, legend=None))
+    )
+    return [lines, arrows]
+
+
+def _box_layers(boxes: Sequence[_Box], frame: _Frame) -> list[alt.Chart]:
+    rows = [
+        {
+            "x": box.at[0] - box.half[0],
+            "x2": box.at[0] + box.half[0],
+            "y": box.at[1] - box.half[1],
+            "y2": box.at[1] + box.half[1],
+            "middle": box.at[0],
+            "height": box.at[1],
+            "kind": box.component.kind,
+            "label": box.label,
+        }
+        for box in boxes
+    ]
+    colours = alt.Scale(domain=list(COMPONENT_COLOURS), range=list(COMPONENT_COLOURS.values()))
+    chart = alt.Chart(alt.Data(values=rows))
+    small = frame.pixels / UNIT_PIXELS
+    return [
+        chart.mark_rect(cornerRadius=5 * small, stroke="white", strokeWidth=1.5 * small).encode(
+            frame.x(), frame.y(), alt.X2("x2:Q"), alt.Y2("y2:Q"), fill=alt.Fill("kind:N", scale=colours, legend=None)
+        ),
+        chart.mark_text(color="white", fontSize=max(6, 12 * small), fontWeight=600).encode(
+            frame.x("middle"), frame.y("height"), text="label:N"
+        ),
+    ]
+
+
+def _lines(rows: list[dict[str, Any]], frame: _Frame, **mark: float) -> alt.Chart:
+    chart = alt.Chart(alt.Data(values=rows)).mark_line(**mark)
+    return chart.encode(frame.x(), frame.y(), order="order:Q", detail="line:N")
+
+
+def _rows(points: Sequence[Point], **fields: Any) -> list[dict[str, Any]]:
+    """The points of one line as data, each with the fields that all of them have."""
+    return [{"x": round(x, 4), "y": round(y, 4), "order": order, **fields} for order, (x, y) in enumerate(points)]
