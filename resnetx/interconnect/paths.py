@@ -19,7 +19,8 @@ from resnetx.config import ConfigError
 from resnetx.interconnect.parts import Cpu, Switch
 from resnetx.interconnect.system import Component, Link, System
 
-Transport = Literal["auto", "peer", "host", "socket"]
+# auto: as peers where possible, else through the host. bus: the same without NVLink.
+Transport = Literal["auto", "peer", "bus", "host", "socket"]
 Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
 Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
 
@@ -86,7 +87,7 @@ def routes(system: System, source: int, target: int) -> list[Path]:
 def peers(system: System) -> list[list[bool]]:
     """Which GPUs can reach each other's memory, as `cudaDeviceCanAccessPeer` says."""
     gpus = range(len(system.gpus))
-    return [[_are_peers(system, a, b) for b in gpus] for a in gpus]
+    return [[are_peers(system, a, b) for b in gpus] for a in gpus]
 
 
 def connectivity(system: System) -> list[list[str]]:
@@ -154,28 +155,56 @@ def _peer_steps(system: System, a: str, b: str) -> Steps:
     )
 
 
+def _bus_steps(system: System, a: str, b: str) -> Steps:
+    return _shortest(
+        system,
+        a,
+        {b},
+        lambda link: link.wire.peer and link.wire.family != "nvlink",
+        lambda c: c.kind in ("switch", "nic") or _peers_cross(c),
+    )
+
+
 def _host_steps(system: System, a: str, b: str) -> Steps:
     """The way through the memory of a CPU near each GPU."""
-    cpus = {component.name for component in system.components if component.kind == "cpu"}
-
-    def to_host(gpu: str) -> Steps:
-        return _shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
-
-    up, down = to_host(a), to_host(b)
+    up, down = _to_host(system, a), _to_host(system, b)
     if not (up and down):
         raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
     if up[-1][1] == down[-1][1]:
-        across: Steps = ()
-    else:
-        across = _shortest(system, up[-1][1], {down[-1][1]}, lambda _: True, lambda c: c.kind != "gpu")
-    return (*up, *across, *((after, before, link) for before, after, link in reversed(down)))
+        return (*up, *_backward(down))
+    across = _shortest(system, up[-1][1], {down[-1][1]}, lambda _: True, lambda c: c.kind != "gpu")
+    return (*up, *across, *_backward(down))
+
+
+def _to_host(system: System, gpu: str) -> Steps:
+    cpus = {component.name for component in system.components if component.kind == "cpu"}
+    return _shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
+
+
+def _to_card(system: System, gpu: str, card: str) -> tuple[Steps, bool]:
+    """The way from a GPU to a network card, and whether it is staged in the host."""
+    direct = _shortest(
+        system, gpu, {card}, lambda link: link.wire.peer, lambda c: c.kind == "switch" or _peers_cross(c)
+    )
+    return (direct, False) if direct else (_by_way_of_host(system, gpu, card), True)
+
+
+def _by_way_of_host(system: System, gpu: str, card: str) -> Steps:
+    up = _to_host(system, gpu)
+    onward = _shortest(system, up[-1][1], {card}, lambda link: link.wire.family != "network", lambda c: c.kind != "gpu")
+    return (*up, *onward)
+
+
+def _backward(steps: Steps) -> Steps:
+    return tuple((after, before, link) for before, after, link in reversed(steps))
 
 
 def _peers_cross(component: Component) -> bool:
     return isinstance(component.part, Cpu) and component.part.peer_Bps is not None
 
 
-def _are_peers(system: System, a: int, b: int) -> bool:
+def are_peers(system: System, a: int, b: int) -> bool:
+    """Can the GPUs reach each other's memory?"""
     return a == b or bool(_peer_steps(system, system.gpus[a].name, system.gpus[b].name))
 
 
@@ -227,18 +256,52 @@ class Flow:
 
     steps: Steps
     staged: bool
-    lanes: int | None = None  # of a link between two GPUs, where a ring has only some
 
 
 def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
     """The flow of `copy_path`."""
     a, b = system.gpus[source].name, system.gpus[target].name
+    steps: Steps = ()
     if transport in ("auto", "peer"):
-        if steps := _peer_steps(system, a, b):
-            return Flow(steps, staged=False)
-        if transport == "peer":
-            raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
+        steps = _peer_steps(system, a, b)
+    elif transport == "bus":
+        steps = _bus_steps(system, a, b)
+    if steps:
+        return Flow(steps, staged=False)
+    if transport == "peer":
+        raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
     return Flow(_host_steps(system, a, b), staged=True)
+
+
+def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> Flow:
+    """From a GPU of one node to a GPU of another, out through `card` and in through `far_card`."""
+    out, staged_out = _to_card(system, system.gpus[sender].name, card)
+    into, staged_into = _to_card(system, system.gpus[receiver].name, far_card)
+    across = _shortest(
+        system, card, {far_card}, lambda link: link.wire.family == "network", lambda c: c.kind == "switch"
+    )
+    direct = all(link.wire.peer for _, _, link in across)
+    if not direct and not staged_out:
+        out = _by_way_of_host(system, system.gpus[sender].name, card)
+    if not direct and not staged_into:
+        into = _by_way_of_host(system, system.gpus[receiver].name, far_card)
+    return Flow((*out, *across, *_backward(into)), staged=not direct or staged_out or staged_into)
+
+
+def nearest_gpu(system: System, devices: Sequence[int], card: str) -> int:
+    """The one of `devices` with the shortest way to a network card of its node."""
+    return min(devices, key=lambda device: (len(_to_card(system, system.gpus[device].name, card)[0]), device))
+
+
+def way_to_host(system: System, device: int) -> list[str]:
+    """The names from a GPU up to the nearest CPU; the GPU alone if no CPU is described."""
+    return [system.gpus[device].name, *(after for _, after, _ in _to_host(system, system.gpus[device].name))]
+
+
+def lane_Bps(system: System, devices: Sequence[int]) -> float:
+    """What kernels get on one lane of the direct links among these GPUs (the slowest kind, if they differ)."""
+    names = {system.gpus[device].name for device in devices}
+    return min(link.kernel_Bps / link.lanes for link in system.links if link.a in names and link.b in names)
 
 
 def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) -> list[tuple[float, str]]:
@@ -297,12 +360,10 @@ def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[str,
 
 
 def _path(system: System, source: int, target: int, taken: Flow) -> Path:
-    opposite = Flow(tuple((b, a, link) for a, b, link in reversed(taken.steps)), taken.staged)
+    opposite = Flow(_backward(taken.steps), taken.staged)
     ((rate, limit),) = fair_shares(system, [taken])
     both = sum(share for share, _ in fair_shares(system, [taken, opposite]))
-    return Path(
-        source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit
-    )
+    return Path(source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit)
 
 
 def _kind(system: System, taken: Flow) -> Kind:

@@ -2,8 +2,8 @@
 
 A ring visits every GPU once and uses one lane, in one direction, of each link it crosses; a chain is a ring left open,
 run through in both directions. Lanes are whole, as in the search of NCCL 2.0 to 2.3 (its source, `p2p.cu`), or halved where
-that gives more. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent; what
-it returned then is a valid packing, perhaps not the largest.
+that gives more. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent, as
+it is by dense meshes of 9 GPUs and more; what it returns then is a valid packing, perhaps not the largest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,28 +72,31 @@ def _orders(lanes: Lanes, closed: bool) -> list[Order]:
     """All rings through the lanes (from GPU 0, in both directions), or all chains (each from its lower end)."""
     size = len(lanes)
     if size > MOST_GPUS:
-        raise ConfigError(f"devices: {size} GPUs in a mesh without switches; ring search is made for at most {MOST_GPUS}")
+        raise ConfigError(
+            f"devices: {size} GPUs in a mesh without switches; ring search is made for at most {MOST_GPUS}"
+        )
     near = [[other for other in range(size) if lanes[gpu][other]] for gpu in range(size)]
 
+    left = BUDGET
+
     def grow(order: list[int], free: set[int]) -> Iterator[Order]:
+        nonlocal left
+        left -= 1
         if not free:
             if not closed and order[0] < order[-1] or closed and lanes[order[-1]][order[0]]:
                 yield tuple(order)
             return
         for other in near[order[-1]]:
-            if other in free:
+            if other in free and left > 0:
                 yield from grow([*order, other], free - {other})
 
-    found: list[Order] = []
-    for start in range(1 if closed else size):
-        for order in grow([start], set(range(size)) - {start}):
-            found.append(order)
-            if len(found) >= BUDGET // size:
-                return found
-    return found
+    starts = range(1 if closed else size)
+    return [order for start in starts for order in grow([start], set(range(size)) - {start})]
 
 
-def _pack(room: dict[Step, int], members: Sequence[Sequence[Step]], cuts: Sequence[Sequence[Step]], bound: int) -> list[int]:
+def _pack(
+    room: dict[Step, int], members: Sequence[Sequence[Step]], cuts: Sequence[Sequence[Step]], bound: int
+) -> list[int]:
     """Indexes of as many members (repeats allowed) as `room` takes at once; every member uses every cut at least once."""
     best: list[int] = []
     steps = 0

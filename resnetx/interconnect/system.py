@@ -26,6 +26,7 @@ import msgspec
 from resnetx.config import CONFIGS, ConfigError, sentence, unknown_name
 from resnetx.interconnect.parts import (
     COMPONENTS,
+    NVLINK_KERNELS,
     TABLES,
     UNITS,
     Figure,
