@@ -7,12 +7,13 @@ component is an arc. NVSwitches are bars along what they join. Rings keep to the
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import altair as alt
+import msgspec
 import vl_convert
 
 from resnetx.interconnect.system import Component, Link, System
@@ -42,7 +43,14 @@ BENDS = (
     -0.45,
 )  # of a link, over its length: the first that is clear is taken
 
-COMPONENT_COLOURS = {"gpu": "#2f6b4f", "switch": "#6b7280", "cpu": "#3a5a92", "nic": "#a0661c", "storage": "#806a58"}
+COMPONENT_COLOURS = {
+    "gpu": "#2f6b4f",
+    "idle": "#a9c0b4",
+    "switch": "#6b7280",
+    "cpu": "#3a5a92",
+    "nic": "#a0661c",
+    "storage": "#806a58",
+}
 # Of a family of links: the first kind in a drawing, the second one.
 FAMILY_COLOURS = {
     "nvlink": ("#3fa37a", "#93cfb1"),
@@ -65,7 +73,8 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
     layers = [_link_layer(routes, frame, faint=bool(rings))]
     if rings:
         layers += _ring_layers(rings, routes, frame)
-    layers += _box_layers(list(boxes.values()), frame)
+    active = {name for _, walk in rings for name in walk} or boxes.keys()
+    layers += _box_layers(list(boxes.values()), frame, active)
     return (
         alt.layer(*layers)
         .resolve_scale(color="independent", strokeWidth="independent")
@@ -76,6 +85,14 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
         )
         .configure(background="white", font="Helvetica, Arial, sans-serif", view=alt.ViewConfig(stroke=None))
     )
+
+
+def first_node(system: System) -> System:
+    """The first of several nodes, without what joins them: enough to draw of many alike."""
+    own = tuple(component for component in system.components if component.name.startswith("node0."))
+    names = {component.name for component in own}
+    links = tuple(link for link in system.links if link.a in names and link.b in names)
+    return msgspec.structs.replace(system, components=own, links=links)
 
 
 def svg(chart: alt.LayerChart) -> str:
@@ -220,7 +237,7 @@ def _link_layer(routes: Mapping[Link, _Route], frame: _Frame, faint: bool) -> al
         width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
         for strand in range(strands):
             line = route.line((strand - (strands - 1) / 2) * STRAND_GAP)
-            rows += _rows(line, line=f"{number}.{strand}", legend=legends[link.part_name][0], width=width)
+            rows += _rows(line, line=f"{number}.{strand}", legend=legends[link.wire.about][0], width=width)
     names, colours = zip(*legends.values(), strict=True)
     colour = alt.Color(
         "legend:N",
@@ -237,8 +254,8 @@ def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
     """What the legend says of each kind of link, and its colour."""
     found: dict[str, tuple[str, str]] = {}
     shades: Counter[str] = Counter()
-    for name in dict.fromkeys(link.part_name for link in links):
-        alike = [link for link in links if link.part_name == name]
+    for about in dict.fromkeys(link.wire.about for link in links):
+        alike = [link for link in links if link.wire.about == about]
         wire = alike[0].wire
         lanes = sorted({1} if wire.family == "nvlink" else {link.lanes for link in alike}, reverse=True)
         rates = [
@@ -248,7 +265,7 @@ def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
         ]
         each = ", per link" if wire.family == "nvlink" else ""
         colours = FAMILY_COLOURS[wire.family]
-        found[name] = (f"{wire.about}: {', '.join(rates)} each way{each}", colours[min(shades[wire.family], 1)])
+        found[about] = (f"{about}: {', '.join(rates)} each way{each}", colours[min(shades[wire.family], 1)])
         shades[wire.family] += 1
     return found
 
@@ -286,7 +303,8 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _F
     return [lines, arrows]
 
 
-def _box_layers(boxes: Sequence[_Box], frame: _Frame) -> list[alt.Chart]:
+def _box_layers(boxes: Sequence[_Box], frame: _Frame, active: Collection[str]) -> list[alt.Chart]:
+    """The components; GPUs that take no part are pale."""
     rows = [
         {
             "x": box.at[0] - box.half[0],
@@ -295,17 +313,18 @@ def _box_layers(boxes: Sequence[_Box], frame: _Frame) -> list[alt.Chart]:
             "y2": box.at[1] + box.half[1],
             "middle": box.at[0],
             "height": box.at[1],
-            "kind": box.component.kind,
+            "fill": COMPONENT_COLOURS[
+                "idle" if box.component.kind == "gpu" and box.component.name not in active else box.component.kind
+            ],
             "label": box.label,
         }
         for box in boxes
     ]
-    colours = alt.Scale(domain=list(COMPONENT_COLOURS), range=list(COMPONENT_COLOURS.values()))
     chart = alt.Chart(alt.Data(values=rows))
     small = frame.pixels / UNIT_PIXELS
     return [
         chart.mark_rect(cornerRadius=5 * small, stroke="white", strokeWidth=1.5 * small).encode(
-            frame.x(), frame.y(), alt.X2("x2:Q"), alt.Y2("y2:Q"), fill=alt.Fill("kind:N", scale=colours, legend=None)
+            frame.x(), frame.y(), alt.X2("x2:Q"), alt.Y2("y2:Q"), fill=alt.Fill("fill:N", scale=None)
         ),
         chart.mark_text(color="white", fontSize=max(6, 12 * small), fontWeight=600).encode(
             frame.x("middle"), frame.y("height"), text="label:N"
