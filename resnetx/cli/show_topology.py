@@ -110,25 +110,40 @@ def costs(plan: Plan, sizes: Sequence[int]) -> None:
     title = f"{plan.collective} on {plan.system.name}, {_gpus(plan.devices)}, library={plan.library}"
     columns = [">size", ">time us", ">algbw GB/s", ">busbw GB/s", "algorithm", "protocol", "limited by"]
     rows = [[size_text(each), *_cost_cells(plan.cost(each))] for each in sizes]
-    notes = list(plan.notes)
-    if fitted := plan.calibration:
-        error = f"{100 * fitted.held_out_error:.1f} % mean error on points held out"
-        notes.append(f"Calibrated from {fitted.points} points of {fitted.source}: {error}.")
-    show.table(title, columns, rows, "\n".join(notes))
-    for name, order, rate_Bps in distinct(rings_of(plan, plan.cost(sizes[-1]))):
-        show.out.print(f"  {name}: {' '.join(map(str, order))}, {si(rate_Bps, 'B/s')}", soft_wrap=True)
+    show.table(title, columns, rows, "\n".join(plan.explain(sizes[-1])))
+    for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(sizes[-1]))):
+        show.out.print(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", soft_wrap=True)
 
 
 def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
-    """Several systems or generations of the library in one table, the fastest first."""
-    rows = []
+    """Several systems or generations of the library in one table; per size and generation, the fastest first."""
+    rows, verdicts = [], []
     for size_bytes in sizes:
-        for plan in sorted(plans, key=lambda plan: plan.cost(size_bytes).time_s):
+        ranks = [
+            sorted((plan for plan in plans if plan.library == library), key=lambda plan: plan.cost(size_bytes).time_s)
+            for library in dict.fromkeys(plan.library for plan in plans)
+        ]
+        for plan in (plan for rank in ranks for plan in rank):
             cells = _cost_cells(plan.cost(size_bytes))
             place = [size_text(size_bytes), plan.library, plan.system.name, str(len(plan.devices))]
             rows.append([*place, *cells[:3], cells[-1]])
+        if len({rank[0].system.name for rank in ranks}) > 1:
+            verdicts.append(_verdict(ranks, size_bytes))
     columns = [">size", "library", "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
-    show.table(f"{plans[0].collective}, the fastest first", columns, rows)
+    show.table(f"{plans[0].collective} side by side", columns, rows, "\n".join(verdicts))
+
+
+def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
+    """Why one system is ahead with one generation of the library, and another one with another."""
+    said = []
+    for first, *_, last in (rank for rank in ranks if len(rank) > 1):
+        slow = last.cost(size_bytes)
+        ratio = slow.time_s / first.cost(size_bytes).time_s
+        said.append(
+            f"with {first.library}, {first.system.name} is {ratio:.2f} times as fast as {last.system.name} (which "
+            f"{slow.limiting_link} limits)"
+        )
+    return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
 
 
 def headline(plan: Plan, cost: Cost, size_bytes: int) -> str:
@@ -144,16 +159,16 @@ def rings_of(plan: Plan, cost: Cost) -> Sequence[Ring]:
     return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
 
 
-def distinct(rings: Sequence[Ring]) -> list[tuple[str, tuple[int, ...], float]]:
-    """(name, order, B/s) of rings, those of the same order as one."""
+def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
+    """(name, one of them, B/s of all) of rings, those of the same order together."""
     alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
     for ring in rings:
         alike[ring.order, ring.closed].append(ring)
     found = []
-    for (order, closed), same in alike.items():
-        name = f"{'ring' if closed else 'chain'} {len(found) + 1}"
+    for same in alike.values():
+        name = f"{'ring' if same[0].closed else 'chain'} {len(found) + 1}"
         count = f" ({len(same)} of them)" if len(same) > 1 else ""
-        found.append((name + count, order, sum(ring.bandwidth_Bps for ring in same)))
+        found.append((name + count, same[0], sum(ring.bandwidth_Bps for ring in same)))
     return found
 
 
@@ -169,11 +184,15 @@ def choices(each: System, found: "Sequence[Choice]", of: str, size_bytes: int) -
     ]
     if len(rows) > BEST + WORST:
         rows = [*rows[:BEST], ["..."], *rows[-WORST:]]
-    ringless = sum(choice.plan.bound_lanes == 0 for choice in found)
+    ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in found)
     notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
     title = f"{each.name}: {len(found)} choices of {len(found[0].devices)} GPUs, by bus bandwidth of {of}"
     note = "\n".join([*notes, f"export {found[0].command}"])
     show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, note)
+
+
+def _through_cpu(plan: Plan) -> bool:
+    return any(plan.system.component(name).kind == "cpu" for ring in plan.rings for name in ring.walk)
 
 
 def _cost_cells(cost: Cost) -> list[str]:

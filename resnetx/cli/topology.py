@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +219,7 @@ def _cost_as_data(plan: Plan, transport: Transport, size_bytes: int) -> dict[str
         "ring_Bps": [ring.bandwidth_Bps for ring in rings],
         "limiting_link": cost.limiting_link,
         "calibration": None if plan.calibration is None else plan.calibration.source,
-        "explanation": plan.notes,
+        "explanation": plan.explain(size_bytes),
     }
 
 
@@ -260,7 +259,10 @@ def _draw(each: System, results: str, name: str, plan: Plan | None = None, size_
     if plan is not None:
         cost = plan.cost(size_bytes)
         subtitle = [tables.headline(plan, cost, size_bytes)]
-        walks = [(ring, _walk(each, order)) for ring, order, _ in tables.distinct(tables.rings_of(plan, cost))]
+        walks = [
+            topology_charts.Walk(name, ring.walk, ring.closed)
+            for name, ring, _ in tables.distinct(tables.rings_of(plan, cost))
+        ]
     if each.nodes > DRAWN_NODES:
         subtitle.append(f"one of {each.nodes} nodes")
         each = topology_charts.first_node(each)
@@ -276,8 +278,3 @@ def _file_name(plan: Plan) -> str:
     if len(plan.devices) < len(plan.system.gpus):
         words.append("-".join(map(str, plan.devices)))
     return "_".join(words)
-
-
-def _walk(each: System, order: Sequence[int]) -> list[str]:
-    """The components that a ring passes."""
-    return [name for a, b in pairwise([*order, order[0]]) for name in paths.copy_path(each, a, b).names[:-1]]

@@ -62,7 +62,17 @@ FAMILY_COLOURS = {
 RING_COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#999933"]
 
 
-Walk = tuple[str, Sequence[str]]  # a ring: its name, and the components that it passes, each linked to the next
+@dataclass(frozen=True)
+class Walk:
+    """A ring (or a chain, where it is not closed): the components that it passes, each linked to the next."""
+
+    name: str
+    components: Sequence[str]
+    closed: bool = True
+
+    @property
+    def steps(self) -> list[tuple[str, str]]:
+        return list(pairwise([*self.components, *self.components[: 1 if self.closed else 0]]))
 
 
 def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = ()) -> alt.LayerChart:
@@ -73,7 +83,7 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
     layers = [_link_layer(routes, frame, faint=bool(rings))]
     if rings:
         layers += _ring_layers(rings, routes, frame)
-    active = {name for _, walk in rings for name in walk} or boxes.keys()
+    active = {name for walk in rings for name in walk.components} or boxes.keys()
     layers += _box_layers(list(boxes.values()), frame, active)
     return (
         alt.layer(*layers)
@@ -279,19 +289,21 @@ def _width(link: Link) -> float:
 def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _Frame) -> list[alt.Chart]:
     between = {(link.a, link.b): (route, False) for link, route in routes.items()}
     between |= {(link.b, link.a): (route, True) for link, route in routes.items()}
-    crowd = Counter(step for _, walk in rings for step in pairwise([*walk, walk[0]]))
+    crowd = Counter(step for walk in rings for step in walk.steps)
     gap = min(1.3 * STRAND_GAP, 0.34 / max(crowd.values()))
     used: Counter[tuple[str, str]] = Counter()
     rows, heads = [], []
-    for name, walk in rings:
-        for number, step in enumerate(pairwise([*walk, walk[0]])):
+    for walk in rings:
+        for number, step in enumerate(walk.steps):
             route, backward = between[step]
             line = route.line((used[step] + 0.5) * gap, backward)
             used[step] += 1
-            rows += _rows(line, line=f"{name}.{number}", ring=name)
+            rows += _rows(line, line=f"{walk.name}.{number}", ring=walk.name)
             (x0, y0), (x1, y1) = line[15:17]
-            heads.append({"x": x0, "y": y0, "ring": name, "angle": 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))})
-    names = [name for name, _ in rings]
+            heads.append(
+                {"x": x0, "y": y0, "ring": walk.name, "angle": 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))}
+            )
+    names = [walk.name for walk in rings]
     shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
     legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
     lines = _lines(rows, frame, strokeWidth=2.4).encode(color=alt.Color("ring:N", scale=shades, legend=legend))
