@@ -263,8 +263,8 @@ def _draw(each: System, results: str, name: str, plan: Plan | None = None, size_
             topology_charts.Walk(name, ring.walk, ring.closed)
             for name, ring, _ in tables.distinct(tables.rings_of(plan, cost))
         ]
-    if each.nodes > DRAWN_NODES:
-        subtitle.append(f"one of {each.nodes} nodes")
+    if each.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
+        subtitle.append(f"The first of {each.nodes} nodes, which are alike")
         each = topology_charts.first_node(each)
     path = Path(results) / "topology" / f"{name.replace(' ', '-')}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -206,7 +206,7 @@ class _Route:
     def line(self, offset: float = 0.0, backward: bool = False) -> list[Point]:
         """Points along it, moved `offset` to the right of the way."""
         start, end, bend = (self.end, self.start, -self.bend) if backward else (self.start, self.end, self.bend)
-        return _curve(start, end, bend, offset)
+        return _curve(start, end, bend, offset, steps=24 if bend else 1)
 
 
 def _route(link: Link, boxes: Mapping[str, _Box]) -> _Route:
@@ -214,7 +214,9 @@ def _route(link: Link, boxes: Mapping[str, _Box]) -> _Route:
     start, end = first.towards(second), second.towards(first)
     others = [box for name, box in boxes.items() if name not in (link.a, link.b)]
     clear = (
-        bend for bend in BENDS if not any(_hits(point, box) for point in _curve(start, end, bend) for box in others)
+        bend
+        for bend in BENDS
+        if not any(_hits(point, box) for point in _curve(start, end, bend, steps=24) for box in others)
     )
     return _Route(start, end, next(clear, 0))
 
@@ -223,14 +225,14 @@ def _hits(point: Point, box: _Box) -> bool:
     return abs(point[0] - box.at[0]) < box.half[0] + 0.03 and abs(point[1] - box.at[1]) < box.half[1] + 0.03
 
 
-def _curve(start: Point, end: Point, bend: float, offset: float = 0.0) -> list[Point]:
+def _curve(start: Point, end: Point, bend: float, offset: float = 0.0, *, steps: int) -> list[Point]:
     """Points from start to end, `bend` lengths to the left at the middle, and all of them `offset` to the right."""
     (x0, y0), (x1, y1) = start, end
     length = math.dist(start, end) or 1.0
     right = ((y1 - y0) / length, -(x1 - x0) / length)
     points = []
-    for step in range(25):
-        t = step / 24
+    for step in range(steps + 1):
+        t = step / steps
         aside = offset - 4 * bend * length * t * (1 - t)
         points.append((x0 + t * (x1 - x0) + aside * right[0], y0 + t * (y1 - y0) + aside * right[1]))
     return points
@@ -313,6 +315,15 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _F
         .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), alt.Color("ring:N", scale=shades, legend=None))
     )
     return [lines, arrows]
+
+
+def _head(line: Sequence[Point]) -> dict[str, float]:
+    """An arrow head a little past the middle of a line; its angle is clockwise from upward."""
+    place = 0.62 * (len(line) - 1)
+    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
+    share = place - int(place)
+    angle = 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))
+    return {"x": x0 + share * (x1 - x0), "y": y0 + share * (y1 - y0), "angle": angle}
 
 
 def _box_layers(boxes: Sequence[_Box], frame: _Frame, active: Collection[str]) -> list[alt.Chart]:
