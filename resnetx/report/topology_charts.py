@@ -301,10 +301,7 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _F
             line = route.line((used[step] + 0.5) * gap, backward)
             used[step] += 1
             rows += _rows(line, line=f"{walk.name}.{number}", ring=walk.name)
-            (x0, y0), (x1, y1) = line[15:17]
-            heads.append(
-                {"x": x0, "y": y0, "ring": walk.name, "angle": 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))}
-            )
+            heads.append({**_head(line), "ring": walk.name})
     names = [walk.name for walk in rings]
     shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
     legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
