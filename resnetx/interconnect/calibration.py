@@ -1,4 +1,4 @@
-"""Measured collectives that correct a plan: a factor on its fixed time and one on its bandwidth, for each band of sizes.
+"""Measured collectives that correct a plan: factors on its fixed time and on its bandwidth, by bands of sizes.
 
     calibrate(plan(system, devices=[0, 1, 2, 3]), read("all_reduce_perf.txt"))        # in collective.py
 
@@ -103,7 +103,7 @@ def _splits(ordered: list[Parts]) -> Iterator[list[list[Parts]]]:
 
 
 def _factors(band: Sequence[Parts]) -> tuple[float, float]:
-    """(factor on the fixed time, factor on the time of bytes) with the least relative squared error; neither negative."""
+    """(factor on the fixed time, factor on the time of bytes) with the least relative squared error, none negative."""
     weights = 1 / np.array([each.point.time_s for each in band])
     fixed = np.array([each.fixed_s for each in band]) * weights
     moving = np.array([each.moving_s for each in band]) * weights

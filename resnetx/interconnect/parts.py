@@ -1,4 +1,4 @@
-"""The parts that systems are built of: GPUs, CPUs, switches, NICs, storage, links and networks, each figure with its source.
+"""Parts of systems: GPUs, CPUs, switches, NICs, storage, links and networks, each figure with its source.
 
 The tables are `configs/system/parts/*.yaml`; a system file may add parts of its own. A figure is written
 `[value, provenance, source]`, in the unit that its key names; here everything is in base units.
@@ -122,7 +122,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 
 
 def in_base_units(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as its file states it, with keys and values in base units: `latency_us: [4, ...]` is `latency_s: [4e-6, ...]`."""
+    """A part as its file states it, but in base units: `latency_us: [4, ...]` becomes `latency_s: [4e-6, ...]`."""
     converted: dict[str, Any] = {}
     for key, value in tree.items():
         for suffix, (base, factor) in UNITS.items():

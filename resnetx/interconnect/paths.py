@@ -5,7 +5,8 @@ preferred. GPUs forward nothing by themselves: where no peer path exists, a copy
 CPUs (slower, and two GPUs under one switch then share its one port to the CPU), unless the application relays it
 through a third GPU (`routes`). Flows that share a link, a direction of it or a CPU's port share its bandwidth fairly.
 
-References: Li et al. 2019, section 3.1; Tartan's pair matrices. An absent peer path is what `cudaDeviceCanAccessPeer` denies.
+References: Li et al. 2019, section 3.1; Tartan's pair matrices. Where no peer path exists, `cudaDeviceCanAccessPeer`
+says no.
 """
 
 from collections import Counter, deque
@@ -19,8 +20,8 @@ from resnetx.config import ConfigError
 from resnetx.interconnect.parts import Cpu, Switch
 from resnetx.interconnect.system import Component, Link, System
 
-# auto: as peers where possible, else through the host. bus: the same without NVLink.
-Transport = Literal["auto", "peer", "bus", "host", "socket"]
+Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
+Means = Literal["auto", "peer", "bus", "host", "socket"]  # bus: auto without NVLink
 Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
 Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
 
@@ -97,7 +98,7 @@ def connectivity(system: System) -> list[list[str]]:
 
 
 def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
-    """What every pair of GPUs gets, one pair at a time. Where peers cannot be, `transport=peer` shows the host's way too."""
+    """What every pair of GPUs gets, one at a time; with `transport=peer`, others than peers go the host's way."""
     gpus = list(range(len(system.gpus)))
     chosen: Transport = "auto" if transport == "peer" else transport
     rows = [[copy_path(system, a, b, chosen) for b in gpus] for a in gpus]
@@ -117,7 +118,7 @@ def _shortest(
     usable: Callable[[Link], bool],
     passable: Callable[[Component], bool],
 ) -> Steps:
-    """The way from `source` to the nearest of `ends` with the fewest links, then the least latency; () if there is none."""
+    """The way from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
     back: dict[str, tuple[str, Link]] = {}
     ahead: list[tuple[int, float, str, str, Link | None]] = [(0, 0.0, source, source, None)]
     while ahead:
@@ -258,7 +259,7 @@ class Flow:
     staged: bool
 
 
-def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
+def flow(system: System, source: int, target: int, transport: Means = "auto") -> Flow:
     """The flow of `copy_path`."""
     a, b = system.gpus[source].name, system.gpus[target].name
     steps: Steps = ()
@@ -288,9 +289,9 @@ def network_flow(system: System, sender: int, card: str, far_card: str, receiver
     return Flow((*out, *across, *_backward(into)), staged=not direct or staged_out or staged_into)
 
 
-def nearest_gpu(system: System, devices: Sequence[int], card: str) -> int:
-    """The one of `devices` with the shortest way to a network card of its node."""
-    return min(devices, key=lambda device: (len(_to_card(system, system.gpus[device].name, card)[0]), device))
+def links_to(system: System, device: int, card: str) -> int:
+    """How many links lie between a GPU and a network card of its node."""
+    return len(_to_card(system, system.gpus[device].name, card)[0])
 
 
 def way_to_host(system: System, device: int) -> list[str]:

@@ -1,9 +1,9 @@
 """Rings and chains packed into the lanes that join GPUs directly, as collective libraries search them.
 
 A ring visits every GPU once and uses one lane, in one direction, of each link it crosses; a chain is a ring left open,
-run through in both directions. Lanes are whole, as in the search of NCCL 2.0 to 2.3 (its source, `p2p.cu`), or halved where
-that gives more. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent, as
-it is by dense meshes of 9 GPUs and more; what it returns then is a valid packing, perhaps not the largest.
+run through in both directions. Lanes are whole, as in the search of NCCL 2.0 to 2.3 (its source, `p2p.cu`); who wants
+halves doubles them. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent,
+as it is by dense meshes of 9 GPUs and more; what it returns then is a valid packing, perhaps not the largest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,9 +49,9 @@ def directions(order: Order) -> tuple[Step, ...]:
 
 
 def fractional(lanes: Lanes) -> float:
-    """How many rings' worth of lanes fit if rings may take any fraction of a lane: the optimum of the linear program."""
+    """How many rings fit if they may take any fraction of a lane: the optimum of the linear program."""
     import numpy as np
-    from scipy.optimize import linprog
+    from scipy.optimize import linprog  # type: ignore[import-untyped]
 
     if len(lanes) == 2:
         return float(lanes[0][1])
@@ -83,7 +83,7 @@ def _orders(lanes: Lanes, closed: bool) -> list[Order]:
         nonlocal left
         left -= 1
         if not free:
-            if not closed and order[0] < order[-1] or closed and lanes[order[-1]][order[0]]:
+            if lanes[order[-1]][order[0]] if closed else order[0] < order[-1]:
                 yield tuple(order)
             return
         for other in near[order[-1]]:
@@ -97,7 +97,7 @@ def _orders(lanes: Lanes, closed: bool) -> list[Order]:
 def _pack(
     room: dict[Step, int], members: Sequence[Sequence[Step]], cuts: Sequence[Sequence[Step]], bound: int
 ) -> list[int]:
-    """Indexes of as many members (repeats allowed) as `room` takes at once; every member uses every cut at least once."""
+    """Indexes of as many members (repeats allowed) as `room` takes; every member uses every cut at least once."""
     best: list[int] = []
     steps = 0
 

@@ -144,13 +144,13 @@ def names() -> dict[str, str]:
 
 
 def load(name: str, nodes: int | None = None, network: str | None = None, nics: int | None = None) -> System:
-    """A system by its name, or by the path of the user's own file; composed of several nodes if asked, or as its file says.
+    """A system by its name or the path of the user's own file; of several nodes if asked, or if its file says so.
 
     `nodes`, `network` and `nics` (network ports used of each node) win over the file's `cluster`.
     """
     file = _read(_path(name))
     cluster = file.cluster or _Cluster()
-    nodes = nodes or cluster.nodes
+    nodes = cluster.nodes if nodes is None else nodes
     if nodes < 1:
         raise ConfigError(f"nodes={nodes}: expected at least 1")
     if nodes == 1:
@@ -357,7 +357,7 @@ def _components(text: _Text, parts: Mapping[str, Mapping[str, Part]]) -> list[Co
         raise text.refuse(
             ["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}"
         )
-    tables = {kind.kind: table for table, kind in TABLES.items() if kind in COMPONENTS.values()}
+    tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
     found: dict[str, Component] = {}
     for names_, given in text.tree["components"].items():
         where = ["components", names_]
@@ -473,7 +473,9 @@ def _compose(file: _File, nodes: int, network: str | None, nics: int | None) -> 
     if not 1 <= nics <= len(cards):
         raise ConfigError(f"nics={nics}: {system.name} has {len(cards)} network cards in each node")
     width = 2 + max(c.x for c in system.components) - min(c.x for c in system.components)
-    gpus, others, links = [], [], []
+    gpus: list[Component] = []
+    others: list[Component] = []
+    links: list[Link] = []
     for node in range(nodes):
         for component in system.components:
             placed = Component(

@@ -1,0 +1,49 @@
+"""Generations of collective libraries: what each tries, and its fixed times, from the source of NCCL.
+
+`tuning.cc` is src/graph/tuning.cc of NVIDIA/nccl, where the figures serve to choose an algorithm; here they are times.
+"""
+
+from dataclasses import dataclass
+
+from resnetx.interconnect.rings import MOST_GPUS
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Seconds that no byte costs: once per operation, and per step by what the step crosses."""
+
+    base_s: float
+    nvlink_s: float
+    pcie_s: float  # also through the host
+    network_s: float
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What one generation of a library tries."""
+
+    ring: Hop
+    half_lanes_up_to: int = 0  # GPUs; rings on half lanes are tried for so many
+    tree: Hop | None = None  # None: it has no trees
+    in_switch_s: float | None = None  # fixed time of reduction inside switches; None: it does not use it
+
+
+_RING_OLD = Hop(8.4e-6, 5.7e-6, 5.7e-6, 6.6e-6)  # tuning.cc of 2.5.6, the oldest that states them (protocol Simple)
+_RING_NEW = Hop(8.4e-6, 3.4e-6, 5.7e-6, 14e-6)  # tuning.cc of 2.30.7 (Simple), and the next two
+TREE = Hop(8.4e-6, 4.0e-6, 4.0e-6, 14e-6)
+_IN_SWITCH_S = 25e-6
+SOCKET = Hop(200e-6, 100e-6, 100e-6, 100e-6)  # assumed
+
+GENERATIONS: dict[str, Generation] = {
+    "nccl1": Generation(_RING_OLD),
+    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4),
+    "nccl2.4": Generation(_RING_NEW, MOST_GPUS, TREE),
+    "nvls": Generation(_RING_NEW, MOST_GPUS, TREE, _IN_SWITCH_S),
+    "gloo": Generation(SOCKET),
+}
+
+TREE_SHARE = 0.92 * 0.5  # tuning.cc: of the rate of the links; up and down share the channels
+IN_SWITCH_SHARE = ((10.0, 0.74), (9.0, 0.85))  # tuning.cc: (from this compute capability, share of the links' rate)
+# Broadcast and reduce go down the ring in pieces of one slot of its buffer (4 MiB in 8 slots; collectives.h, comm.h).
+PIECE_BYTES = 2**19
+SOCKET_Bps = 1.44e9  # measured: gloo's allreduce of 244 MB between two ranks of one host (2 cores, torch 2.15), 169 ms
