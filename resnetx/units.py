@@ -56,7 +56,7 @@ def size_text(size_bytes: int) -> str:
     for unit in ("GiB", "MiB", "KiB"):
         if size_bytes and size_bytes % _BYTES[unit] == 0:
             return f"{size_bytes // _BYTES[unit]} {unit}"
-    return si(size_bytes, "B")
+    return f"{size_bytes} B" if size_bytes < 1000 else si(size_bytes, "B")
 
 
 def _significant(value: float, digits: int) -> str:
