@@ -234,6 +234,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return {**found, "phases": msgspec.structs.replace(self, measure="phases")}
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting of the command line with its value here: {"model": "resnetx", "model.x": 4, ...}."""
+        found: dict[str, Any] = {}
+        for name, value in msgspec.to_builtins(self).items():
+            if isinstance(value, dict):
+                found |= {name: value["kind"]} if "kind" in value else {}
+                found |= {f"{name}.{below}": inner for below, inner in value.items() if below != "kind"}
+            else:
+                found[name] = value
+        return found
+
+    @property
     def slug(self) -> str:
         """A name for people and folders: "resnet-4_b16_g2_" and the key."""
         label = re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())

@@ -1,13 +1,20 @@
 """What tests share: composed requests, run files, and records of runs that never ran."""
 
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
-from resnetx.record import SCHEMA, RunFile, RunRecord, cut_short
+from resnetx.measure.environment import environment
+from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal
+from resnetx.report.results import Results, points
+from resnetx.workloads import workload
 
 
 @pytest.fixture
@@ -47,3 +54,58 @@ def record_of(task_of):
         return cut_short(task_of(settings, **more), time.time(), "failed", "made by a test")
 
     return make
+
+
+@pytest.fixture
+def brief_of():
+    """Makes the brief of a run of a request, as if it had measured these rates (images/s of each window)."""
+
+    def make(request: Request, *rates: float, **more: Any) -> Brief:
+        counted = workload(request.model, request.image_size, request.batch_size, "caffe")
+        plain = dict.fromkeys(Brief.__struct_fields__) | {
+            "folder": Path("runs") / request.slug,
+            "request": request,
+            "key": request.key,
+            "repeat": 1,
+            "workload": counted,
+            "outcome": "ok" if rates else "failed",
+            "reason": "" if rates else "made by a test",
+            "started_at": "2026-01-01T00:00:00.000+00:00",
+            "duration_s": 10.0,
+            "rates": list(rates),
+            "warnings": [],
+        }
+        return Brief(**(plain | more))
+
+    return make
+
+
+@pytest.fixture
+def results_of():
+    """Makes the results of a study from its requests and the briefs of its runs."""
+
+    def make(requests: Sequence[Request], briefs: Iterable[Brief], **more: Any) -> Results:
+        runs: dict[str, list[Brief]] = defaultdict(list)
+        for brief in briefs:
+            runs[brief.key].append(brief)
+        plain = {"kind": "study", "schema": SCHEMA, "name": "mine", "about": "A test's.", "node": "node1"}
+        plain |= {"points": list(requests), "repeats": 6, "twins": 1, "baseline": 1, "resnetx": "0"}
+        return Results(StudyRecord(**(plain | more)), Path("results"), list(points(requests, runs)), [])
+
+    return make
+
+
+@pytest.fixture
+def record_environment():
+    """Makes an environment as this machine's, with fields changed."""
+
+    def make(**changed: Any) -> Environment:
+        plain = {"environment": {**environment(None), **changed}, "unknown": {}}
+        return seal(plain, _Holder).environment
+
+    return make
+
+
+class _Holder(msgspec.Struct):
+    environment: Environment
+    unknown: dict[str, str]

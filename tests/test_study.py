@@ -44,7 +44,7 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
     [
         ("about: x\nsettings: {}\ngrids: [", "not YAML"),
         ("[]", "expected the settings about, settings and grids"),
-        ("about: x\nsettings: {}", "missing required field `grids`"),
+        ("about: x\nsettings: {}", "has no points; expected grids, or studies to include"),
         ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
         ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),
         ("!!python/object/apply:os.system [true]", "not YAML"),

@@ -193,45 +193,67 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     out.print(f"record: {folder.record}", soft_wrap=True)
 
 
-def run_line(record: RunRecord) -> str:
-    """One run in one line."""
+def run_line(record: RunRecord, twin: str | None = None) -> str:
+    """One run in one line; `twin`: which of its point's twins it is."""
     request = record.request
     point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
+    if twin:
+        point += f", twin {twin}"
     if record.images_per_s is None or record.iterations_per_s is None:
         return f"{point}: {record.outcome}: {record.reason}"
     rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
     return f"{point}: {rate} ({duration(record.duration_s)} in all)"
 
 
+_WHISKERS = {"interval": "95 % interval", "range": "range"}
+
+
 def scaling(title: str, rows: "Sequence[Row]") -> None:
-    """A study's result: rate, speed-up and intensity of each point."""
+    """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
+    varying = [key for key in ("precision", "input", "strategy", "scaling", "devices", "env") if _differs(rows, key)]
     columns = [
-        "workload", ">batch", "precision", "input", ">GPUs", ">images/s", ">range", ">runs", ">speed-up",
-        ">act./param.", ">per GPU", "",
+        "workload", ">batch", *varying, ">GPUs", ">images/s", ">range", ">runs", ">speed-up", ">range", ">efficiency",
+        "limited by", ">act./param.", ">per GPU", "",
     ]  # fmt: skip
+    kinds = {row.images_per_s.kind for row in rows if row.images_per_s}
+    whiskers = " or ".join(name for kind, name in _WHISKERS.items() if kind in kinds) or "range"
+    baselines = ", ".join(dict.fromkeys(row.baseline for row in rows))
     note = (
-        "Strong scaling: the batch is split over the GPUs (on a machine without GPUs: CPU ranks). images/s: median and "
-        "range of the runs.\nspeed-up: over 1 GPU. act./param.: activations per parameter of the batch, and per GPU."
+        f"images/s and speed-up: median of the runs, and {whiskers}. speed-up: over {baselines}. efficiency: speed-up "
+        "/ ideal.\nlimited by: the largest share of the step, and its lead over the next in percentage points. "
+        "act./param.: activations per\nparameter of the batch, and per GPU. Without GPUs, a GPU is a CPU rank."
     )
-    table(title, columns, map(_scaling_row, rows), note)
+    table(title, columns, (_scaling_row(row, varying) for row in rows), note)
 
 
-def _scaling_row(row: "Row") -> list[str]:
-    rate = row.images_per_s
-    per_batch, per_gpu = row.activations_per_parameter, row.activations_per_parameter_per_gpu
+def _differs(rows: "Sequence[Row]", key: str) -> bool:
+    return len({_setting(row, key) for row in rows}) > 1
+
+
+def _setting(row: "Row", key: str) -> str:
+    value = row.request.settings.get(key)
+    if key == "env":
+        return " ".join(f"{name}={value}" for name, value in row.request.env.items())
+    return "" if value is None else str(value)
+
+
+def _scaling_row(row: "Row", varying: Sequence[str]) -> list[str]:
+    rate, speedup, efficiency = row.images_per_s, row.speedup, row.efficiency
     return [
-        row.workload,
-        f"{row.batch_size}",
-        row.precision,
-        row.input,
-        f"{row.gpus}",
+        row.request.model.label,
+        f"{row.request.batch_size}",
+        *(_setting(row, key) for key in varying),
+        f"{row.request.gpus}",
         si(rate.median) if rate else row.outcome,
         f"{si(rate.low)} to {si(rate.high)}" if rate and rate.n > 1 else "",
-        f"{row.repeats}",
-        f"{row.speedup:.2f}" if row.speedup is not None else "",
-        f"{per_batch:,.1f}" if per_batch is not None else "",
-        f"{per_gpu:,.1f}" if per_gpu is not None else "",
-        row.reason,
+        f"{rate.n}" if rate else "0",
+        f"{speedup.median:.2f}" if speedup else "",
+        f"{speedup.low:.2f} to {speedup.high:.2f}" if speedup and speedup.n > 1 else "",
+        f"{efficiency.median:.0%}" if efficiency else "",
+        row.limits.why if row.limits else "",
+        f"{row.workload.intensity:,.1f}" if row.workload else "",
+        f"{row.per_gpu:,.1f}" if row.per_gpu is not None else "",
+        "; ".join(filter(None, [row.reason, *row.notes])),
     ]
 
 

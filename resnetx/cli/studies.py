@@ -1,57 +1,199 @@
-"""Many points: `sweep` measures a study, `report` and `compare` read what it measured."""
+"""`sweep`: measures a study, or shows how it would."""
 
+import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from resnetx import __version__
 from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.runs import obstacle_to, run_file
-from resnetx.config import ConfigError, request_from, run_settings_from
+from resnetx.config import ConfigError, Request, RunSettings, request_from, run_settings_from
 from resnetx.host import node_name
-from resnetx.record import RunRecord
+from resnetx.measure.budget import Budget
+from resnetx.measure.estimate import Estimator, estimator
+from resnetx.measure.sweep import (
+    PlannedRun,
+    check_software,
+    in_order,
+    locked,
+    plan,
+    settle_definition,
+    split_settled,
+    sweep,
+)
+from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.units import duration
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A study as the command line asks for it, on this machine."""
+
+    record: StudyRecord
+    tasks: list[tuple[RunFile, str]]  # of the points, with the obstacle to each
+    settings: RunSettings
+    folder: StudyFolder
+
+    def plan(self) -> list[PlannedRun]:
+        repeats, twins = self.settings.repeats, self.settings.twins
+        seed = self.tasks[0][0].request.seed
+        return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
 
 
 def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     """Runs a study, or shows how it would."""
-    from resnetx.measure import launch
-    from resnetx.measure.sweep import PlannedRun, locked, plan, sweep
-    from resnetx.measure.trackers import track
-    from resnetx.report.scaling import rows
+    asked = _asked(overrides or ["study=quickstart"])
+    if options.dry_run:
+        _show_plan(asked)
+        return 0
+    obstacles = [obstacle for _, obstacle in asked.tasks]
+    if all(obstacles):
+        raise ConfigError(obstacles[0])
+    with locked(asked.folder):
+        settle_definition(asked.folder, asked.record)
+        kept, left = split_settled(asked.plan())
+        check_software(kept)
+        if kept:
+            show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
+        _execute(asked, kept, left)
+    return _conclude(options, asked)
 
-    named, points = points_of(overrides or ["study=quickstart"])
-    name, about = (named.name, named.about) if named else ("sweep", "")
+
+def _asked(overrides: list[str]) -> _Asked:
+    named, points = points_of(overrides)
     trees = [compose(point) for point in points]
     settings, *others = {run_settings_from(tree) for tree in trees}
     if others:
         raise ConfigError(
-            "repeats, timeout, results, convention and tracker are one for a whole sweep: give each one value"
+            "repeats, twins, budget, baseline, timeout, results, convention and tracker are one for a whole sweep: "
+            "give each one value"
         )
-    most = max((tree["gpus"] for tree in trees if isinstance(tree["gpus"], int)), default=1)
-    tasks = [run_file(request_from(tree, most), tree, name) for tree in trees]
-    obstacles = [obstacle_to(task.request) for task in tasks]
-    if all(obstacles) and not options.dry_run:
-        raise ConfigError(obstacles[0])
-    folder = Path(settings.results) / node_name() / name
-    runs = plan(list(zip(tasks, obstacles, strict=True)), settings.repeats, folder, tasks[0].request.seed)
-    if options.dry_run:
-        for run in runs:
-            print("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
-        for obstacle, count in Counter(filter(None, obstacles)).items():
-            print(f"# {count} of {len(tasks)} points cannot run here: {obstacle}")
-        return 0
-    with locked(folder), show.progress(f"{name}: {len(runs)} runs into {folder}", len(runs)) as advance:
+    most = max(request_from(tree).gpus for tree in trees)
+    requests = {request.key: request for request in (request_from(tree, most) for tree in trees)}
+    name = named.name if named else "sweep-" + _digits(requests)
+    tasks = [
+        (task, obstacle_to(task.request)) for task in (run_file(each, settings, name) for each in requests.values())
+    ]
+    record = StudyRecord(
+        kind="study",
+        schema=SCHEMA,
+        name=name,
+        about=named.about if named else "",
+        node=node_name(),
+        points=list(requests.values()),
+        repeats=settings.repeats,
+        twins=settings.twins,
+        baseline=settings.baseline,
+        resnetx=__version__,
+    )
+    return _Asked(record, tasks, settings, StudyFolder(Path(settings.results) / node_name() / name))
 
-        def done(run: PlannedRun, ended: RunRecord, kept: bool) -> None:
-            told = "" if kept else track(settings.tracker, ended, run.folder)
-            warnings = [] if kept else [f"  warning: {each.message}; {each.remedy}" for each in ended.warnings]
-            advance(1, "\n".join(filter(None, ["kept: " * kept + show.run_line(ended), *warnings, told])))
 
-        records = sweep(runs, done)
-    order = {task.request.key: place for place, task in enumerate(tasks)}
-    scaling = rows(sorted(records, key=lambda record: order[record.request_key]))
+def _digits(keys: dict[str, Request]) -> str:
+    """Tells grids from the command line apart, as they have no name."""
+    return f"{sum(int(key, 16) for key in keys) % 2**32:08x}"
+
+
+def _execute(asked: _Asked, kept: list[RunRecord], left: list[PlannedRun]) -> None:
+    """Runs what is left, and says of each run what came of it."""
+    from resnetx.measure.trackers import track
+
+    settings, total, started = asked.settings, len(left), time.monotonic()
+    choose = Budget(settings.budget, _estimate_of(asked)) if settings.budget else in_order
+    ended: list[RunRecord | None] = []
+    warned: set[str] = set()
+    with show.progress(f"{asked.record.name}: {total} runs into {asked.folder.path}", total) as advance:
+
+        def done(run: PlannedRun, record: RunRecord | None) -> None:
+            ended.append(record)
+            told = []
+            if record:
+                remaining_s = (time.monotonic() - started) / len(ended) * (total - len(ended))
+                left_s = f", about {duration(remaining_s)} left" * (len(ended) < total)
+                told += [f"[{len(ended)}/{total}{left_s}] {show.run_line(record, run.twin)}"]
+                new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
+                told += [f"  warning: {each.message}; {each.remedy}" for each in new]
+                warned.update(each.code for each in new)
+                told += [track(settings.tracker, record, run.folder)]
+            advance(1, "\n".join(filter(None, told)))
+
+        undone = sweep(left, kept, done, choose)
+    if settings.budget and undone:
+        show.err.print(f"budget={duration(settings.budget)}: {_left_undone(undone)}", soft_wrap=True)
+    if dropped := ended.count(None):
+        show.err.print(f"{dropped} runs were left out: their points found no memory, no end, or failed", soft_wrap=True)
+
+
+def _left_undone(undone: list[PlannedRun]) -> str:
+    """What a budget had no room for."""
+    counts = Counter(run.twin or "point" for run in undone if run.task.repeat > 1 or run.twin)
+    first = sum(run.task.repeat == 1 and not run.twin for run in undone)
+    parts = [f"{first} points altogether"] * bool(first)
+    parts += [f"{count} {'repeats' if what == 'point' else f'runs of twin {what}'}" for what, count in counts.items()]
+    return f"{len(undone)} runs were left undone: {', '.join(parts)}; start it again to go on"
+
+
+def _conclude(options: Namespace, asked: _Asked) -> int:
+    """Shows what the study says now; status 1 where a run went wrong."""
+    from resnetx.report.results import load
+    from resnetx.report.scaling import rows
+
+    results = load(asked.folder)
+    wanted = {point.key for point in asked.record.points}
+    found = [row for row in rows(results, asked.settings.baseline) if row.request.key in wanted]
     if options.json:
-        show.json_lines(scaling)
+        show.json_lines(found)
     else:
-        show.scaling(f"Study {name} on {node_name()}. {about}", scaling)
-    return 0 if all(record.outcome in ("ok", "skipped") for record in records) else 1
+        show.scaling(f"Study {asked.record.name} on {asked.record.node}. {asked.record.about}", found)
+        show.out.print(f"figures and a page: resnetx report {asked.folder.path}", soft_wrap=True)
+    bad = [run for run in results.runs if run.outcome in ("failed", "timeout", "oom")]
+    if bad:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in bad).items())
+        show.err.print(f"{counts}; the first: {bad[0].folder}: {bad[0].reason}", soft_wrap=True)
+    return 1 if bad else 0
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def _show_plan(asked: _Asked) -> None:
+    """The commands of a sweep, the time that they may take, and what cannot run."""
+    from resnetx.measure import launch
+
+    kept, left = split_settled(asked.plan())
+    for run in left:
+        print("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
+    able = [run for run in left if not run.obstacle]
+    twins = sum(run.twin is not None for run in able)
+    print(f"# {len(asked.tasks)} points, {len(able)} runs ({twins} of twins)" + f", {len(kept)} more kept" * bool(kept))
+    if able:
+        seconds, basis = _expected(asked, able)
+        print(f"# about {duration(seconds)} ({basis})")
+    if asked.settings.budget:
+        print(f"# budget={duration(asked.settings.budget)}: runs are chosen as results come in, until it is spent")
+    for obstacle, count in Counter(obstacle for _, obstacle in asked.tasks if obstacle).items():
+        print(f"# {count} of {len(asked.tasks)} points cannot run here: {obstacle}")
+
+
+def _expected(asked: _Asked, runs: list[PlannedRun]) -> tuple[float, str]:
+    estimate = _past(asked)
+    return sum(estimate(run.task.request) for run in runs), estimate.basis
+
+
+def _estimate_of(asked: _Asked) -> Callable[[PlannedRun], float]:
+    estimate = _past(asked)
+    return lambda run: estimate(run.task.request)
+
+
+def _past(asked: _Asked) -> Estimator:
+    """What runs on this machine took, by all the studies in the results folder."""
+    from resnetx.measure.nvml import gpus_here
+    from resnetx.report.results import load
+
+    studies = asked.folder.path.parent.glob(f"*/{asked.folder.study.name}")
+    runs = [run for study in studies for run in load(StudyFolder(study.parent)).runs]
+    return estimator(runs, on_gpus=gpus_here() > 0)

@@ -189,6 +189,21 @@ def software() -> dict[str, Any]:
     }
 
 
+def installed() -> dict[str, str | None]:
+    """What is installed, by the fields of `record.Environment`; None where something is not. Loads none of it."""
+    try:
+        torch: str | None = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        torch = None
+    found = {
+        "resnetx": resnetx.__version__,
+        "torch": torch,
+        "torchvision": _torchvision_version(),
+        "dali": _dali_version(),
+    }
+    return {name: None if isinstance(version, Unknown) else version for name, version in found.items()}
+
+
 def _torchvision_version() -> str | Unknown:
     try:
         return importlib.metadata.version("torchvision")

@@ -1,19 +1,25 @@
-"""Sweep: a study, run after run, each a fresh process; finished runs are kept when it is started again.
+"""Sweep: a study, run after run, each a fresh process; what is finished is kept when it is started again.
 
-The order is random but seeded: a machine that warms up or is shared by the hour then favours no point.
+The order is random but seeded: a machine that warms up or is shared by the hour then favours no point. A point that
+finds no memory, or no end, is not tried again; nor are its twins.
 """
 
 import fcntl
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+
+import msgspec
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.config import ConfigError, Request, TwinName
 from resnetx.measure import launch
-from resnetx.record import RecordError, RunFile, RunFolder, RunRecord
+from resnetx.measure.environment import installed
+from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+
+FAILURES = 2  # of one point or twin, after which it is given up
 
 
 @dataclass(frozen=True)
@@ -23,67 +29,178 @@ class PlannedRun:
     task: RunFile
     folder: RunFolder
     obstacle: str
+    point: str  # key of the request of its point
+    twin: TwinName | None  # None: the point itself
 
     @property
-    def finished(self) -> RunRecord | None:
-        """Its record from an earlier start of the same sweep, if that run went well."""
-        if not self.folder.record.is_file():
+    def key(self) -> str:
+        return self.task.request.key
+
+    @property
+    def settled(self) -> RunRecord | None:
+        """Its record from an earlier start of the same sweep, if running it again would tell nothing new."""
+        if self.obstacle or not self.folder.record.is_file():
             return None
         try:
             found: RunRecord = record.read(self.folder.record, RunRecord)
         except RecordError:
             return None
-        same = (
-            found.request == self.task.request and found.workload and found.workload.convention == self.task.convention
-        )
-        return found if found.outcome == "ok" and same else None
+        if found.request != self.task.request:
+            return None
+        if found.workload is None or found.workload.convention != self.task.convention:
+            return None
+        endless = found.outcome == "timeout" and found.timeout_s >= self.task.timeout_s
+        return found if found.outcome in ("ok", "oom") or endless else None
 
 
-def plan(points: list[tuple[RunFile, str]], repeats: int, folder: Path, seed: int) -> list[PlannedRun]:
-    """The runs of a study in the order in which they are to be executed; `points` carry the obstacle of each."""
-    runs = []
+def plan(
+    points: Iterable[tuple[RunFile, str]], *, repeats: int, twins: int, folder: StudyFolder, seed: int
+) -> list[PlannedRun]:
+    """The runs of a study in the order in which they are to be executed; `points` carry the obstacle of each.
+
+    Twins that points share, and twins that are points themselves, run as often as the most demanding needs them.
+    """
+    planned: dict[str, tuple[PlannedRun, int]] = {}
+
+    def add(task: RunFile, obstacle: str, point: str, twin: TwinName | None, count: int) -> None:
+        run = PlannedRun(task, folder.run(task.request.slug, 1), obstacle, point, twin)
+        known, before = planned.get(run.key, (run, 0))
+        planned[run.key] = (run if known.twin and not twin else known, max(count, before))
+
+    for task, obstacle in points:
+        add(task, obstacle, task.request.key, None, 1 if obstacle else repeats)  # one record says that it cannot run
+        if not obstacle and twins:
+            for name, request in task.request.twins.items():
+                add(msgspec.structs.replace(task, request=request), "", task.request.key, name, twins)
+
     shuffle = random.Random(seed).shuffle
-    for repeat in range(1, repeats + 1):
-        turn = list(points)
+    runs = []
+    for repeat in range(1, max((count for _, count in planned.values()), default=0) + 1):
+        turn = [run for run, count in planned.values() if count >= repeat]
         shuffle(turn)
-        for task, obstacle in turn:
-            if obstacle and repeat > 1:
-                continue  # one record says that a point cannot run
-            name = f"{task.request.slug}_r{repeat}"
-            runs.append(PlannedRun(RunFile(**_repeated(task, repeat)), RunFolder(folder / name), obstacle))
+        runs += [_repeated(run, repeat, folder) for run in turn]
     return runs
 
 
-def _repeated(task: RunFile, repeat: int) -> dict[str, object]:
-    return {field: getattr(task, field) for field in task.__struct_fields__} | {"repeat": repeat}
+def _repeated(run: PlannedRun, repeat: int, folder: StudyFolder) -> PlannedRun:
+    task = msgspec.structs.replace(run.task, repeat=repeat)
+    return PlannedRun(task, folder.run(task.request.slug, repeat), run.obstacle, run.point, run.twin)
 
 
-def sweep(runs: list[PlannedRun], done: Callable[[PlannedRun, RunRecord, bool], None]) -> list[RunRecord]:
-    """Executes what is not finished, and returns all records in the order of `runs`.
+# ---- executing ------------------------------------------------------------------------------------------------------
 
-    `done` is called for each run with its record, and whether that was kept from an earlier start.
+# Chooses the next of the runs that are left, or None to leave them undone; told what has ended so far.
+Choice = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
+
+
+def in_order(left: list[PlannedRun], _: list[RunRecord]) -> PlannedRun | None:
+    """The next run of the plan."""
+    return left[0]
+
+
+def sweep(
+    runs: list[PlannedRun],
+    kept: list[RunRecord],
+    done: Callable[[PlannedRun, RunRecord | None], None],
+    choose: Choice = in_order,
+) -> list[PlannedRun]:
+    """Executes runs one by one; returns those that `choose` leaves undone.
+
+    `kept`: the records of an earlier start. `done` is called for each run with its record, or with None where a run
+    became pointless, because the point has been given up.
     """
-    records = []
+    left, ended = list(runs), list(kept)
+    while left and (run := choose(left, ended)):
+        left.remove(run)
+        if given_up(run, ended):
+            done(run, None)
+            continue
+        ended.append(
+            launch.skip(run.task, run.folder, run.obstacle) if run.obstacle else launch.execute(run.task, run.folder)
+        )
+        done(run, ended[-1])
+    return left
+
+
+def given_up(run: PlannedRun, ended: Iterable[RunRecord]) -> bool:
+    """Whether this run, or the point whose twin it is, has shown that another try would end in the same way."""
+    outcomes = Counter((each.request_key, each.outcome) for each in ended)
+    return any(
+        outcomes[key, "oom"] or outcomes[key, "timeout"] or outcomes[key, "failed"] >= FAILURES
+        for key in (run.key, run.point)
+    )
+
+
+def split_settled(runs: Iterable[PlannedRun]) -> tuple[list[RunRecord], list[PlannedRun]]:
+    """What an earlier start has settled, and the runs that are left."""
+    kept, left = [], []
     for run in runs:
-        kept = run.finished
-        records.append(kept or _execute(run))
-        done(run, records[-1], kept is not None)
-    return records
+        if settled := run.settled:
+            kept.append(settled)
+        else:
+            left.append(run)
+    return kept, left
 
 
-def _execute(run: PlannedRun) -> RunRecord:
-    return launch.skip(run.task, run.folder, run.obstacle) if run.obstacle else launch.execute(run.task, run.folder)
+# ---- the folder -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: StudyFolder) -> Iterator[None]:
     """Holds the folder for this sweep alone: two sweeps in it would count each other's runs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with folder.lock.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"another sweep is at work in {folder}: wait for it, or set results=FOLDER to another folder"
+                f"another sweep is at work in {folder.path}: wait for it, or set results=FOLDER to another folder"
             ) from None
         yield
+
+
+def settle_definition(folder: StudyFolder, asked: StudyRecord) -> StudyRecord:
+    """Writes, and returns, the record of the study in this folder, which must be the one that is asked for.
+
+    A study may grow, and part of it may be asked for; points of another definition would be mistaken for its own.
+    """
+    if folder.study.is_file():
+        known: StudyRecord = record.read(folder.study, StudyRecord)
+        old, new = [{each.key: each for each in found.points} for found in (known, asked)]
+        if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
+            raise ConfigError(
+                f"{folder.path} holds another study of this name: {_difference(known.points, asked.points)}; set "
+                "results=FOLDER to measure this one elsewhere"
+            )
+        asked = msgspec.structs.replace(asked, points=list({**old, **new}.values()))
+    record.write(folder.study, asked)
+    return asked
+
+
+def _difference(old: list[Request], new: list[Request]) -> str:
+    """In what the points of two definitions differ: the settings, each with the values of both."""
+    told = []
+    for key in old[0].settings | new[0].settings:
+        before, now = ({str(each.settings.get(key)) for each in points} for points in (old, new))
+        if before != now:
+            told.append(f"{key}={_listed(before)} there, {_listed(now)} now")
+    return "; ".join(told) or "its points combine the same settings otherwise"
+
+
+def _listed(values: set[str]) -> str:
+    return next(iter(values)) if len(values) == 1 else f"[{','.join(sorted(values))}]"
+
+
+def check_software(kept: Iterable[RunRecord]) -> None:
+    """Refuses to continue a study with other software than its finished runs had: they would not be repeats."""
+    now = installed()
+    for run in kept:
+        if run.environment is None:
+            continue
+        for name, version in now.items():
+            before = getattr(run.environment, name)
+            if before is not None and version is not None and before.partition("+")[0] != version.partition("+")[0]:
+                raise ConfigError(
+                    f"this study was begun with {name} {before}, and here is {version}: its runs would not be repeats "
+                    f"of each other; install {name} {before}, or set results=FOLDER to begin anew"
+                )

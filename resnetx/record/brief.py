@@ -108,7 +108,9 @@ class BriefReader:
             request=self._once(found.request_key, found.request),
             key=found.request_key,
             repeat=found.repeat,
-            workload=self._once((found.request_key, found.workload.convention), found.workload) if found.workload else None,
+            workload=self._once((found.request_key, found.workload.convention), found.workload)
+            if found.workload
+            else None,
             outcome=found.outcome,
             reason=found.reason,
             started_at=found.started_at,

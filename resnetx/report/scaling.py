@@ -1,63 +1,104 @@
-"""How a set of points scales: rate, speed-up and intensity per GPU, from the run records of a study."""
+"""How a study scales: rate, speed-up, efficiency, intensity and limit of each point, from the runs of the study."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import msgspec
 
-from resnetx.record import RunRecord
-from resnetx.statistics import Summary, summarize
+from resnetx.config import Request
+from resnetx.record import Brief, Workload
+from resnetx.report.limits import Limits, limits
+from resnetx.report.results import Point, Results
+from resnetx.statistics import Summary, outliers, ratio, summarize
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One point of a study over its repeats."""
+    """One point of a study over its runs."""
 
-    workload: str
-    batch_size: int
-    precision: str
-    input: str
-    gpus: int
-    outcome: str  # "ok", or how the runs ended otherwise
-    reason: str
-    repeats: int  # runs that went well
+    study: str
+    node: str
+    request: Request
+    outcome: str  # "ok" where any run went well, else how they ended; "missing": not run yet
+    reason: str  # of the runs that did not go well
     images_per_s: Summary | None  # None: no run went well
-    speedup: float | None  # median rate / median rate of the baseline; None: one of them is missing
-    baseline: str  # "1 GPU"
-    activations_per_parameter: float | None  # per batch
-    activations_per_parameter_per_gpu: float | None
+    iterations_per_s: Summary | None
+    speedup: Summary | None  # over the baseline; None where that, or this point, has no run that went well
+    efficiency: Summary | None  # speed-up / how many times the baseline's GPUs
+    baseline: str  # "1 GPU", or "2 GPUs (1 GPU: oom)" where another point had to do
+    limits: Limits | None  # what takes the time; None where no run went well
+    workload: Workload | None
+    notes: list[str]  # outlying runs, and warnings that any run gave
+
+    @property
+    def per_gpu(self) -> float | None:
+        """Activations per parameter on each GPU."""
+        return self.workload.intensity / self.request.gpus if self.workload else None
 
 
-def rows(records: Iterable[RunRecord]) -> list[Row]:
-    """One row per point, in the order in which the points first appear by workload, batch size and GPUs."""
-    points: dict[str, list[RunRecord]] = defaultdict(list)
-    for record in records:
-        points[record.request_key].append(record)
-    rates = {key: _rates(runs) for key, runs in points.items()}
-    found = [_row(runs, rates[key], rates.get(runs[0].baseline_key, [])) for key, runs in points.items()]
-    order = {row.workload: place for place, row in reversed(list(enumerate(found)))}
-    return sorted(found, key=lambda row: (order[row.workload], row.batch_size, row.gpus))
+def rows(results: Results, baseline: int | None = None) -> list[Row]:
+    """One row per point, in the study's order. `baseline`: GPUs of the denominator; None: as the study says."""
+    wanted = baseline or results.study.baseline
+    series: dict[str, list[Point]] = defaultdict(list)
+    for point in results.points:
+        series[point.request.series_key].append(point)
+    return [_row(point, series[point.request.series_key], wanted, results) for point in results.points]
 
 
-def _rates(runs: list[RunRecord]) -> list[float]:
-    return [run.images_per_s for run in runs if run.outcome == "ok" and run.images_per_s is not None]
+def _baseline(series: Iterable[Point], gpus: int) -> Point | None:
+    """The point that speed-ups of a series are over: the one on `gpus` GPUs, or else on the fewest that ran."""
+    able = [point for point in series if point.good]
+    return min(able, key=lambda point: (point.request.gpus != gpus, point.request.gpus), default=None)
 
 
-def _row(runs: list[RunRecord], rates: list[float], baseline: list[float]) -> Row:
-    first = runs[0]
-    bad = next((run for run in runs if run.outcome != "ok"), None)
-    intensity = next((run.workload.intensity for run in runs if run.workload), None)
+def _row(point: Point, series: list[Point], wanted: int, results: Results) -> Row:
+    request, good, base = point.request, point.good, _baseline(series, wanted)
+    bad = next((run for run in point.runs if not run.rates), None)
+    rates = [run.rates for run in good]
+    speedup = ratio(rates, [run.rates for run in base.good]) if good and base else None
+    images_per_s = summarize(rates) if good else None
     return Row(
-        workload=first.request.model.label,
-        batch_size=first.request.batch_size,
-        precision=first.request.precision,
-        input=first.request.input.kind,
-        gpus=first.request.gpus,
-        outcome="ok" if rates else bad.outcome if bad else "failed",
-        reason=bad.reason if bad else "",
-        repeats=len(rates),
-        images_per_s=summarize(rates) if rates else None,
-        speedup=summarize(rates).median / summarize(baseline).median if rates and baseline else None,
-        baseline="1 GPU",
-        activations_per_parameter=intensity,
-        activations_per_parameter_per_gpu=intensity / first.request.gpus if intensity is not None else None,
+        study=results.study.name,
+        node=results.study.node,
+        request=request,
+        outcome="ok" if good else bad.outcome if bad else "missing",
+        reason=bad.reason if bad else "" if good else "it has not run",
+        images_per_s=images_per_s,
+        iterations_per_s=images_per_s.scaled(1 / request.batch_size) if images_per_s else None,
+        speedup=speedup,
+        efficiency=speedup.scaled(base.request.gpus / request.gpus) if speedup and base else None,
+        baseline=_label(series, base, wanted),
+        limits=limits(point) if good else None,
+        workload=next((run.workload for run in point.runs if run.workload), None),
+        notes=[*_outlying(good), *_warned(good)],
     )
+
+
+def _label(series: list[Point], base: Point | None, wanted: int) -> str:
+    """The baseline in words, with the reason where it is not the one that was asked for."""
+    if base is None:
+        return "none"
+    if base.request.gpus == wanted:
+        return _gpus(wanted)
+    asked = [run.outcome for point in series if point.request.gpus == wanted for run in point.runs]
+    return f"{_gpus(base.request.gpus)} ({_gpus(wanted)}: {asked[0] if asked else 'not measured'})"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"
+
+
+def _outlying(good: list[Brief]) -> list[str]:
+    """The runs that stand out, with what their records know of the cause."""
+    told = []
+    for each in outliers([run.rates for run in good]) if good else []:
+        run = good[each.run]
+        first = run.started_at == min(other.started_at for other in good)
+        causes = [warning.code for warning in run.warnings] + ["the first run of this point"] * first
+        told.append(f"run {run.repeat} stands out by {each.deviation:+.0%} ({', '.join(causes) or 'cause unknown'})")
+    return told
+
+
+def _warned(good: list[Brief]) -> list[str]:
+    """What any run warned of, with the number of runs that did."""
+    counts = Counter(warning.code for run in good for warning in {each.code: each for each in run.warnings}.values())
+    return [f"{code} ({count} of {len(good)} runs)" for code, count in counts.items()]

@@ -109,20 +109,6 @@ def test_help_lists_the_verbs_and_a_verbs_help_its_settings(capsys):
     assert "model=alexnet | googlenet | resnetx | torchvision" in out
 
 
-def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_nothing(capsys, tmp_path):
-    words = ["sweep", "--dry-run", "input=synthetic", "gpus=[1,3]", "batch_size=4", "repeats=2", f"results={tmp_path}"]
-    status, out, _ = run(capsys, *words)
-    lines = out.splitlines()
-    assert status == 0
-    assert sum(line.startswith("torchrun ") and "--nproc-per-node=1" in line for line in lines) == 2
-    assert sum(line.startswith("# torchrun ") and "--nproc-per-node=3" in line for line in lines) == 1
-    assert lines[-1] == (
-        "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
-        "use batch_size=3 or 6, another gpus, or split=uneven"
-    )
-    assert not list(tmp_path.iterdir())
-
-
 def hydra(*words):
     command = [sys.executable, "-m", "resnetx", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)

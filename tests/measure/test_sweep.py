@@ -1,19 +1,48 @@
 import msgspec
+import pytest
 
 from resnetx import record, workloads
+from resnetx.config import ConfigError
 from resnetx.measure import launch
-from resnetx.measure.sweep import plan
-from resnetx.record import RunFolder
+from resnetx.measure.sweep import (
+    check_software,
+    given_up,
+    in_order,
+    plan,
+    settle_definition,
+    split_settled,
+    sweep,
+)
+from resnetx.record import RunFolder, StudyFolder, StudyRecord
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return StudyFolder(tmp_path)
 
 
 def tasks(task_of):
     return [(task_of(gpus=gpus, threads=1), "") for gpus in (1, 2, 4, 8)]
 
 
-def test_every_point_runs_once_a_repeat_in_an_order_that_only_the_seed_decides(task_of, tmp_path):
-    runs = plan(tasks(task_of), 3, tmp_path, seed=1)
-    again = plan(tasks(task_of), 3, tmp_path, seed=1)
-    other = plan(tasks(task_of), 3, tmp_path, seed=2)
+def planned(points, folder, repeats=1, twins=0, seed=0):
+    return plan(points, repeats=repeats, twins=twins, folder=folder, seed=seed)
+
+
+def good(run):
+    """The record of a run as if it had gone well."""
+    counted = workloads.workload(run.task.request.model, 224, 32, "caffe")
+    bad = record.cut_short(run.task, 0.0, "failed", "a test")
+    return msgspec.structs.replace(bad, outcome="ok", reason="", workload=counted)
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+def test_every_point_runs_once_a_repeat_in_an_order_that_only_the_seed_decides(task_of, folder):
+    runs = planned(tasks(task_of), folder, 3, seed=1)
+    again = planned(tasks(task_of), folder, 3, seed=1)
+    other = planned(tasks(task_of), folder, 3, seed=2)
     turns = [[run.task.request.gpus for run in runs[start : start + 4]] for start in (0, 4, 8)]
     assert [sorted(turn) for turn in turns] == [[1, 2, 4, 8]] * 3
     assert len({tuple(turn) for turn in turns}) > 1
@@ -23,24 +52,27 @@ def test_every_point_runs_once_a_repeat_in_an_order_that_only_the_seed_decides(t
     assert len({run.folder.path for run in runs}) == 12
 
 
-def test_an_impossible_point_is_planned_once(task_of, tmp_path):
-    runs = plan([(task_of(), ""), (task_of(seed=1), "no room")], 2, tmp_path, seed=0)
+def test_an_impossible_point_is_planned_once_and_has_no_twins(task_of, folder):
+    runs = planned([(task_of(), ""), (task_of(seed=1), "no room")], folder, repeats=2)
     assert sorted(run.obstacle for run in runs) == ["", "", "no room"]
+    assert all(not run.obstacle or run.twin is None for run in planned([(task_of(), "no room")], folder, twins=3))
 
 
-def test_only_a_good_record_of_the_same_request_counts_as_finished(task_of, tmp_path):
-    (run,) = plan([(task_of(), "")], 1, tmp_path, seed=0)
-    bad = record.cut_short(run.task, 0.0, "failed", "a test")
-    counted = workloads.workload(run.task.request.model, 224, 32, "caffe")
-    good = msgspec.structs.replace(bad, outcome="ok", reason="", workload=counted)
-    foreign = msgspec.structs.replace(good, request=task_of(seed=3).request)
-    otherwise = msgspec.structs.replace(good, workload=msgspec.structs.replace(counted, convention="torch"))
-    assert run.finished is None
-    for kept, expected in ((bad, None), (foreign, None), (otherwise, None), (good, good)):
-        record.write(run.folder.record, kept)
-        assert run.finished == expected
-    run.folder.record.write_text(run.folder.record.read_text()[:500])
-    assert run.finished is None
+def test_twins_are_interleaved_with_the_points_and_run_as_often_as_asked(task_of, folder):
+    point = task_of({"input": "dali"}, gpus=2, threads=1)
+    runs = planned([(point, "")], folder, repeats=3, twins=2)
+    counts = {name: sum(run.twin == name for run in runs) for name in (None, "synthetic", "alone", "input", "phases")}
+    assert counts == {None: 3, "synthetic": 2, "alone": 2, "input": 2, "phases": 2}
+    assert {run.point for run in runs} == {point.request.key}
+    assert len({run.folder.path for run in runs}) == len(runs) == 11
+
+
+def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
+    dali, synthetic = task_of({"input": "dali"}, threads=1), task_of({"input": "synthetic"}, threads=1)
+    runs = planned([(dali, ""), (synthetic, "")], folder, repeats=3, twins=1)
+    same = [run for run in runs if run.key == synthetic.request.key]
+    assert [run.twin for run in same] == [None] * 3
+    assert {run.point for run in same} == {synthetic.request.key}
 
 
 def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
@@ -49,3 +81,103 @@ def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
         "torchrun --standalone --local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node=4 -m resnetx.train "
         f"'{tmp_path}/a b/run.json'"
     )
+
+
+# ---- what is kept, and what is not tried again ----------------------------------------------------------------------
+
+
+def test_only_a_settled_record_of_the_same_request_is_kept(task_of, folder):
+    (run,) = planned([(task_of(), "")], folder)
+    ended = good(run)
+    failed = msgspec.structs.replace(ended, outcome="failed", reason="a test")
+    foreign = msgspec.structs.replace(ended, request=task_of(seed=3).request)
+    otherwise = msgspec.structs.replace(ended, workload=msgspec.structs.replace(ended.workload, convention="torch"))
+    no_memory = msgspec.structs.replace(failed, outcome="oom")
+    endless = msgspec.structs.replace(failed, outcome="timeout")
+    impatient = msgspec.structs.replace(endless, timeout_s=1.0)
+    assert run.settled is None
+    cases = [(failed, None), (foreign, None), (otherwise, None), (impatient, None)]
+    for kept, expected in [*cases, (no_memory, no_memory), (endless, endless), (ended, ended)]:
+        record.write(run.folder.record, kept)
+        assert run.settled == expected
+    run.folder.record.write_text(run.folder.record.read_text()[:500])
+    assert run.settled is None
+
+
+@pytest.mark.parametrize(("outcome", "times", "lost"), [("oom", 1, 2), ("timeout", 1, 2), ("failed", 2, 1)])
+def test_a_hopeless_point_is_not_tried_again_and_its_twins_neither(task_of, folder, monkeypatch, outcome, times, lost):
+    point = task_of(gpus=2, threads=1)
+    started = []
+
+    def execute(task, run_folder):
+        started.append(task.request.key)
+        return record.cut_short(task, 0.0, outcome, "a test")
+
+    monkeypatch.setattr(launch, "execute", execute)
+    runs = [run for run in planned([(point, "")], folder, repeats=3, twins=1) if run.twin in (None, "alone")]
+    runs.sort(key=lambda run: run.twin is not None)
+    told = []
+    assert sweep(runs, [], lambda run, ended: told.append(ended)) == []
+    assert started == [point.request.key] * times
+    assert told.count(None) == lost + 1
+
+
+def test_a_twin_without_memory_leaves_its_point_alone(task_of, folder):
+    point = task_of(gpus=2, threads=1)
+    runs = planned([(point, "")], folder, repeats=2, twins=2)
+    lost = next(run for run in runs if run.twin == "phases")
+    ended = [record.cut_short(lost.task, 0.0, "oom", "a test")]
+    assert {run.twin for run in runs if given_up(run, ended)} == {"phases"}
+
+
+def test_kept_runs_are_told_from_those_that_are_left(task_of, folder):
+    runs = planned(tasks(task_of), folder, 2)
+    for run in runs[:3]:
+        record.write(run.folder.record, good(run))
+    kept, left = split_settled(runs)
+    assert [each.request_key for each in kept] == [run.key for run in runs[:3]]
+    assert left == runs[3:]
+
+
+def test_runs_come_in_the_order_of_the_plan_unless_another_choice_is_made(task_of, folder):
+    runs = planned(tasks(task_of), folder)
+    assert in_order(runs, []) is runs[0]
+
+
+# ---- the folder -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def study_of(request_of):
+    def make(**axes):
+        ((key, values),) = axes.items()
+        points = [request_of({key.replace("__", "."): value, "threads": 1}) for value in values]
+        return StudyRecord(
+            kind="study", schema=1, name="mine", about="", node="node1", points=points, repeats=1, twins=0, baseline=1,
+            resnetx="0",
+        )  # fmt: skip
+
+    return make
+
+
+def test_a_study_may_grow_and_part_of_it_may_be_asked_for(folder, study_of):
+    small, large = study_of(batch_size=[16, 32]), study_of(batch_size=[16, 32, 64])
+    assert settle_definition(folder, small).points == small.points
+    assert settle_definition(folder, large).points == large.points
+    assert settle_definition(folder, small).points == large.points
+    assert record.read(folder.study, StudyRecord).points == large.points
+
+
+def test_another_study_under_the_same_name_is_refused_with_what_differs(folder, study_of):
+    settle_definition(folder, study_of(batch_size=[16, 32]))
+    with pytest.raises(ConfigError, match=r"batch_size=\[16,32\] there, \[32,64\] now; set results=FOLDER"):
+        settle_definition(folder, study_of(batch_size=[32, 64]))
+    assert record.read(folder.study, StudyRecord).points == study_of(batch_size=[16, 32]).points
+
+
+def test_a_study_is_not_continued_with_other_software(task_of, folder, record_environment):
+    (run,) = planned([(task_of(), "")], folder)
+    same = msgspec.structs.replace(good(run), environment=record_environment())
+    check_software([same])
+    with pytest.raises(ConfigError, match=r"begun with torch 1\.0, and here is .*: its runs would not be repeats"):
+        check_software([same, msgspec.structs.replace(same, environment=record_environment(torch="1.0"))])

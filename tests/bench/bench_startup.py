@@ -1,0 +1,57 @@
+"""Where the time goes before a run's first window, part by part, against a bare interpreter, in turns.
+
+    python tests/bench/bench_startup.py [ROUNDS]
+
+The first contenders are what no run can do without: an interpreter, torch, what torch's optimizers and DDP load on top
+of it, torchrun around one and two ranks that do nothing. The last ones are whole runs with three short steps.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from interleave import ratio, rounds, sentence
+
+TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+RUN = [
+    "resnetx.train",
+    *("input=synthetic", "model.x=1", "model.width=16", "image_size=32", "batch_size=8", "threads=1", "seed=1"),
+    *("warmup=3", "steps=1", "windows=1"),
+]
+
+
+def seconds(*command: str) -> Callable[[], float]:
+    def measure() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            return time.perf_counter() - start
+
+    return measure
+
+
+def ranks(count: int, *words: str) -> Callable[[], float]:
+    return seconds(TORCHRUN, "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={count}", *words)
+
+
+def main(count: int) -> None:
+    python = sys.executable
+    contenders = {
+        "python -c pass": seconds(python, "-c", "pass"),
+        "import torch": seconds(python, "-c", "import torch"),
+        "import torch._dynamo": seconds(python, "-c", "import torch._dynamo"),
+        "torchrun, 1 empty rank": ranks(1, "--no-python", python, "-c", "pass"),
+        "torchrun, 2 empty ranks": ranks(2, "--no-python", python, "-c", "pass"),
+        "a run on 1 rank": ranks(1, "-m", *RUN),
+        "a run on 2 ranks": ranks(2, "-m", *RUN),
+    }
+    times = rounds(contenders, count)
+    for name, taken in times.items():
+        print(f"{sorted(taken)[len(taken) // 2]:6.2f} s  " + sentence(name, ratio(taken, times["python -c pass"])))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

@@ -1,0 +1,109 @@
+"""`resnetx sweep` before anything runs: plans, estimates and refusals."""
+
+import pytest
+
+from resnetx.cli import main
+from resnetx.host import node_name
+from resnetx.record import StudyFolder
+
+SMALL = ["input=synthetic", "model.x=1", "model.width=16", "image_size=32", "batch_size=8", "threads=1"]
+
+
+def run(capsys, *words):
+    status = main(list(words))
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_nothing(capsys, tmp_path):
+    words = [*SMALL, "gpus=[1,3]", "batch_size=4", "repeats=2", "twins=0", f"results={tmp_path}"]
+    status, out, _ = run(capsys, "sweep", "--dry-run", *words)
+    lines = out.splitlines()
+    assert status == 0
+    assert sum(line.startswith("torchrun ") and "--nproc-per-node=1" in line for line in lines) == 2
+    assert sum(line.startswith("# torchrun ") and "--nproc-per-node=3" in line for line in lines) == 1
+    assert lines[-1] == (
+        "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
+        "use batch_size=3 or 6, another gpus, or split=uneven"
+    )
+    assert "# 2 points, 2 runs (0 of twins)" in lines
+    assert any("assumed, as nothing has run on this machine yet" in line for line in lines)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("study", "points"), [("paper", 88), ("paper-resnetx", 72), ("paper-alexnet-googlenet", 16), ("quickstart", 6)]
+)
+def test_the_studies_have_the_points_of_the_paper(capsys, tmp_path, study, points):
+    status, out, _ = run(capsys, "sweep", "--dry-run", f"study={study}", "input=synthetic", f"results={tmp_path}")
+    assert status == 0
+    assert f"# {points} points, " in out
+
+
+def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_path, images):
+    words = ["study=paper", f"input.root={images}", "batch_size=8", "repeats=5", "twins=5", f"results={tmp_path}"]
+    _, out, _ = run(capsys, "sweep", "--dry-run", *words)
+    # 8 workloads on 1, 2, 4 and 8 GPUs: clean, synthetic, input and phases on all, alone on more than one.
+    assert "# 32 points, 760 runs (600 of twins)" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["budget=soon"], "budget=soon: expected a duration, as 90s, 15min or 2h"),
+        (["repeats=[1,2]"], "give each one value"),
+        (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
+        (["env.OMP_NUM_THREADS=2"], "env.OMP_NUM_THREADS: torchrun or resnetx sets it for each rank; use threads"),
+        (["batch_size=3", "gpus=4"], "batch_size=3 does not divide over gpus=4"),
+        (["split=uneven", "batch_size=3", "gpus=4"], "leaves some of gpus=4 without an image"),
+        (["strategy=bucket", "strategy.first_bucket_mb=0"], "strategy.first_bucket_mb=0"),
+        (["measure=input"], "measure=input with input=synthetic: there is no input work to measure"),
+        (["baseline=0"], "baseline=0: expected at least 1"),
+        (["strategy=ring"], "strategy=ring: no such strategy"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, words, sentence):
+    status, _, err = run(capsys, "sweep", *SMALL, *words, f"results={tmp_path}")
+    assert status == 2
+    assert sentence in err
+    assert err.startswith("resnetx: ")
+    assert err.count("\n") == 1
+
+
+def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost(capsys, tmp_path, study_file):
+    study_file("grids: [{batch_size: 8, gpus: 1}]")
+    assert (
+        run(capsys, "sweep", "study=" + study_file.path, *SMALL[:-2], "steps=1", "windows=1", *study_file.quick)[0] == 0
+    )
+    folder = StudyFolder(tmp_path / "results" / node_name() / "mine")
+    before = folder.study.read_bytes(), [run.record.read_bytes() for run in folder.runs()]
+    study_file("grids: [{batch_size: 16, gpus: 1}]")
+    status, _, err = run(
+        capsys, "sweep", "study=" + study_file.path, *SMALL[:-2], "steps=1", "windows=1", *study_file.quick
+    )
+    assert status == 2
+    assert "holds another study of this name: batch_size=8 there, 16 now" in err
+    assert before == (folder.study.read_bytes(), [run.record.read_bytes() for run in folder.runs()])
+
+
+@pytest.fixture
+def study_file(tmp_path):
+    """Writes the user's own study."""
+
+    class File:
+        path = str(tmp_path / "mine.yaml")
+        quick = ("repeats=1", "twins=0", "warmup=3", f"results={tmp_path / 'results'}")
+
+        def __call__(self, grids):
+            (tmp_path / "mine.yaml").write_text(f"about: A test's.\nsettings: {{threads: 1}}\n{grids}\n")
+
+    return File()
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A tree that is large enough for the plans of this file."""
+    from resnetx.inputs import images
+
+    images.make(tmp_path / "images", classes=1, per_class=64, size="256", seed=0, workers=1, progress=lambda *_: None)
+    return tmp_path / "images"

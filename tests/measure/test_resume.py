@@ -1,0 +1,108 @@
+"""A sweep that is killed again and again ends with the records of one that was not, and leaves no process behind."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resnetx.measure.torchrun import FOLDER_VARIABLE
+from resnetx.record import BriefReader, StudyFolder
+
+pytestmark = pytest.mark.dist
+
+SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "batch_size=8"]
+SHORT = ["threads=1", "warmup=3", "steps=2", "windows=2", "repeats=2", "twins=0"]
+SWEEP = [sys.executable, "-m", "resnetx", "sweep", *SMALL, *SHORT, "gpus=[1,2]"]
+
+
+def start(results: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*SWEEP, f"results={results}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def processes(results: Path) -> list[int]:
+    """The living processes of any run below a results folder: torchruns and ranks."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z" and any(each.startswith(f"{FOLDER_VARIABLE}={results}/".encode()) for each in variables):
+            found.append(int(entry.name))
+    return found
+
+
+def nothing_is_left(results: Path) -> None:
+    end = time.monotonic() + 10
+    while (left := processes(results)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert left == []
+
+
+def runs(results: Path) -> dict[tuple[str, int], tuple[str, int]]:
+    """(request, repeat) -> how it ended, and its number of windows."""
+    (study,) = results.rglob("study.json")
+    briefs = [BriefReader()(folder) for folder in StudyFolder(study.parent).runs()]
+    return {(brief.key, brief.repeat): (brief.outcome, len(brief.rates)) for brief in briefs}
+
+
+def kill_something(child: subprocess.Popen, results: Path, chance: random.Random) -> None:
+    """The launcher, or any process of the run that is going on, without a chance to clean up."""
+    victims = [child.pid, *processes(results)]
+    os.kill(chance.choice(victims), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    results = tmp_path_factory.mktemp("undisturbed")
+    child = start(results)
+    assert child.wait() == 0, child.stderr.read()
+    return runs(results)
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_records(undisturbed, tmp_path, kills):
+    chance = random.Random(kills)
+    for _ in range(kills):
+        child = start(tmp_path)
+        time.sleep(chance.uniform(0.5, 6))
+        if child.poll() is None:
+            kill_something(child, tmp_path, chance)
+            if child.poll() is None and chance.random() < 0.5:  # a launcher that survived goes on, or is ended as well
+                child.terminate()
+        child.wait()
+        nothing_is_left(tmp_path)
+    last = start(tmp_path)
+    assert last.wait() == 0, last.stderr.read()
+    assert runs(tmp_path) == undisturbed
+    assert len(undisturbed) == 4
+    assert set(undisturbed.values()) == {("ok", 2)}
+
+
+def test_ctrl_c_ends_the_sweep_and_its_ranks(tmp_path):
+    child = start(tmp_path)
+    end = time.monotonic() + 60
+    while len(processes(tmp_path)) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=10) == 130
+    nothing_is_left(tmp_path)
+    assert "what was finished before is on disk" in child.stderr.read()
+
+
+def test_two_sweeps_side_by_side_do_not_meet_and_two_on_one_folder_are_refused(tmp_path):
+    one, other = start(tmp_path / "one"), start(tmp_path / "other")
+    time.sleep(4)
+    third = start(tmp_path / "one")
+    assert third.wait() == 2
+    assert "another sweep is at work in" in third.stderr.read()
+    assert (one.wait(), other.wait()) == (0, 0), one.stderr.read() + other.stderr.read()
+    assert runs(tmp_path / "one") == runs(tmp_path / "other")
