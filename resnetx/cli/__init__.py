@@ -61,7 +61,7 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         {"json": JSON, "validate": "put the model beside published measurements"},
     ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
-    "list": ("verbs", "name the models, inputs and studies that come with resnetx", "", {}),
+    "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),
 }
 
 
