@@ -56,8 +56,9 @@ from resnetx.interconnect.generations import (
 )
 from resnetx.interconnect.inside import Inside, Ring, join
 from resnetx.interconnect.parts import Gpu, Switch
-from resnetx.interconnect.paths import Flow, Transport
+from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, fractional
+from resnetx.interconnect.sharing import Flow, fair_shares
 from resnetx.interconnect.system import FABRIC, Library, System
 from resnetx.units import si
 
@@ -242,7 +243,7 @@ def _between(system: System, groups: Sequence[tuple[int, ...]]) -> _Between:
     for near, far in ((0, 1), (1, 0)):
         for (card, sender), (far_card, receiver) in zip(ends[near], ends[far], strict=True):
             flows.append(paths.network_flow(system, sender, card, far_card, receiver))
-    slowest_Bps, limit = min(paths.fair_shares(system, flows, kernels=True))
+    slowest_Bps, limit = min(fair_shares(system, flows, kernels=True))
     count = len(cards[0])
     staged = ", staged in host memory" if flows[0].staged else ""
     note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."

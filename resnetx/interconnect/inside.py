@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.generations import GENERATIONS, Generation
 from resnetx.interconnect.parts import Family
-from resnetx.interconnect.paths import Flow, Means
+from resnetx.interconnect.paths import Means
 from resnetx.interconnect.rings import Lanes
+from resnetx.interconnect.sharing import Flow, fair_shares
 from resnetx.interconnect.system import System
 
 
@@ -82,7 +83,7 @@ def _along_the_bus(
     """
     order = tuple(sorted(devices, key=lambda device: (_place(system, device), device)))
     flows = [paths.flow(system, a, b, transport) for a, b in rings.directions(order)]
-    rate_Bps, limit = min(paths.fair_shares(system, flows, kernels))
+    rate_Bps, limit = min(fair_shares(system, flows, kernels))
     on_nvlink = all(link.wire.family == "nvlink" for flow in flows for _, _, link in flow.steps)
     switched = on_nvlink and all(len(flow.steps) > 1 and not flow.staged for flow in flows)
     channels = channels or (min(link.lanes for flow in flows for _, _, link in flow.steps) if switched else 1)

@@ -3,27 +3,27 @@
 Peer traffic takes links and switches, and crosses a CPU only where its PCIe root lets it (`peer_Bps`); NVLink is
 preferred. GPUs forward nothing by themselves: where no peer path exists, a copy is staged through the memory of the
 CPUs (slower, and two GPUs under one switch then share its one port to the CPU), unless the application relays it
-through a third GPU (`routes`). Flows that share a link, a direction of it or a CPU's port share its bandwidth fairly.
+through a third GPU (`routes`).
 
 References: Li et al. 2019, section 3.1; Tartan's pair matrices. Where no peer path exists, `cudaDeviceCanAccessPeer`
 says no.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Literal
 
 from resnetx.config import ConfigError
+from resnetx.interconnect.graph import Component, Link, System
 from resnetx.interconnect.parts import Cpu, Switch
-from resnetx.interconnect.system import Component, Link, System
+from resnetx.interconnect.sharing import Flow, Steps, fair_shares
 
 Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
 Means = Literal["auto", "peer", "bus", "host", "socket"]  # bus: auto without NVLink
 Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
-Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
 
 
 @dataclass(frozen=True)
@@ -248,15 +248,7 @@ def _nearness(system: System, a: int, b: int) -> str:
     return "PIX" if met.count("switch") <= 1 else "PXB"
 
 
-# ---- what flows get that share links
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Data on its way. `staged`: through host memory, so that CPU ports pass it at their staging rate."""
-
-    steps: Steps
-    staged: bool
+# ---- flows
 
 
 def flow(system: System, source: int, target: int, transport: Means = "auto") -> Flow:
@@ -305,59 +297,9 @@ def lane_Bps(system: System, devices: Sequence[int]) -> float:
     return min(link.kernel_Bps / link.lanes for link in system.links if link.a in names and link.b in names)
 
 
-def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) -> list[tuple[float, str]]:
-    """(B/s, what limits it) of flows that run at once and share fairly (max-min).
-
-    `kernels`: the GPUs' own kernels move the data, as collectives do, instead of the copy engines.
-    """
-    capacity: dict[str, float] = {}
-    uses = [Counter[str]() for _ in flows]
-    for index, each in enumerate(flows):
-        for resource, room_Bps in _resources(system, each, kernels):
-            capacity[resource] = room_Bps
-            uses[index][resource] += 1
-    shares: list[tuple[float, str]] = [(0.0, "")] * len(flows)
-    active = set(range(len(flows)))
-    level_Bps = 0.0
-    while active:
-        load = Counter[str]()
-        for index in active:
-            load.update(uses[index])
-        step_Bps, tightest = min((capacity[resource] / count, resource) for resource, count in load.items())
-        level_Bps += step_Bps
-        for resource, count in load.items():
-            capacity[resource] -= step_Bps * count
-        full = {resource for resource in load if capacity[resource] <= 1e-9 * level_Bps}
-        done = {index for index in active if not full.isdisjoint(uses[index])}
-        for index in done:
-            limit = tightest if tightest in uses[index] else min(full & uses[index].keys())
-            shares[index] = (level_Bps, limit)
-        active -= done
-    return shares
-
-
 def concurrent_Bps(system: System, flows: Sequence[tuple[int, int]], transport: Transport = "auto") -> list[float]:
     """What each of several copies (source, target) gets while all of them run."""
     return [rate for rate, _ in fair_shares(system, [flow(system, a, b, transport) for a, b in flows])]
-
-
-def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[str, float]]:
-    """What a flow uses, and how much of it there is: each direction of a link, and both together."""
-    for before, after, link in flow.steps:
-        one_way, both = (link.kernel_Bps, 2 * link.kernel_Bps) if kernels else (link.copy_Bps, link.duplex_Bps)
-        both = min(both, link.duplex_Bps)
-        yield f"{before} to {after}", one_way
-        yield f"{link.name} both ways", both
-        for name in (before, after):
-            part = system.component(name).part
-            if not isinstance(part, Cpu) or link.wire.family in ("smp", "network"):
-                continue
-            if flow.staged:
-                duplex = part.staging_duplex_Bps.value if part.staging_duplex_Bps else 2 * part.staging_Bps.value
-                yield f"{before} to {after}, staged in {name}", part.staging_Bps.value
-                yield f"{link.name} both ways, staged in {name}", duplex
-            elif part.peer_Bps is not None:
-                yield f"{before} to {after}, through {name}", part.peer_Bps.value
 
 
 def _path(system: System, source: int, target: int, taken: Flow) -> Path:
