@@ -165,7 +165,7 @@ def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
     alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
     for ring in rings:
         alike[ring.order, ring.closed].append(ring)
-    found = []
+    found: list[tuple[str, Ring, float]] = []
     for same in alike.values():
         name = f"{'ring' if same[0].closed else 'chain'} {len(found) + 1}"
         count = f" ({len(same)} of them)" if len(same) > 1 else ""

@@ -85,16 +85,14 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
         layers += _ring_layers(rings, routes, frame)
     active = {name for walk in rings for name in walk.components} or boxes.keys()
     layers += _box_layers(list(boxes.values()), frame, active)
-    return (
+    title = alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12)
+    drawn: alt.LayerChart = (
         alt.layer(*layers)
         .resolve_scale(color="independent", strokeWidth="independent")
-        .properties(
-            title=alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12),
-            width=frame.width * frame.pixels,
-            height=frame.height * frame.pixels,
-        )
+        .properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)
         .configure(background="white", font="Helvetica, Arial, sans-serif", view=alt.ViewConfig(stroke=None))
     )
+    return drawn
 
 
 def first_node(system: System) -> System:
@@ -259,7 +257,7 @@ def _link_layer(routes: Mapping[Link, _Route], frame: _Frame, faint: bool) -> al
         ),
     )
     width_of = alt.StrokeWidth("width:Q", scale=None)
-    return _lines(rows, frame, opacity=0.4 if faint else 1.0).encode(color=colour, strokeWidth=width_of)
+    return _lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width_of)
 
 
 def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
@@ -305,9 +303,9 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _F
     names = [walk.name for walk in rings]
     shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
     legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
-    lines = _lines(rows, frame, strokeWidth=2.4).encode(color=alt.Color("ring:N", scale=shades, legend=legend))
+    lines = _lines(rows, frame).encode(color=alt.Color("ring:N", scale=shades, legend=legend))
     arrows = (
-        alt.Chart(alt.Data(values=heads))
+        alt.Chart(alt.InlineData(values=heads))
         .mark_point(shape="triangle", filled=True, size=75, opacity=1)
         .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), alt.Color("ring:N", scale=shades, legend=None))
     )
@@ -340,7 +338,7 @@ def _box_layers(boxes: Sequence[_Box], frame: _Frame, active: Collection[str]) -
         }
         for box in boxes
     ]
-    chart = alt.Chart(alt.Data(values=rows))
+    chart = alt.Chart(alt.InlineData(values=rows))
     small = frame.pixels / UNIT_PIXELS
     return [
         chart.mark_rect(cornerRadius=5 * small, stroke="white", strokeWidth=1.5 * small).encode(
@@ -352,9 +350,10 @@ def _box_layers(boxes: Sequence[_Box], frame: _Frame, active: Collection[str]) -
     ]
 
 
-def _lines(rows: list[dict[str, Any]], frame: _Frame, **mark: float) -> alt.Chart:
-    chart = alt.Chart(alt.Data(values=rows)).mark_line(**mark)
-    return chart.encode(frame.x(), frame.y(), order="order:Q", detail="line:N")
+def _lines(rows: list[dict[str, Any]], frame: _Frame, opacity: float = 1.0) -> alt.Chart:
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity, strokeWidth=2.4)
+    encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order="order:Q", detail="line:N")
+    return encoded
 
 
 def _rows(points: Sequence[Point], **fields: Any) -> list[dict[str, Any]]:
