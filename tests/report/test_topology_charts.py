@@ -13,8 +13,9 @@ from resnetx.report.topology_charts import Walk
 
 def drawing(chart, mark):
     """The data of the layers of a chart with one kind of mark."""
-    layers = [layer for layer in chart.to_dict(validate=False)["layer"] if layer["mark"]["type"] == mark]
-    return [row for layer in layers for row in layer["data"]["values"]]
+    tree = chart.to_dict(validate=False)
+    layers = [layer for layer in tree["layer"] if layer["mark"]["type"] == mark]
+    return [row for layer in layers for row in tree["datasets"][layer["data"]["name"]]]
 
 
 def lines(rows):
