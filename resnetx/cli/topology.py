@@ -267,8 +267,12 @@ def _draw(each: System, results: str, name: str, plan: Plan | None = None, size_
         subtitle.append(f"The first of {each.nodes} nodes, which are alike")
         each = topology_charts.first_node(each)
     path = Path(results) / "topology" / f"{name.replace(' ', '-')}.svg"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(topology_charts.svg(topology_charts.graph(each, walks, subtitle)))
+    drawing = topology_charts.svg(topology_charts.graph(each, walks, subtitle))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(drawing)
+    except OSError as error:
+        raise ConfigError(f"results={results}: no drawing can be written to {path}: {error.strerror}") from None
     show.out.print(f"drawing: {path}\n", soft_wrap=True)
 
 

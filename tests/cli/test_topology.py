@@ -150,6 +150,13 @@ def test_a_system_is_matrix_ways_and_a_drawing(run, tmp_path):
     assert (tmp_path / "results" / "topology" / "gx8.svg").read_text().startswith("<svg")
 
 
+def test_results_that_cannot_be_written_are_said(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    status, _, err = run("systems=gx8", "results=file")
+    assert status == 2
+    assert "results=file: no drawing can be written to file/topology/gx8.svg: Not a directory" in err
+
+
 def test_two_systems_in_one_command_stay_two(objects):
     """Hydra would merge two choices of a group into one object."""
     mesh, tree = objects("systems=[dgx1-p100,gx8]")
