@@ -8,7 +8,7 @@ and of what it tries, the fastest is taken:
     nccl1    one ring in the order of the bus; over NVLink only if all GPUs are mutual peers, else over PCIe and the
              host (inferred from Tallent et al. 2017 and Tartan: no source says so)
     nccl2    as many rings as whole NVLink lanes allow, half lanes for up to 4 GPUs (source of NCCL 2.0 to 2.3,
-             `p2p.cu`); else one ring, staged in the host where GPUs are no peers
+             `p2p.cu`); else one ring over PCIe, staged in the host where GPUs are no peers
     nccl2.4  the same with half lanes for any number of GPUs, and trees for allreduce
     nvls     the same with reduction inside NVSwitches that can
     gloo     one ring of host processes over sockets

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.generations import GENERATIONS, Generation
 from resnetx.interconnect.parts import Family
-from resnetx.interconnect.paths import Means
+from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes
 from resnetx.interconnect.sharing import Flow, fair_shares
 from resnetx.interconnect.system import System
@@ -44,59 +45,91 @@ class Inside:
         return sum(chain.bandwidth_Bps for chain in self.chains)
 
 
-def join(system: System, devices: tuple[int, ...], library: str, transport: Means) -> Inside:
-    """The best of what the generation tries on GPUs of one node."""
+def join(system: System, devices: tuple[int, ...], library: str, transport: Transport) -> Inside:
+    """The best of what the generation tries on GPUs of one node. The order of the ids makes no difference."""
     if len(devices) == 1:
         alone = (Ring(devices, math.inf, (system.gpus[devices[0]].name,)),)
         return Inside(alone, alone, "nvlink", "", "", None, ())
-    if library == "nccl1":
-        return _first_generation(system, devices, transport)
-    bus = _along_the_bus(system, devices, transport)
-    mesh = _mesh(system, devices, GENERATIONS[library]) if transport in ("auto", "peer") else None
-    if mesh is None:
-        return bus
-    if mesh.ring_Bps > 0.999 * bus.ring_Bps:
-        return mesh
+    first = library == "nccl1"
+    nvlink = None
+    if transport in ("auto", "peer"):
+        nvlink = _switched(system, devices, first) or _mesh(system, devices, GENERATIONS[library], first)
+    # NCCL 1 is given the rates of copies on the bus: see the docstring of `collective`.
+    bus = _along_the_bus(system, devices, transport, kernels=not first)
+    if bus is None:
+        return nvlink if nvlink and nvlink.rings else _no_way(system, devices, transport)
+    if nvlink is None:
+        unused = (
+            first and transport == "auto" and any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2))
+        )
+        return replace(bus, notes=(_NO_PEERS, *bus.notes)) if unused else bus
+    if nvlink.ring_Bps > 0.999 * bus.ring_Bps:
+        return nvlink
     # The bus carries the rings; chains may still go over NVLink.
-    trees = mesh if mesh.chain_Bps > bus.chain_Bps else bus
-    return replace(
-        bus, chains=trees.chains, chain_limit=trees.chain_limit, lanes=mesh.lanes, notes=(*mesh.notes, *bus.notes)
-    )
+    trees = nvlink if nvlink.chain_Bps > bus.chain_Bps else bus
+    notes = (*nvlink.notes, *bus.notes)
+    return replace(bus, chains=trees.chains, chain_limit=trees.chain_limit, lanes=nvlink.lanes, notes=notes)
 
 
-def _first_generation(system: System, devices: tuple[int, ...], transport: Means) -> Inside:
-    """One ring; over NVLink only among mutual peers."""
-    if transport == "auto" and not all(paths.are_peers(system, a, b) for a in devices for b in devices):
-        found = _along_the_bus(system, devices, "bus", channels=1, kernels=False)
-        note = "NCCL 1: not all these GPUs are mutual peers, so its ring goes over PCIe and the host, not over NVLink."
-        return replace(found, notes=(note, *found.notes))
-    found = _along_the_bus(system, devices, transport, channels=1, kernels=transport != "host")
-    return replace(found, notes=("NCCL 1: one ring over the fastest links of mutual peers.", *found.notes))
+_NO_PEERS = "NCCL 1: not all these GPUs are mutual peers, so its one ring leaves NVLink out."
 
 
-def _along_the_bus(
-    system: System, devices: tuple[int, ...], transport: Means, channels: int | None = None, kernels: bool = True
+def _no_way(system: System, devices: tuple[int, ...], transport: Transport) -> Inside:
+    """Says which two GPUs no data can pass between; a ring may start anywhere, so the first such pair will do."""
+    for a, b in combinations(devices, 2):
+        paths.flow(system, a, b, transport)
+    raise AssertionError(f"every two of {devices} are joined")
+
+
+def _order(system: System, devices: tuple[int, ...]) -> tuple[int, ...]:
+    """An order that visits GPUs of one switch, and of one CPU, one after the other."""
+    return tuple(sorted(devices, key=lambda device: (_place(system, device), device)))
+
+
+def _switched(system: System, devices: tuple[int, ...], one: bool) -> Inside | None:
+    """Rings through NVSwitches, in any order, as many as a GPU has lanes; None where not all reach each other so."""
+    order = _order(system, devices)
+    flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
+    if not all(len(flow.steps) > 1 for flow in flows):
+        return None
+    lanes = min(link.lanes for flow in flows for _, _, link in flow.steps)
+    note = f"NVSwitches join every GPU to every other, at {lanes} lanes each: any order of {lanes} rings will do."
+    if one:
+        lanes, note = 1, "NCCL 1: one ring, through the NVSwitches that join all these GPUs."
+    return _one_order(system, order, flows, True, lanes, (note,))
+
+
+def _along_the_bus(system: System, devices: tuple[int, ...], transport: Transport, kernels: bool) -> Inside | None:
+    """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such way."""
+    order = _order(system, devices)
+    flows = [paths.bus_flow(system, a, b, transport) for a, b in rings.directions(order)]
+    ways = [flow for flow in flows if flow]
+    if len(ways) < len(flows):
+        return None
+    shown = "-".join(map(str, (*order[:16], *(["..."] if len(order) > 16 else []), order[0])))
+    notes = [f"One ring in the order of the bus: {shown}."]
+    if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in ways if flow.staged]:
+        more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
+        notes.append(f"Staged in host memory, for they are no peers there: {', '.join(staged[:4])}{more}.")
+    return _one_order(system, order, ways, kernels, 1, tuple(notes))
+
+
+def _one_order(
+    system: System, order: tuple[int, ...], flows: Sequence[Flow], kernels: bool, channels: int, notes: tuple[str, ...]
 ) -> Inside:
-    """One order that visits GPUs of one switch, and of one CPU, one after the other.
-
-    Through NVSwitches any order is as good, and there are as many rings as a GPU has lanes, or `channels` of them.
-    """
-    order = tuple(sorted(devices, key=lambda device: (_place(system, device), device)))
-    flows = [paths.flow(system, a, b, transport) for a, b in rings.directions(order)]
+    """`channels` equal rings that share these flows, and the chains that leave their last step out."""
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
-    on_nvlink = all(link.wire.family == "nvlink" for flow in flows for _, _, link in flow.steps)
-    switched = on_nvlink and all(len(flow.steps) > 1 and not flow.staged for flow in flows)
-    channels = channels or (min(link.lanes for flow in flows for _, _, link in flow.steps) if switched else 1)
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
+    on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     return Inside(
         rings=(Ring(order, rate_Bps / channels, tuple(names)),) * channels,
         chains=(Ring(order, rate_Bps / channels, tuple(opened), closed=False),) * channels,
-        family="nvlink" if on_nvlink and not any(flow.staged for flow in flows) else "pcie",
+        family="nvlink" if on_nvlink else "pcie",
         ring_limit=limit,
         chain_limit=limit,
         lanes=None,
-        notes=tuple(_about_order(order, flows, channels)),
+        notes=notes,
     )
 
 
@@ -105,24 +138,19 @@ def _place(system: System, device: int) -> tuple[str, ...]:
     return tuple(reversed(paths.way_to_host(system, device)))
 
 
-def _about_order(order: Sequence[int], flows: Sequence[Flow], channels: int) -> list[str]:
-    if channels > 1:
-        return [f"Switches join every GPU to every other, at {channels} lanes each: {channels} rings in any order."]
-    shown = "-".join(map(str, (*order[:16], *(["..."] if len(order) > 16 else []), order[0])))
-    said = [f"One ring in the order of the bus: {shown}."]
-    if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in flows if flow.staged]:
-        more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
-        said.append(f"Staged in host memory, for they are no peers: {', '.join(staged[:4])}{more}.")
-    return said
-
-
-def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
-    """Rings over direct NVLink; None where no two of these GPUs have one."""
+def _mesh(system: System, devices: tuple[int, ...], generation: Generation, one: bool) -> Inside | None:
+    """Rings over direct NVLink; None where no two of these GPUs have one, or, with `one`, where some two have none."""
     lanes = [[paths.nvlink_lanes(system, a, b) for b in devices] for a in devices]
-    if not any(map(any, lanes)):
+    joined = [lanes[a][b] > 0 for a, b in combinations(range(len(devices)), 2)]
+    if not any(joined) or (one and not all(joined)):
         return None
     lane_Bps = paths.lane_Bps(system, devices)
-    orders, share = _pack(lanes, len(devices) <= generation.half_lanes_up_to)
+    if one:
+        order, share = rings.widest(lanes)
+        orders, note = [order], "NCCL 1: one ring over the NVLinks of mutual peers."
+    else:
+        orders, share = _pack(lanes, len(devices) <= generation.half_lanes_up_to)
+        note = _about_mesh(devices, lanes, len(orders), share)
     chains = rings.pack_chains(lanes) if generation.tree else []
 
     def named(order: rings.Order, bandwidth_Bps: float, closed: bool) -> Ring:
@@ -136,7 +164,7 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> I
         ring_limit=_tightest(devices, lanes, len(orders) * share),
         chain_limit=_tightest(devices, lanes, len(chains)),
         lanes=lanes,
-        notes=(_about_mesh(devices, lanes, len(orders), share),),
+        notes=(note,),
     )
 
 
@@ -161,10 +189,8 @@ def _tightest(devices: Sequence[int], lanes: rings.Lanes, carried: float) -> str
 
 def _about_mesh(devices: Sequence[int], lanes: rings.Lanes, found: int, share: float) -> str:
     if found:
-        plural = "s" if found > 1 else ""
-        return (
-            f"{found} ring{plural} on {'half' if share < 1 else 'whole'} NVLink lanes, {found * share:g} lanes' worth."
-        )
+        kind = f"half lanes of NVLink, worth {found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"
+        return f"{found} ring{'s' * (found > 1)} on {kind}."
     ends = [device for device, row in zip(devices, lanes, strict=True) if sum(map(bool, row)) < 2]
     why = f"gpu{ends[0]} has fewer than two NVLink neighbours among them" if ends else "no order of them closes"
     return f"No ring of NVLink lanes visits all {len(devices)} GPUs: {why}."

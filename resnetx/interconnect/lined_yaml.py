@@ -28,7 +28,7 @@ class LinedYaml:
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)  # C is ten times as fast, where it is there
             self.root = loader.get_single_node()
             self._check_keys()
-            self.tree = loader.construct_document(self.root) if self.root else None
+            self.tree: Any = loader.construct_document(self.root) if self.root else None
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -51,9 +51,11 @@ class LinedYaml:
             elif isinstance(node, yaml.MappingNode):
                 keys: set[str] = set()
                 for key, value in node.value:
-                    if not isinstance(key, yaml.ScalarNode) or key.value in keys:
-                        what = f"{key.value} is given twice" if isinstance(key, yaml.ScalarNode) else "a key is no word"
-                        raise ConfigError(f"{self.path}, line {key.start_mark.line + 1}: {what}")
+                    line = key.start_mark.line + 1
+                    if not str(key.tag).endswith(":str"):  # YAML takes on, off, yes, no and numbers for other things
+                        raise ConfigError(f"{self.path}, line {line}: expected a word as the key, in quotes if need be")
+                    if key.value in keys:
+                        raise ConfigError(f"{self.path}, line {line}: {key.value} is given twice")
                     keys.add(key.value)
                     ahead.append(value)
 

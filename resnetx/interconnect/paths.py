@@ -22,7 +22,6 @@ from resnetx.interconnect.parts import Cpu, Switch
 from resnetx.interconnect.sharing import Flow, Steps, fair_shares
 
 Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
-Means = Literal["auto", "peer", "bus", "host", "socket"]  # bus: auto without NVLink
 Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
 
 
@@ -148,12 +147,13 @@ def _walk_back(back: Mapping[str, tuple[str, Link]], source: str, end: str) -> S
 
 def _peer_steps(system: System, a: str, b: str) -> Steps:
     """The way of peer traffic: over NVLink and its switches if there is one, else over any links that let it cross."""
-    by_nvlink = _shortest(
-        system, a, {b}, lambda link: link.wire.family == "nvlink" and link.wire.peer, lambda c: c.kind == "switch"
-    )
-    return by_nvlink or _shortest(
+    return _nvlink_steps(system, a, b) or _shortest(
         system, a, {b}, lambda link: link.wire.peer, lambda c: c.kind in ("switch", "nic") or _peers_cross(c)
     )
+
+
+def _nvlink_steps(system: System, a: str, b: str) -> Steps:
+    return _shortest(system, a, {b}, _peer_nvlink, lambda component: component.kind == "switch")
 
 
 def _bus_steps(system: System, a: str, b: str) -> Steps:
@@ -167,10 +167,10 @@ def _bus_steps(system: System, a: str, b: str) -> Steps:
 
 
 def _host_steps(system: System, a: str, b: str) -> Steps:
-    """The way through the memory of a CPU near each GPU."""
+    """The way through the memory of a CPU near each GPU; () if no CPU is described."""
     up, down = _to_host(system, a), _to_host(system, b)
     if not (up and down):
-        raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
+        return ()
     if up[-1][1] == down[-1][1]:
         return (*up, *_backward(down))
     across = _shortest(system, up[-1][1], {down[-1][1]}, lambda _: True, lambda c: c.kind != "gpu")
@@ -212,7 +212,13 @@ def are_peers(system: System, a: int, b: int) -> bool:
 def nvlink_lanes(system: System, a: int, b: int) -> int:
     """NVLink lanes that join two GPUs with nothing between."""
     name = system.gpus[b].name
-    return sum(link.lanes for link, near in system.neighbours[system.gpus[a].name] if near == name)
+    return sum(
+        link.lanes for link, near in system.neighbours[system.gpus[a].name] if near == name and _peer_nvlink(link)
+    )
+
+
+def _peer_nvlink(link: Link) -> bool:
+    return link.wire.family == "nvlink" and link.wire.peer
 
 
 def _relay(system: System, way: Sequence[int]) -> Path:
@@ -251,19 +257,30 @@ def _nearness(system: System, a: int, b: int) -> str:
 # ---- flows
 
 
-def flow(system: System, source: int, target: int, transport: Means = "auto") -> Flow:
+def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
     """The flow of `copy_path`."""
     a, b = system.gpus[source].name, system.gpus[target].name
-    steps: Steps = ()
-    if transport in ("auto", "peer"):
-        steps = _peer_steps(system, a, b)
-    elif transport == "bus":
-        steps = _bus_steps(system, a, b)
-    if steps:
+    if transport in ("auto", "peer") and (steps := _peer_steps(system, a, b)):
         return Flow(steps, staged=False)
     if transport == "peer":
         raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
-    return Flow(_host_steps(system, a, b), staged=True)
+    if steps := _host_steps(system, a, b):
+        return Flow(steps, staged=True)
+    raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
+
+
+def nvlink_flow(system: System, source: int, target: int) -> Flow:
+    """Peer traffic over NVLink and its switches alone; without steps where there is no such way."""
+    return Flow(_nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
+
+
+def bus_flow(system: System, source: int, target: int, transport: Transport) -> Flow | None:
+    """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
+    a, b = system.gpus[source].name, system.gpus[target].name
+    if transport in ("auto", "peer") and (steps := _bus_steps(system, a, b)):
+        return Flow(steps, staged=False)
+    steps = () if transport == "peer" else _host_steps(system, a, b)
+    return Flow(steps, staged=True) if steps else None
 
 
 def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> Flow:
@@ -294,7 +311,8 @@ def way_to_host(system: System, device: int) -> list[str]:
 def lane_Bps(system: System, devices: Sequence[int]) -> float:
     """What kernels get on one lane of the direct links among these GPUs (the slowest kind, if they differ)."""
     names = {system.gpus[device].name for device in devices}
-    return min(link.kernel_Bps / link.lanes for link in system.links if link.a in names and link.b in names)
+    among = [link for link in system.links if link.a in names and link.b in names and _peer_nvlink(link)]
+    return min(link.kernel_Bps / link.lanes for link in among)
 
 
 def concurrent_Bps(system: System, flows: Sequence[tuple[int, int]], transport: Transport = "auto") -> list[float]:

@@ -43,6 +43,16 @@ def pack_chains(lanes: Lanes) -> list[Order]:
     return [orders[index] for index in _pack(room, members, at, bound)]
 
 
+def widest(lanes: Lanes) -> tuple[Order, float]:
+    """The one ring whose narrowest link has the most lanes, and how many; of a mesh in which a ring exists."""
+    if len(lanes) == 2:
+        return (0, 1), lanes[0][1]
+    orders = _orders(lanes, closed=True)
+    width = {order: min(lanes[a][b] for a, b in directions(order)) for order in orders}
+    best = max(orders, key=lambda order: width[order])
+    return best, width[best]
+
+
 def directions(order: Order) -> tuple[Step, ...]:
     """What a ring uses: (from, to) of every step."""
     return tuple(pairwise((*order, order[0])))

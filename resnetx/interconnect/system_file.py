@@ -15,7 +15,8 @@ from resnetx.interconnect.graph import Component, Library, Link, System
 from resnetx.interconnect.lined_yaml import LinedYaml, in_file_units
 from resnetx.interconnect.parts import COMPONENTS, TABLES, Figure, Network, Part, Wire, in_base_units
 
-MAX_COMPONENTS = 2**14  # of a range; gpu0..999999999 is refused before it is expanded
+MAX_COMPONENTS = 2**12  # of a range; gpu0..999999999 is refused before it is expanded
+MAX_LINKS = 2**16  # of an entry
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,7 +155,7 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> lis
 def _links(text: LinedYaml, wires: Mapping[str, Wire], components: Sequence[Component]) -> list[Link]:
     if not isinstance(text.tree["links"], list):
         raise text.refuse(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
-    known = [component.name for component in components]
+    places = {component.name: place for place, component in enumerate(components)}
     found: dict[tuple[str, str, str], Link] = {}
     for number, given in enumerate(text.tree["links"]):
         where: list[str | int] = ["links", number]
@@ -164,11 +165,11 @@ def _links(text: LinedYaml, wires: Mapping[str, Wire], components: Sequence[Comp
         if entry.lanes < 1:
             raise text.refuse(where, f"links.{number}.lanes={entry.lanes}: expected at least 1")
         for a, b in _pairs(text, where, entry):
-            if stranger := next((name for name in (a, b) if name not in known), None):
+            if stranger := next((name for name in (a, b) if name not in places), None):
                 raise text.refuse(where, f"links.{number}: no component is called {stranger}")
             if a == b:
                 raise text.refuse(where, f"links.{number}: {a} is linked to itself")
-            a, b = sorted((a, b), key=known.index)
+            a, b = sorted((a, b), key=places.__getitem__)
             if (a, b, entry.link) in found:
                 raise text.refuse(where, f"links.{number}: {a} and {b} are linked twice; use lanes")
             source = entry.source or text.convert(["wiring"], str, text.tree["wiring"])
@@ -182,6 +183,8 @@ def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry) -> list[t
     if given is None or (entry.between and entry.each):
         raise text.refuse(where, "links: expected `between` or `each`, with two names or ranges")
     first, second = (_expand(text, where, end) for end in given)
+    if len(first) * len(second) > MAX_LINKS:
+        raise text.refuse(where, f"links: {len(first)} x {len(second)} links are more than {MAX_LINKS}")
     if entry.between:
         return list(combinations(first, 2) if first == second and len(first) > 1 else product(first, second))
     if len(first) % len(second):
