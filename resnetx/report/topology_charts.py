@@ -1,8 +1,7 @@
-"""Drawings of systems: the link graph where its file places the components, and the rings of a collective over it.
+"""Drawings of systems: the link graph, and the rings of a collective over it.
 
-An NVLink of one or two lanes is one or two lines, a wider one a thick line; a link that would run through another
-component is an arc. NVSwitches are bars along what they join. Rings keep to the right of the way they go (Li et al.
-2019, Fig. 18, draw them over the links too), so that a ring and its reverse lie side by side.
+An NVLink of one or two lanes is one or two lines, a wider one a thick line. Rings keep to the right of the way they go
+(Li et al. 2019, Fig. 18, draw them over the links too), so that a ring and its reverse lie side by side.
 """
 
 import math
@@ -16,32 +15,14 @@ import altair as alt
 import msgspec
 import vl_convert
 
-from resnetx.interconnect.system import Component, Link, System
+from resnetx.interconnect.system import Link, System
+from resnetx.report.topology_layout import Box, Point, Route, boxes, route
 from resnetx.units import si
-
-Point = tuple[float, float]
 
 WIDTH_PIXELS = 1200  # of a drawing at most
 UNIT_PIXELS = 96  # of one unit of a system file's positions, where there is room
-HALF_SIZE = {
-    "gpu": (0.24, 0.19),
-    "switch": (0.3, 0.13),
-    "cpu": (0.4, 0.19),
-    "nic": (0.22, 0.11),
-    "storage": (0.3, 0.12),
-}
+MARGIN = 0.15
 STRAND_GAP = 0.06  # between parallel lines
-BENDS = (
-    0,
-    0.12,
-    -0.12,
-    0.2,
-    -0.2,
-    0.3,
-    -0.3,
-    0.45,
-    -0.45,
-)  # of a link, over its length: the first that is clear is taken
 
 COMPONENT_COLOURS = {
     "gpu": "#2f6b4f",
@@ -77,22 +58,22 @@ class Walk:
 
 def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = ()) -> alt.LayerChart:
     """A drawing of a system, and of rings over it if there are any."""
-    boxes = {component.name: _box(component, system) for component in system.components}
-    frame = _Frame.around(list(boxes.values()))
-    routes = {link: _route(link, boxes) for link in system.links}
+    drawn = boxes(system)
+    frame = _Frame.around(list(drawn.values()))
+    routes = {link: route(link, drawn) for link in system.links}
     layers = [_link_layer(routes, frame, faint=bool(rings))]
     if rings:
         layers += _ring_layers(rings, routes, frame)
-    active = {name for walk in rings for name in walk.components} or boxes.keys()
-    layers += _box_layers(list(boxes.values()), frame, active)
+    active = {name for walk in rings for name in walk.components} or drawn.keys()
+    layers += _box_layers(list(drawn.values()), frame, active)
     title = alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12)
-    drawn: alt.LayerChart = (
+    chart: alt.LayerChart = (
         alt.layer(*layers)
         .resolve_scale(color="independent", strokeWidth="independent")
         .properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)
         .configure(background="white", font="Helvetica, Arial, sans-serif", view=alt.ViewConfig(stroke=None))
     )
-    return drawn
+    return chart
 
 
 def first_node(system: System) -> System:
@@ -108,53 +89,6 @@ def svg(chart: alt.LayerChart) -> str:
     return str(vl_convert.vegalite_to_svg(chart.to_json()))
 
 
-# ---- where things are
-
-
-@dataclass(frozen=True)
-class _Box:
-    """A component as it is drawn: its middle, half of its width and height, and how far along its bar lines reach."""
-
-    component: Component
-    at: Point
-    half: Point
-    reach: float
-    label: str
-
-    def towards(self, other: "_Box") -> Point:
-        """Where a line to another box starts: on a bar as near to it as can be, else in the middle."""
-        return (min(max(other.at[0], self.at[0] - self.reach), self.at[0] + self.reach), self.at[1])
-
-
-def _box(component: Component, system: System) -> _Box:
-    half = HALF_SIZE[component.kind]
-    reach = 0.0
-    if component.kind == "switch" and (joined := _nvlink_neighbours(component, system)):
-        reach = max(abs(other.x - component.x) for other in joined)
-    return _Box(
-        component, (component.x, component.y), (max(half[0], reach + 0.24), half[1]), reach, _label(component, system)
-    )
-
-
-def _nvlink_neighbours(component: Component, system: System) -> list[Component]:
-    ends = {
-        link.b if link.a == component.name else link.a
-        for link in system.links
-        if component.name in (link.a, link.b) and link.wire.family == "nvlink"
-    }
-    return [other for other in system.components if other.name in ends and other.kind != "switch"]
-
-
-def _label(component: Component, system: System) -> str:
-    if component.kind == "gpu":
-        return str(system.gpus.index(component))
-    if component.kind == "switch":
-        families = {link.wire.family for link in system.links if component.name in (link.a, link.b)}
-        return "network" if "network" in families else "NVSwitch" if "nvlink" in families else "PCIe"
-    number = component.name.rpartition(".")[2].lstrip("abcdefghijklmnopqrstuvwxyz_-")
-    return {"cpu": f"CPU {number}".strip(), "nic": "NIC", "storage": "disk"}[component.kind]
-
-
 @dataclass(frozen=True)
 class _Frame:
     """The part of the plane that is drawn, and the pixels of one unit of it."""
@@ -165,13 +99,12 @@ class _Frame:
     top: float
 
     @classmethod
-    def around(cls, boxes: Sequence[_Box]) -> "_Frame":
-        margin = 0.15
+    def around(cls, drawn: Sequence[Box]) -> "_Frame":
         return cls(
-            min(box.at[0] - box.half[0] for box in boxes) - margin,
-            max(box.at[0] + box.half[0] for box in boxes) + margin,
-            min(box.at[1] - box.half[1] for box in boxes) - margin,
-            max(box.at[1] + box.half[1] for box in boxes) + margin,
+            min(box.at[0] - box.half[0] for box in drawn) - MARGIN,
+            max(box.at[0] + box.half[0] for box in drawn) + MARGIN,
+            min(box.at[1] - box.half[1] for box in drawn) - MARGIN,
+            max(box.at[1] + box.half[1] for box in drawn) + MARGIN,
         )
 
     @property
@@ -193,60 +126,14 @@ class _Frame:
         return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.bottom, self.top), nice=False))
 
 
-@dataclass(frozen=True)
-class _Route:
-    """A link as it is drawn: from its first component to its second, along a straight line or an arc."""
-
-    start: Point
-    end: Point
-    bend: float
-
-    def line(self, offset: float = 0.0, backward: bool = False) -> list[Point]:
-        """Points along it, moved `offset` to the right of the way."""
-        start, end, bend = (self.end, self.start, -self.bend) if backward else (self.start, self.end, self.bend)
-        return _curve(start, end, bend, offset, steps=24 if bend else 1)
-
-
-def _route(link: Link, boxes: Mapping[str, _Box]) -> _Route:
-    first, second = boxes[link.a], boxes[link.b]
-    start, end = first.towards(second), second.towards(first)
-    others = [box for name, box in boxes.items() if name not in (link.a, link.b)]
-    clear = (
-        bend
-        for bend in BENDS
-        if not any(_hits(point, box) for point in _curve(start, end, bend, steps=24) for box in others)
-    )
-    return _Route(start, end, next(clear, 0))
-
-
-def _hits(point: Point, box: _Box) -> bool:
-    return abs(point[0] - box.at[0]) < box.half[0] + 0.03 and abs(point[1] - box.at[1]) < box.half[1] + 0.03
-
-
-def _curve(start: Point, end: Point, bend: float, offset: float = 0.0, *, steps: int) -> list[Point]:
-    """Points from start to end, `bend` lengths to the left at the middle, and all of them `offset` to the right."""
-    (x0, y0), (x1, y1) = start, end
-    length = math.dist(start, end) or 1.0
-    right = ((y1 - y0) / length, -(x1 - x0) / length)
-    points = []
-    for step in range(steps + 1):
-        t = step / steps
-        aside = offset - 4 * bend * length * t * (1 - t)
-        points.append((x0 + t * (x1 - x0) + aside * right[0], y0 + t * (y1 - y0) + aside * right[1]))
-    return points
-
-
-# ---- what is drawn
-
-
-def _link_layer(routes: Mapping[Link, _Route], frame: _Frame, faint: bool) -> alt.Chart:
+def _link_layer(routes: Mapping[Link, Route], frame: _Frame, faint: bool) -> alt.Chart:
     legends = _legends(list(routes))
     rows = []
-    for number, (link, route) in enumerate(routes.items()):
+    for number, (link, way) in enumerate(routes.items()):
         strands = link.lanes if link.wire.family == "nvlink" and link.lanes <= 2 else 1
         width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
         for strand in range(strands):
-            line = route.line((strand - (strands - 1) / 2) * STRAND_GAP)
+            line = way.line((strand - (strands - 1) / 2) * STRAND_GAP)
             rows += _rows(line, line=f"{number}.{strand}", legend=legends[link.wire.about][0], width=width)
     names, colours = zip(*legends.values(), strict=True)
     colour = alt.Color(
@@ -286,17 +173,17 @@ def _width(link: Link) -> float:
     return {"nvlink": 2.2, "pcie": 1.3, "smp": 2.0, "network": 1.6}[link.wire.family]
 
 
-def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, _Route], frame: _Frame) -> list[alt.Chart]:
-    between = {(link.a, link.b): (route, False) for link, route in routes.items()}
-    between |= {(link.b, link.a): (route, True) for link, route in routes.items()}
+def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, Route], frame: _Frame) -> list[alt.Chart]:
+    between = {(link.a, link.b): (way, False) for link, way in routes.items()}
+    between |= {(link.b, link.a): (way, True) for link, way in routes.items()}
     crowd = Counter(step for walk in rings for step in walk.steps)
     gap = min(1.3 * STRAND_GAP, 0.34 / max(crowd.values()))
     used: Counter[tuple[str, str]] = Counter()
     rows, heads = [], []
     for walk in rings:
         for number, step in enumerate(walk.steps):
-            route, backward = between[step]
-            line = route.line((used[step] + 0.5) * gap, backward)
+            way, backward = between[step]
+            line = way.line((used[step] + 0.5) * gap, backward)
             used[step] += 1
             rows += _rows(line, line=f"{walk.name}.{number}", ring=walk.name)
             heads.append({**_head(line), "ring": walk.name})
@@ -321,7 +208,7 @@ def _head(line: Sequence[Point]) -> dict[str, float]:
     return {"x": x0 + share * (x1 - x0), "y": y0 + share * (y1 - y0), "angle": angle}
 
 
-def _box_layers(boxes: Sequence[_Box], frame: _Frame, active: Collection[str]) -> list[alt.Chart]:
+def _box_layers(drawn: Sequence[Box], frame: _Frame, active: Collection[str]) -> list[alt.Chart]:
     """The components; GPUs that take no part are pale."""
     rows = [
         {
@@ -336,7 +223,7 @@ def _box_layers(boxes: Sequence[_Box], frame: _Frame, active: Collection[str]) -
             ],
             "label": box.label,
         }
-        for box in boxes
+        for box in drawn
     ]
     chart = alt.Chart(alt.InlineData(values=rows))
     small = frame.pixels / UNIT_PIXELS

@@ -3,6 +3,7 @@
 import math
 from itertools import combinations, pairwise
 
+import msgspec
 import pytest
 
 from resnetx.interconnect import system
@@ -137,6 +138,18 @@ def test_the_legend_tells_the_rate_of_every_kind_of_link():
     assert text.startswith("<svg")
     for words in ("NVLink 1: 20.0 GB/s each way, per link", "PCI Express 3.0: x16 15.8 GB/s", "2 links 38.4 GB/s"):
         assert words in text
+
+
+def test_a_file_without_places_is_laid_out_in_rows_by_kind():
+    placed = system.load("gx8")
+    piled = msgspec.structs.replace(
+        placed, components=tuple(msgspec.structs.replace(each, x=0, y=0) for each in placed.components)
+    )
+    rows = drawing(topology_charts.graph(piled), "rect")
+    for a, b in combinations(rows, 2):
+        assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"]
+    heights = {row["label"]: row["height"] for row in rows}
+    assert heights["0"] < heights["PCIe"] < heights["CPU 0"]
 
 
 def test_of_many_nodes_one_can_be_drawn():
