@@ -1,7 +1,7 @@
 """Where things are in the drawing of a system: boxes for components, straight lines or arcs for links.
 
-Positions are those of the file of the system, y upward; a file that gives none is laid out in rows by kind. NVSwitches are
-bars along what they join. A link that would run through a component that it does not join is an arc.
+Positions are those of the file, y upward; a file that gives none is laid out in rows by kind. NVSwitches are bars along
+what they join. A link that would run through a component that it does not join is an arc.
 """
 
 import math
