@@ -9,7 +9,8 @@ and of what it tries, the fastest is taken:
              host (inferred from Tallent et al. 2017 and Tartan: no source says so)
     nccl2    as many rings as whole NVLink lanes allow, half lanes for up to 4 GPUs (source of NCCL 2.0 to 2.3,
              `p2p.cu`); else one ring over PCIe, staged in the host where GPUs are no peers
-    nccl2.4  the same with half lanes for any number of GPUs, and trees for allreduce
+    nccl2.4  the same with half lanes for any number of GPUs, and trees for allreduce; peer traffic over PCIe only
+             below one PCIe root (NCCL_P2P_LEVEL is PXB by default), else staged
     nvls     the same with reduction inside NVSwitches that can
     gloo     one ring of host processes over sockets
 
@@ -60,7 +61,7 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, fractional
 from resnetx.interconnect.sharing import Flow, fair_shares
 from resnetx.interconnect.system import FABRIC, Library, System
-from resnetx.units import si
+from resnetx.units import si, size_text
 
 Collective = Literal["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
 
@@ -139,7 +140,7 @@ class Plan:
         cost = self.cost(size_bytes)
         said = [*self.notes, *self._fractions()]
         said.append(
-            f"{si(size_bytes, 'B')} by {cost.algorithm}: {_time(cost.time_s)}, bus bandwidth "
+            f"{size_text(round(size_bytes))} by {cost.algorithm}: {_time(cost.time_s)}, bus bandwidth "
             f"{si(cost.busbw_Bps, 'B/s')}; limited by {cost.limiting_link}."
         )
         said += [
@@ -163,7 +164,7 @@ class Plan:
 
 
 def _time(seconds: float) -> str:
-    return f"{si(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{si(seconds * 1e6)} us"
+    return f"{seconds * 1e6:,.0f} us"
 
 
 def bus_factor(collective: str, ranks: int) -> float:

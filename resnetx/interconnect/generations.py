@@ -23,7 +23,9 @@ class Generation:
     """What one generation of a library tries."""
 
     ring: Hop
+    one_ring: bool = False  # and NVLink only among mutual peers
     half_lanes_up_to: int = 0  # GPUs; rings on half lanes are tried for so many
+    peers_cross_cpus: bool = True  # peer traffic through a PCIe root, where the CPU lets it; else staged in its memory
     tree: Hop | None = None  # None: it has no trees
     in_switch_s: float | None = None  # fixed time of reduction inside switches; None: it does not use it
 
@@ -35,10 +37,10 @@ _IN_SWITCH_S = 25e-6
 SOCKET = Hop(200e-6, 100e-6, 100e-6, 100e-6)  # assumed
 
 GENERATIONS: dict[str, Generation] = {
-    "nccl1": Generation(_RING_OLD),
+    "nccl1": Generation(_RING_OLD, one_ring=True),
     "nccl2": Generation(_RING_OLD, half_lanes_up_to=4),
-    "nccl2.4": Generation(_RING_NEW, MOST_GPUS, TREE),
-    "nvls": Generation(_RING_NEW, MOST_GPUS, TREE, _IN_SWITCH_S),
+    "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE),
+    "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S),
     "gloo": Generation(SOCKET),
 }
 

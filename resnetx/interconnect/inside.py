@@ -50,19 +50,16 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
     if len(devices) == 1:
         alone = (Ring(devices, math.inf, (system.gpus[devices[0]].name,)),)
         return Inside(alone, alone, "nvlink", "", "", None, ())
-    first = library == "nccl1"
+    generation = GENERATIONS[library]
     nvlink = None
     if transport in ("auto", "peer"):
-        nvlink = _switched(system, devices, first) or _mesh(system, devices, GENERATIONS[library], first)
-    # NCCL 1 is given the rates of copies on the bus: see the docstring of `collective`.
-    bus = _along_the_bus(system, devices, transport, kernels=not first)
+        nvlink = _switched(system, devices, generation) or _mesh(system, devices, generation)
+    bus = _along_the_bus(system, devices, generation, transport)
     if bus is None:
         return nvlink if nvlink and nvlink.rings else _no_way(system, devices, transport)
     if nvlink is None:
-        unused = (
-            first and transport == "auto" and any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2))
-        )
-        return replace(bus, notes=(_NO_PEERS, *bus.notes)) if unused else bus
+        lanes = any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2))
+        return replace(bus, notes=(_NO_PEERS, *bus.notes)) if lanes and transport == "auto" else bus
     if nvlink.ring_Bps > 0.999 * bus.ring_Bps:
         return nvlink
     # The bus carries the rings; chains may still go over NVLink.
@@ -86,7 +83,7 @@ def _order(system: System, devices: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(devices, key=lambda device: (_place(system, device), device)))
 
 
-def _switched(system: System, devices: tuple[int, ...], one: bool) -> Inside | None:
+def _switched(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
     """Rings through NVSwitches, in any order, as many as a GPU has lanes; None where not all reach each other so."""
     order = _order(system, devices)
     flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
@@ -94,15 +91,17 @@ def _switched(system: System, devices: tuple[int, ...], one: bool) -> Inside | N
         return None
     lanes = min(link.lanes for flow in flows for _, _, link in flow.steps)
     note = f"NVSwitches join every GPU to every other, at {lanes} lanes each: any order of {lanes} rings will do."
-    if one:
+    if generation.one_ring:
         lanes, note = 1, "NCCL 1: one ring, through the NVSwitches that join all these GPUs."
     return _one_order(system, order, flows, True, lanes, (note,))
 
 
-def _along_the_bus(system: System, devices: tuple[int, ...], transport: Transport, kernels: bool) -> Inside | None:
+def _along_the_bus(
+    system: System, devices: tuple[int, ...], generation: Generation, transport: Transport
+) -> Inside | None:
     """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such way."""
     order = _order(system, devices)
-    flows = [paths.bus_flow(system, a, b, transport) for a, b in rings.directions(order)]
+    flows = [paths.bus_flow(system, a, b, transport, generation.peers_cross_cpus) for a, b in rings.directions(order)]
     ways = [flow for flow in flows if flow]
     if len(ways) < len(flows):
         return None
@@ -111,7 +110,8 @@ def _along_the_bus(system: System, devices: tuple[int, ...], transport: Transpor
     if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in ways if flow.staged]:
         more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
         notes.append(f"Staged in host memory, for they are no peers there: {', '.join(staged[:4])}{more}.")
-    return _one_order(system, order, ways, kernels, 1, tuple(notes))
+    # NCCL 1 is given the rates of copies here: see the docstring of `collective`.
+    return _one_order(system, order, ways, not generation.one_ring, 1, tuple(notes))
 
 
 def _one_order(
@@ -138,14 +138,14 @@ def _place(system: System, device: int) -> tuple[str, ...]:
     return tuple(reversed(paths.way_to_host(system, device)))
 
 
-def _mesh(system: System, devices: tuple[int, ...], generation: Generation, one: bool) -> Inside | None:
-    """Rings over direct NVLink; None where no two of these GPUs have one, or, with `one`, where some two have none."""
+def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
+    """Rings over direct NVLink; None where no two of these GPUs have one, or not all, as one ring needs."""
     lanes = [[paths.nvlink_lanes(system, a, b) for b in devices] for a in devices]
     joined = [lanes[a][b] > 0 for a, b in combinations(range(len(devices)), 2)]
-    if not any(joined) or (one and not all(joined)):
+    if not any(joined) or (generation.one_ring and not all(joined)):
         return None
     lane_Bps = paths.lane_Bps(system, devices)
-    if one:
+    if generation.one_ring:
         order, share = rings.widest(lanes)
         orders, note = [order], "NCCL 1: one ring over the NVLinks of mutual peers."
     else:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from resnetx.config import ConfigError, sentence
-from resnetx.interconnect.parts import UNITS, in_base_units
+from resnetx.interconnect.graph import Library
+from resnetx.interconnect.parts import UNITS, Family, Provenance, in_base_units
 
 MAX_BYTES = 2**20
 MAX_VALUES = 100_000  # with aliases written out: a few lines of them can stand for more than a memory holds
@@ -90,7 +91,17 @@ class LinedYaml:
             steps = [*where, *(int(step) if step.isdigit() else step for step in inner)]
             said = sentence(str(error), tree, ".".join(map(str, where)))
             said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
+            said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
+            if said.endswith("not one of the known values") and (known := _known(steps)):
+                said = f"{said} ({', '.join(known)})"
+            elif "unknown field" in said:
+                said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
             raise self.refuse(in_file_units(steps, self.tree), _keys_in_file_units(said)) from None
+
+
+def _known(steps: Sequence[str | int]) -> tuple[str, ...]:
+    """The words that may stand at the end of a path."""
+    return get_args({"family": Family, "library": Library, 1: Provenance}.get(steps[-1]))
 
 
 def in_file_units(steps: Sequence[str | int], tree: Any) -> list[str | int]:

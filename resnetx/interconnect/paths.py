@@ -156,13 +156,13 @@ def _nvlink_steps(system: System, a: str, b: str) -> Steps:
     return _shortest(system, a, {b}, _peer_nvlink, lambda component: component.kind == "switch")
 
 
-def _bus_steps(system: System, a: str, b: str) -> Steps:
+def _bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
     return _shortest(
         system,
         a,
         {b},
         lambda link: link.wire.peer and link.wire.family != "nvlink",
-        lambda c: c.kind in ("switch", "nic") or _peers_cross(c),
+        lambda c: c.kind == "switch" or (cross_cpus and _peers_cross(c)),
     )
 
 
@@ -274,10 +274,10 @@ def nvlink_flow(system: System, source: int, target: int) -> Flow:
     return Flow(_nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
 
 
-def bus_flow(system: System, source: int, target: int, transport: Transport) -> Flow | None:
+def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> Flow | None:
     """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
     a, b = system.gpus[source].name, system.gpus[target].name
-    if transport in ("auto", "peer") and (steps := _bus_steps(system, a, b)):
+    if transport in ("auto", "peer") and (steps := _bus_steps(system, a, b, cross_cpus)):
         return Flow(steps, staged=False)
     steps = () if transport == "peer" else _host_steps(system, a, b)
     return Flow(steps, staged=True) if steps else None

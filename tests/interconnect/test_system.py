@@ -96,12 +96,18 @@ REFUSED = {
         "linked twice",
     ),
     "unknown setting": ("library: nccl2", "libary: nccl2", 3, "libary: not a setting of a system"),
-    "unknown library": ("library: nccl2", "library: nccl9", 3, "library=nccl9: not one of the known values"),
-    "unknown field": ("at: [0.5, 1]", "by: [0.5, 1]", 6, "unknown field `by`"),
+    "unknown library": (
+        "library: nccl2",
+        "library: nccl9",
+        3,
+        "library=nccl9: not one of the known values (nccl1, nccl2, nccl2.4, nvls, gloo)",
+    ),
+    "unknown field": ("at: [0.5, 1]", "by: [0.5, 1]", 6, "unknown field `by`; known: gpu, switch, cpu"),
     "no number": ("at: [0.5, 1]", "at: [left, 1]", 6, "expected a number"),
     "key twice": ("  nic0: {nic", "  cpu0: {nic", 7, "cpu0 is given twice"),
     "endless range": ("gpu0..1: {", "gpu0..99999999: {", 5, "expected a range"),
     "missing": ("wiring: a test\n", "", 1, "wiring is missing"),
+    "one end": ("between: [gpu0, gpu1]", "between: [gpu0]", 10, "expected a list of 2, got 1"),
     "no list": ("links:\n", "links:\n  - 5\n", 9, "links.0=5: expected a group of settings"),
 }
 
@@ -129,8 +135,12 @@ WIRE = (
         ("bandwidth_GBps: [1", "bandwidth_GBps: [.nan", "parts.links.foo.bandwidth_GBps: expected more than 0"),
         ("copy_GBps: [1, assumed, me], ", "", "missing required field `copy_GBps`"),
         ("copy_GBps: [1, assumed, me]", "copy_GBps: 1", "a figure is [value, provenance, source]"),
-        ("copy_GBps: [1, assumed", "copy_GBps: [1, guessed", "copy_GBps[1]=guessed: not one of the known values"),
-        ("family: pcie", "family: agp", "family=agp: not one of the known values"),
+        (
+            "copy_GBps: [1, assumed",
+            "copy_GBps: [1, guessed",
+            "copy_GBps[1]=guessed: not one of the known values (datasheet, measured, assumed)",
+        ),
+        ("family: pcie", "family: agp", "family=agp: not one of the known values (nvlink, pcie, smp, network)"),
     ],
 )
 def test_wrong_part_is_refused_in_the_units_of_the_file(written, before, after, said):
