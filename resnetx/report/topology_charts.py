@@ -190,7 +190,8 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, Route], frame: _Fr
     names = [walk.name for walk in rings]
     shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
     legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
-    lines = _lines(rows, frame).encode(color=alt.Color("ring:N", scale=shades, legend=legend))
+    colour = alt.Color("ring:N", scale=shades, legend=legend)
+    lines = _lines(rows, frame).encode(color=colour, strokeWidth=alt.value(2.4))
     arrows = (
         alt.Chart(alt.InlineData(values=heads))
         .mark_point(shape="triangle", filled=True, size=75, opacity=1)
@@ -238,7 +239,7 @@ def _box_layers(drawn: Sequence[Box], frame: _Frame, active: Collection[str]) ->
 
 
 def _lines(rows: list[dict[str, Any]], frame: _Frame, opacity: float = 1.0) -> alt.Chart:
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity, strokeWidth=2.4)
+    chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity)
     encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order="order:Q", detail="line:N")
     return encoded
 

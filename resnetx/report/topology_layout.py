@@ -20,6 +20,7 @@ HALF_SIZE = {
     "nic": (0.22, 0.11),
     "storage": (0.3, 0.12),
 }
+ROWS = {"gpu": 0.0, "switch": 1.2, "cpu": 2.4, "nic": 3.4, "storage": 3.4}  # of a file without places
 BAR_END = 0.24  # how far a bar goes on after the last line that reaches it
 CLEARANCE = 0.03  # between a line and a component that it passes
 # How far the middle of a link is bent aside, over its length: the first that is clear is taken.
@@ -61,7 +62,7 @@ class Route:
 
 def boxes(system: System) -> dict[str, Box]:
     """The box of every component, by its name."""
-    at = _places(system.components)
+    at = _places(system)
     return {component.name: _box(component, system, at) for component in system.components}
 
 
@@ -74,17 +75,19 @@ def route(link: Link, among: Mapping[str, Box]) -> Route:
     return Route(start, end, bend)
 
 
-def _places(components: Sequence[Component]) -> dict[str, Point]:
-    if len({(component.x, component.y) for component in components}) == len(components):
-        return {component.name: (component.x, component.y) for component in components}
-    rows: dict[float, list[Component]] = defaultdict(list)
-    heights = {"gpu": 0.0, "switch": 1.2, "cpu": 2.4, "nic": 3.4, "storage": 3.4}
-    for component in components:
-        rows[heights[component.kind]].append(component)
+def _places(system: System) -> dict[str, Point]:
+    """The file's places; if it puts two components at one, rows by kind as wide as the row of GPUs."""
+    if len({(component.x, component.y) for component in system.components}) == len(system.components):
+        return {component.name: (component.x, component.y) for component in system.components}
+    rows: dict[float, list[str]] = defaultdict(list)
+    for component in system.components:
+        below = component.kind == "switch" and _nvlink_neighbours(component, system)
+        rows[-1.2 if below else ROWS[component.kind]].append(component.name)
+    width = max(map(len, rows.values()))
     return {
-        component.name: (place - (len(row) - 1) / 2, height)
+        name: ((place + 0.5) * width / len(row), height)
         for height, row in rows.items()
-        for place, component in enumerate(row)
+        for place, name in enumerate(row)
     }
 
 
