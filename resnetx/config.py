@@ -394,10 +394,10 @@ def _check_variable(name: str) -> None:
     if name.startswith(("LD_", "PYTHON")):  # a run file from elsewhere shall load no code
         raise ConfigError(f"env.{name}: it could load other code into a run; set it in the shell that starts resnetx")
     if name in _OWN_VARIABLES:
-        raise ConfigError(f"env.{name}: torchrun or resnetx sets it for each rank; use {_OWN_VARIABLES[name]}")
+        raise ConfigError(f"env.{name}: the ranks' own; use {_OWN_VARIABLES[name]}")
 
 
-# Variables that describe a run to its ranks, and the setting that is meant by who sets them.
+# Variables that tell a rank what its run is, and the setting to use instead.
 _OWN_VARIABLES = {
     "RANK": "gpus",
     "LOCAL_RANK": "gpus",
@@ -408,6 +408,7 @@ _OWN_VARIABLES = {
     "OMP_NUM_THREADS": "threads",
     "CUDA_VISIBLE_DEVICES": "devices",
     "TMPDIR": "the shell",
+    "DDP_SET_LAST_BUCKET_CAP": "strategy.first_bucket_mb",  # it would make DDP fill its buckets by another rule
 }
 
 

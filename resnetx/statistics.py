@@ -1,21 +1,264 @@
-"""What a set of repeated measurements says (pure; plain floats in and out)."""
+"""What repeated runs say of a point: its rate, its ratio to another point, and which differences are shown.
 
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+A run is a fresh process with a few windows, and its windows agree with each other better than two runs do. So runs are
+what is counted, resampled and permuted; windows only say how well each run is known. Pure: plain numbers in, frozen
+dataclasses out, the same answer for the same numbers.
+
+    speedup = ratio(rates_of_8_gpus, rates_of_1_gpu)
+    efficiency = speedup.scaled(1 / 8)
+    exposed = derived(lambda rate, alone: 1 - rate / alone, rates, rates_without_communication)  # share of the time
+
+References: Davison & Hinkley, Bootstrap Methods and their Application (1997), 3.8 (resampling of nested data);
+Benjamini & Hochberg, J. R. Stat. Soc. B 57 (1995) 289 (false discoveries); Iglewicz & Hoaglin, How to Detect and
+Handle Outliers (1993); Lord, Biometrika 34 (1947) 41 (intervals from the range of few values).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+MIN_RUNS = 6  # fewest runs with an interval
+MIN_RUNS_FOR_OUTLIERS = 5
+LEVEL = 0.05  # intervals hold 1 - LEVEL; false discoveries are kept to LEVEL
+RESAMPLES = 4000  # leaves 2.5 % +- 0.25 % beyond each end of an interval
+REPLAYS = 1000  # versions of each run, from windows drawn with replacement
+PERMUTATIONS = 10_000  # every split up to 7 against 7 runs (3,432); beyond, so many random ones
+OUTLYING = 3.5  # modified z-score, as Iglewicz & Hoaglin advise
+SEED = 2017
+
+# Half of a 95 % interval for the mean of 2 to 5 normal values, in units of their range (Lord, 1947).
+_HALF_INTERVAL_PER_RANGE = {2: 6.353, 3: 1.304, 4: 0.717, 5: 0.507}
+
+Verdict = Literal["different", "no difference shown", "too few runs to decide"]
+Floats = NDArray[np.float64]
+Runs = Sequence[float | Sequence[float]]  # per run: the rate of each window, or of the whole run
+_Measured = tuple[tuple[float, ...], ...]  # the same, every run as its windows
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The median of `n` repeats, and the range they span: with few repeats no interval is honest."""
+    """An estimate from `n` runs (of several sets: of the smallest), with its 95 % interval; below 6 runs, the range."""
 
     median: float
     low: float
     high: float
     n: int
+    kind: Literal["interval", "range"]
+
+    @property
+    def spread(self) -> float:
+        """How badly this is known: half of a 95 % interval over the median, to sort rates and ratios by.
+
+        The range of two runs is narrower than an interval from six although it says less: a range counts here as the
+        interval that normal runs with such a range would have. Infinite for one run.
+        """
+        per_range = 0.5 if self.kind == "interval" else _HALF_INTERVAL_PER_RANGE.get(self.n, math.inf)
+        if math.isinf(per_range) or self.median == 0:
+            return math.inf
+        return per_range * (self.high - self.low) / abs(self.median)
+
+    def scaled(self, factor: float) -> "Summary":
+        """The same estimate in another unit: a speed-up over 8 GPUs times 1/8 is a parallel efficiency."""
+        assert factor > 0, f"a factor of {factor} would turn low and high round"
+        return replace(self, median=self.median * factor, low=self.low * factor, high=self.high * factor)
 
 
-def summarize(samples: Sequence[float]) -> Summary:
-    """Median and range of at least one sample, in the samples' unit."""
-    assert samples, "a summary needs at least one sample"
-    return Summary(statistics.median(samples), min(samples), max(samples), len(samples))
+# ---- estimates ------------------------------------------------------------------------------------------------------
+
+
+def summarize(runs: Runs) -> Summary:
+    """The median over runs of each run's rate, in the unit of the rates."""
+    return derived(lambda rate: rate, runs)
+
+
+def ratio(numerator: Runs, denominator: Runs) -> Summary:
+    """How many times faster: a speed-up, or one study against another."""
+    return derived(lambda above, below: above / below, numerator, denominator)
+
+
+def derived(function: Callable[..., Floats], *sets: Runs) -> Summary:
+    """Whatever follows from the rates of several points, with the interval that their runs leave to it.
+
+    `function` gets one array per set, each element a rate that this set could have shown, and answers element by
+    element. The sets are drawn independently, but one that is given twice varies as one: a point's ratio to itself is
+    1, without doubt. For a verdict ask by how much a named part leads (`exposed - input`), not for `largest - second`:
+    only the first can come out below zero, and so show that the order is open.
+
+    With MIN_RUNS runs in each set: the interval of a hierarchical bootstrap (see `_resampled`). Below: the range of
+    `function` over the slowest, median and fastest run of each set, the whole range if it is monotone in each.
+    """
+    measured = [_measured(runs) for runs in sets]
+    fewest = min(len(runs) for runs in measured)
+    distinct = dict.fromkeys(measured)
+    if fewest >= MIN_RUNS:
+        possible = [_resampled(runs, stream) for stream, runs in enumerate(distinct)]
+        ends = [LEVEL / 2, 1 - LEVEL / 2]
+    else:
+        possible = list(np.meshgrid(*(np.quantile(_rates(runs), [0, 0.5, 1]) for runs in distinct)))
+        ends = [0, 1]
+    drawn = dict(zip(distinct, possible, strict=True))
+    median = function(*(np.median(_rates(runs), keepdims=True) for runs in measured))
+    low, high = np.quantile(function(*(drawn[runs] for runs in measured)), ends)
+    return Summary(median.item(), low.item(), high.item(), fewest, "interval" if fewest >= MIN_RUNS else "range")
+
+
+def _measured(runs: Runs) -> _Measured:
+    """The same runs, every one as the rates of its windows, in a form that can be told apart and looked up."""
+    measured = tuple(tuple(np.atleast_1d(run).tolist()) for run in runs)
+    assert measured, "no runs, nothing to say of them"
+    assert all(run and min(run) > 0 for run in measured), f"every run needs windows with rates above zero: {measured}"
+    return measured
+
+
+def _rates(runs: _Measured) -> Floats:
+    """Each run's rate: total work / total time, which is the harmonic mean of windows of equal work."""
+    return np.array([len(run) / sum(1 / rate for rate in run) for run in runs])
+
+
+def _resampled(runs: _Measured, stream: int) -> Floats:
+    """RESAMPLES medians: of runs drawn with replacement, each from its windows drawn with replacement.
+
+    Of n runs the even number below n is drawn. With n, as usual, small sets look better known than they are (an
+    interval meant for 95 % held the true median in 92 % of simulated studies at n = 8), the more so for an odd n, where
+    the median sticks to single runs (87 to 90 % at n = 7).
+
+    Measured so, over 1,500 studies each with 6, 7, 8, 9, 10 and 20 runs whose rates were normal, skewed to slow ones or
+    mixed with stragglers: 94 to 98 %, and ratios 96 to 99 %. Above 99 % where only the windows vary: what they scatter
+    shows in the runs, too, and so is counted twice (the interval is 1.3 times as wide as from whole runs at n = 8).
+    """
+    replays = np.array([len(run) / (_drawn_windows(len(run)) @ (1 / np.array(run))) for run in runs])
+    medians: Floats = np.median(replays[_drawn_runs(len(runs), stream)], axis=1)
+    return medians
+
+
+@cache
+def _drawn_windows(count: int) -> Floats:
+    """How often each of `count` windows is drawn in each replay of their run."""
+    return np.random.default_rng([SEED, count]).multinomial(count, np.full(count, 1 / count), REPLAYS).astype(float)
+
+
+@cache
+def _drawn_runs(count: int, stream: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each resample: which runs, and which replay of each. Streams are independent."""
+    size = (RESAMPLES, (count - 1) // 2 * 2)
+    draw = np.random.default_rng([SEED, count, stream])
+    return draw.integers(count, size=size), draw.integers(REPLAYS, size=size)
+
+
+# ---- differences ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """How often chance alone, dealing the runs to two sides, sets them as far apart as they were measured."""
+
+    p: float  # two-sided
+    smallest_p: float  # what these numbers of runs can reach at best
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one of many tests shows once their number is allowed for."""
+
+    adjusted_p: float
+    verdict: Verdict
+
+
+def permutation_test(a: Runs, b: Runs) -> PermutationTest:
+    """Do two sets of runs differ? Exact up to 7 runs against 7, from random splits beyond.
+
+    The statistic is the mean log rate of `a` less that of `b`, the log of a ratio of geometric means. The ratio of
+    medians, which `ratio` reports, would be deaf here: many splits have the same medians, so that six runs all faster
+    than six others reach p = 0.013 at best instead of 0.002, and nothing is left after a correction.
+    """
+    import scipy.stats  # type: ignore[import-untyped]
+
+    best = smallest_p(len(a), len(b))
+    if best == 1:
+        return PermutationTest(1.0, best)
+
+    def log_ratio(one: Floats, other: Floats, axis: int) -> Any:
+        return one.mean(axis=axis) - other.mean(axis=axis)
+
+    found = scipy.stats.permutation_test(
+        [np.log(_rates(_measured(runs))) for runs in (a, b)],
+        log_ratio,
+        vectorized=True,
+        n_resamples=PERMUTATIONS,
+        rng=np.random.default_rng(SEED),
+    )
+    return PermutationTest(float(found.pvalue), best)
+
+
+def smallest_p(runs_a: int, runs_b: int) -> float:
+    """The p-value of the most extreme outcome of so many runs: the two splits, of all, that part fast from slow.
+
+    A lone difference among m cells needs LEVEL / m: 7 runs a side for 72 cells, 4 for one. One run shows nothing of its
+    scatter, and decides nothing.
+    """
+    if min(runs_a, runs_b) < 2:
+        return 1.0
+    splits = math.comb(runs_a + runs_b, runs_a)
+    return 2 / (splits if splits <= PERMUTATIONS else PERMUTATIONS + 1)
+
+
+def false_discovery(tests: Sequence[PermutationTest], level: float = LEVEL) -> list[Finding]:
+    """What each test shows if at most `level` of all differences claimed may be false (Benjamini-Hochberg).
+
+    "too few runs to decide": with the other cells as they came out, not even the most extreme outcome would have been
+    called a difference here. Cells may have a cause in common (a busy day), as long as it pushes them the same way.
+    """
+    import scipy.stats
+
+    if not tests:
+        return []
+    p = np.array([test.p for test in tests])
+    adjusted = scipy.stats.false_discovery_control(p)
+    at_best = np.tile(p, (len(p), 1))  # row i: cell i at its most extreme
+    np.fill_diagonal(at_best, [test.smallest_p for test in tests])
+    adjusted_at_best = scipy.stats.false_discovery_control(at_best, axis=1).diagonal()
+    return [
+        Finding(found, _verdict(found, best, level))
+        for found, best in zip(adjusted.tolist(), adjusted_at_best.tolist(), strict=True)
+    ]
+
+
+def _verdict(adjusted_p: float, at_best: float, level: float) -> Verdict:
+    if adjusted_p <= level:
+        return "different"
+    return "no difference shown" if at_best <= level else "too few runs to decide"
+
+
+# ---- runs that stand out --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A run that stands out from its set: to be named beside the result, never to be dropped from it."""
+
+    run: int  # index
+    deviation: float  # of its rate from the median, as a share of the median; below zero: a slow run
+    score: float  # modified z-score, with the sign of the deviation
+
+
+def outliers(runs: Runs) -> list[Outlier]:
+    """The runs whose modified z-score is beyond 3.5; none below 5 runs, where nothing can stand out.
+
+    A label, no verdict: with 6 runs it falls on some run of every 7th set of normal ones, with 5 of every 5th.
+    """
+    rates = _rates(_measured(runs))
+    if len(rates) < MIN_RUNS_FOR_OUTLIERS:
+        return []
+    deviations = rates - np.median(rates)
+    # 0.6745 and 0.7979 are the median and the mean absolute deviation of a standard normal variable; the mean serves
+    # where more than half of the runs are equal.
+    sigma = np.median(np.abs(deviations)) / 0.6745 or np.mean(np.abs(deviations)) / 0.7979 or 1.0
+    return [
+        Outlier(run, (deviations[run] / np.median(rates)).item(), (deviations[run] / sigma).item())
+        for run in np.flatnonzero(np.abs(deviations / sigma) > OUTLYING).tolist()
+    ]

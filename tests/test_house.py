@@ -21,6 +21,7 @@ PURE = [
     "resnetx.study",
     "resnetx.units",
     "resnetx.workloads",
+    "resnetx.workloads.buckets",
     "resnetx.workloads.counts",
 ]
 

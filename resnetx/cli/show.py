@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -131,6 +132,13 @@ def layers(found: "Sequence[Layer]", workload: Workload) -> None:
     )
 
 
+def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
+    """What each rank sends in a step."""
+    listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
+    what = f"{len(sizes_bytes)} all-reduce{'s' * (len(sizes_bytes) != 1)}"
+    out.print(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.", soft_wrap=True)
+
+
 def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     """Several workloads as one table: the paper's Fig. 4 to 7."""
     stated = any(workload.stated for workload in workloads)
@@ -210,7 +218,7 @@ _WHISKERS = {"interval": "95 % interval", "range": "range"}
 
 def scaling(title: str, rows: "Sequence[Row]") -> None:
     """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
-    varying = [key for key in ("precision", "input", "strategy", "scaling", "devices", "env") if _differs(rows, key)]
+    varying = _varying(rows)
     columns = [
         "workload", ">batch", *varying, ">GPUs", ">images/s", ">range", ">runs", ">speed-up", ">range", ">efficiency",
         "limited by", ">act./param.", ">per GPU", "",
@@ -224,6 +232,59 @@ def scaling(title: str, rows: "Sequence[Row]") -> None:
         "act./param.: activations per\nparameter of the batch, and per GPU. Without GPUs, a GPU is a CPU rank."
     )
     table(title, columns, (_scaling_row(row, varying) for row in rows), note)
+
+
+_PHASES = {
+    "wait": "input_wait_s",
+    "copy": "host_to_device_s",
+    "forward": "forward_s",
+    "backward": "backward_s",
+    "exposed": "exposed_communication_s",
+    "update": "optimizer_s",
+}
+
+
+def limits(rows: "Sequence[Row]") -> None:
+    """Where the time of each point goes: the clean step's shares by its twins, beside a step watched from inside."""
+    known = [row for row in rows if row.limits]
+    varying = _varying(rows)
+    parts = ["compute", "communication", "input", "host"]
+    parts = [part for part in parts if any(part in row.limits.shares for row in known if row.limits)]
+    columns = [
+        "workload", ">batch", *varying, ">GPUs", ">clean step", *(f">{part}" for part in parts), ">loader images/s",
+        ">watched step", *(f">{phase}" for phase in _PHASES),
+    ]  # fmt: skip
+    note = (
+        "Steps in ms. Shares of the clean step, by what the twins save. watched step: mean over ranks and steps of the "
+        "twin\n`phases`, with its parts; exposed: communication that computing does not hide."
+    )
+    table("What takes the time", columns, (_limits_row(row, varying, parts) for row in known), note)
+
+
+def _limits_row(row: "Row", varying: Sequence[str], parts: Sequence[str]) -> list[str]:
+    found = row.limits
+    assert found, "only rows with limits"
+    phases, shares = found.phases, found.shares
+    watched = [phases.step_s, *(getattr(phases, field) for field in _PHASES.values())] if phases else []
+    return [
+        row.request.model.label,
+        f"{row.request.batch_size}",
+        *(_setting(row, key) for key in varying),
+        f"{row.request.gpus}",
+        _ms(found.step_s.median),
+        *(f"{shares[part].median:.1%}" if part in shares else "?" if part in found.unknown else "-" for part in parts),
+        si(found.loader_rate.median) if found.loader_rate else "",
+        *(_ms(fmean(each)) for each in watched),
+    ]
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f}"
+
+
+def _varying(rows: "Sequence[Row]") -> list[str]:
+    """The settings that tell these rows apart, beyond workload, batch size and GPUs."""
+    return [key for key in ("precision", "input", "strategy", "scaling", "devices", "env") if _differs(rows, key)]
 
 
 def _differs(rows: "Sequence[Row]", key: str) -> bool:

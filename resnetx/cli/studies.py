@@ -149,6 +149,8 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
         show.json_lines(found)
     else:
         show.scaling(f"Study {asked.record.name} on {asked.record.node}. {asked.record.about}", found)
+        if any(point.twins for point in results.points if any(point.twins.values())):
+            show.limits(found)
         show.out.print(f"figures and a page: resnetx report {asked.folder.path}", soft_wrap=True)
     bad = [run for run in results.runs if run.outcome in ("failed", "timeout", "oom")]
     if bad:

@@ -6,6 +6,8 @@ Here: what measures no training. `runs` and `studies` have the others.
 from argparse import Namespace
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from resnetx import study
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of
@@ -22,6 +24,7 @@ GPU_COLUMNS = [1, 2, 4, 8]  # of the tables for which no GPU counts were asked
 def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
     """Counts workloads; without any word, those of the paper."""
     from resnetx import workloads
+    from resnetx.workloads.buckets import messages
 
     _, points = points_of(overrides or ["study=paper"])
     asked = chosen(overrides).get("gpus", GPU_COLUMNS)
@@ -29,6 +32,7 @@ def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
     if not all(isinstance(count, int) and count > 0 for count in gpus):
         raise ConfigError(f"gpus={asked}: expected GPU counts of 1 or more")
     found: dict[str, Workload] = {}
+    sent: dict[str, list[int]] = {}
     for point in points:
         tree = compose({**point, "gpus": 1, "devices": None})
         request = request_from(tree)
@@ -38,10 +42,13 @@ def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
             found[request.key] = workloads.workload(
                 request.model, request.image_size, request.batch_size, convention, gpus
             )
+            table = workloads.table(request.model, request.image_size)
+            sent[request.key] = [each.size_bytes for each in messages(table, request.strategy, request.precision)]
     if options.json:
-        show.json_lines(found.values())
+        show.json_lines({**to_builtins(found[key]), "messages_bytes": sent[key]} for key in found)
     elif len(found) == 1:
-        show.layers(workloads.table(request.model, request.image_size), found[request.key])
+        show.layers(table, found[request.key])
+        show.messages(request.strategy.kind, sent[request.key])
     else:
         show.family(list(found.values()), gpus)
     return 0

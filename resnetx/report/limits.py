@@ -118,4 +118,5 @@ def _verdict(
     margin = derived(shares.lead(first, second), *measured)
     if margin.low <= 0:
         return None, margin, f"open: {first} or {second}"
-    return first, margin, f"{first}, by {100 * margin.median:.0f} points"
+    one_run = " (one run each)" if margin.low == margin.high else ""
+    return first, margin, f"{first}, by {100 * margin.median:.0f} points{one_run}"

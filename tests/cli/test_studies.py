@@ -53,7 +53,7 @@ def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_p
         (["budget=soon"], "budget=soon: expected a duration, as 90s, 15min or 2h"),
         (["repeats=[1,2]"], "give each one value"),
         (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
-        (["env.OMP_NUM_THREADS=2"], "env.OMP_NUM_THREADS: torchrun or resnetx sets it for each rank; use threads"),
+        (["env.OMP_NUM_THREADS=2"], "env.OMP_NUM_THREADS: the ranks' own; use threads"),
         (["batch_size=3", "gpus=4"], "batch_size=3 does not divide over gpus=4"),
         (["split=uneven", "batch_size=3", "gpus=4"], "leaves some of gpus=4 without an image"),
         (["strategy=bucket", "strategy.first_bucket_mb=0"], "strategy.first_bucket_mb=0"),

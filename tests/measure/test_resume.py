@@ -68,7 +68,7 @@ def undisturbed(tmp_path_factory):
     return runs(results)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_records(undisturbed, tmp_path, kills):
     chance = random.Random(kills)
     for _ in range(kills):

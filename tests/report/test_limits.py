@@ -26,7 +26,7 @@ def test_a_step_that_is_as_fast_without_anything_is_compute_bound(point_of):
     found = limits(point_of(100.0, synthetic=105.0, alone=110.0))
     assert medians(found) == {"compute": 1 - 5 / 105 - 10 / 110, "input": 5 / 105, "communication": 10 / 110}
     assert found.verdict == "compute"
-    assert found.why == "compute, by 77 points"
+    assert found.why == "compute, by 77 points (one run each)"
     assert found.step_s.median == pytest.approx(32 / 100)
 
 
