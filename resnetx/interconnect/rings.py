@@ -3,12 +3,13 @@
 A ring visits every GPU once and uses one lane, in one direction, of each link it crosses; a chain is a ring left open,
 run through in both directions. Lanes are whole, as in the search of NCCL 2.0 to 2.3 (its source, `p2p.cu`); who wants
 halves doubles them. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent,
-as it is by dense meshes of 9 GPUs and more; what it returns then is a valid packing, perhaps not the largest.
+as it is by some dense meshes; what it returns then is a valid packing, perhaps not the largest. With so many orders
+that they cannot be listed (9 GPUs that are all linked), rings are taken greedily.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, islice, pairwise, permutations
 
 from resnetx.config import ConfigError
 
@@ -17,7 +18,7 @@ Order = tuple[int, ...]
 Step = tuple[int, int]
 
 BUDGET = 20_000  # steps of one search; the subsets of the 8-GPU cube meshes need 5,405 at most
-ORDERS = 50_000  # steps of listing orders; eight GPUs that are all linked need 13,700
+MOST_ORDERS = 10_000  # that are listed; eight GPUs that are all linked have 5,040
 MOST_GPUS = 16  # of a mesh without switches: no machine has more
 
 
@@ -34,6 +35,8 @@ def pack_rings(lanes: Lanes) -> list[Order]:
     ):
         return found * common
     orders = _orders(lanes, closed=True)
+    if len(orders) > MOST_ORDERS:
+        return _greedily(lanes)
     room = {(a, b): lanes[a][b] for a, b in permutations(range(size), 2)}
     out = [[(gpu, other) for other in range(size) if other != gpu] for gpu in range(size)]
     into = [[(other, gpu) for other in range(size) if other != gpu] for gpu in range(size)]
@@ -76,6 +79,10 @@ def fractional(lanes: Lanes) -> float:
     orders = _orders(lanes, closed=True)
     if not orders:
         return 0.0
+    if len(orders) > MOST_ORDERS:
+        return float(
+            min(map(sum, lanes))
+        )  # too many for the program; nothing passes a GPU more often than it has lanes
     present = [(a, b) for a, row in enumerate(lanes) for b, count in enumerate(row) if count]
     place = {direction: index for index, direction in enumerate(present)}
     uses = np.zeros((len(present), len(orders)))
@@ -87,29 +94,61 @@ def fractional(lanes: Lanes) -> float:
 
 
 def _orders(lanes: Lanes, closed: bool) -> list[Order]:
-    """All rings through the lanes (from GPU 0, in both directions), or all chains (each from its lower end)."""
+    """All rings (from GPU 0, in both directions) or all chains (each from its lower end), or more than are of use."""
     size = len(lanes)
     if size > MOST_GPUS:
         raise ConfigError(
             f"devices: {size} GPUs in a mesh without switches; ring search is made for at most {MOST_GPUS}"
         )
     near = [[other for other in range(size) if lanes[gpu][other]] for gpu in range(size)]
-
-    left = ORDERS
+    steps = 0
 
     def grow(order: list[int], free: set[int]) -> Iterator[Order]:
-        nonlocal left
-        left -= 1
+        nonlocal steps
+        steps += 1
         if not free:
             if lanes[order[-1]][order[0]] if closed else order[0] < order[-1]:
                 yield tuple(order)
             return
         for other in near[order[-1]]:
-            if other in free and left > 0:
+            if other in free and steps < 10 * BUDGET:
                 yield from grow([*order, other], free - {other})
 
     starts = range(1 if closed else size)
-    return [order for start in starts for order in grow([start], set(range(size)) - {start})]
+    grown = (order for start in starts for order in grow([start], set(range(size)) - {start}))
+    return list(islice(grown, MOST_ORDERS + 1))
+
+
+def _greedily(lanes: Lanes) -> list[Order]:
+    """Rings one after the other over the lanes that are left, stepping to near ids first: a second ring takes others."""
+    left = [list(row) for row in lanes]
+    found: list[Order] = []
+    while order := _one_ring(left):
+        found.append(order)
+        for a, b in directions(order):
+            left[a][b] -= 1
+    return found
+
+
+def _one_ring(lanes: Lanes) -> Order | None:
+    steps = 0
+
+    def grow(order: list[int]) -> Order | None:
+        nonlocal steps
+        steps += 1
+        if len(order) == len(lanes):
+            return tuple(order) if lanes[order[-1]][order[0]] else None
+        for stride in range(1, len(lanes)):
+            other = (order[-1] + stride) % len(lanes)
+            if other in order or not lanes[order[-1]][other]:
+                continue
+            if steps > BUDGET // 10:
+                return None
+            if found := grow([*order, other]):
+                return found
+        return None
+
+    return grow([0])
 
 
 def _pack(

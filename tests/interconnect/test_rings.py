@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resnetx.config import ConfigError
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.system import load
 
@@ -57,6 +58,17 @@ def test_one_ring_takes_the_widest_way_around():
     assert {frozenset(step) for step in rings.directions(order)} == {
         frozenset(step) for step in ((0, 2), (2, 1), (1, 3), (3, 0))
     }
+
+
+@pytest.mark.parametrize(("count", "least"), [(8, 7), (9, 8), (10, 8), (16, 14)])
+def test_dense_meshes_are_packed_well(count, least):
+    lanes = [[int(a != b) for b in range(count)] for a in range(count)]
+    assert least <= len(rings.pack_rings(lanes)) <= count - 1
+
+
+def test_too_large_a_mesh_is_refused():
+    with pytest.raises(ConfigError, match="17 GPUs in a mesh without switches"):
+        rings.pack_rings([[int(a != b) for b in range(17)] for a in range(17)])
 
 
 @given(meshes())
