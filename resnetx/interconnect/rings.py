@@ -120,7 +120,7 @@ def _orders(lanes: Lanes, closed: bool) -> list[Order]:
 
 
 def _greedily(lanes: Lanes) -> list[Order]:
-    """Rings one after the other over the lanes that are left, stepping to near ids first: a second ring takes others."""
+    """Rings one after the other over the lanes that are left, each stepping to the nearest ids that it can."""
     left = [list(row) for row in lanes]
     found: list[Order] = []
     while order := _one_ring(left):

@@ -38,22 +38,22 @@ SMP = wire("smp", 20e9, peer=False)
 CPU = Cpu(about="a CPU", staging_Bps=figure(10e9), staging_duplex_Bps=figure(17e9), staging_s=figure(20e-6))
 
 
-def _machine(lanes, names=None, nvlink=NVLINK, pcie=PCIE, cpu=CPU, capability=7.0):
+def _machine(lanes, names=None, nvlink_Bps=20e9):
     """Two CPUs, each with a switch and half of the GPUs; `lanes`: {(gpu, gpu): NVLink lanes}, by place.
 
     `names` are the ids of the GPUs, by place: other names are the same machine, relabelled.
     """
     count = len(names) if names else 1 + max((max(pair) for pair in lanes), default=1)
     names = list(names or range(count))
-    part = gpu(capability)
+    part, nvlink = gpu(), wire("nvlink", nvlink_Bps)
     gpus = [Component(f"gpu{number}", "gpu", part, 0, 0) for number in range(count)]
     switch = Switch(about="a switch", latency_s=figure(1e-7))
     hosts = [Component(f"plx{side}", "switch", switch, 0, 1) for side in (0, 1)]
-    hosts += [Component(f"cpu{side}", "cpu", cpu, 0, 2) for side in (0, 1)]
+    hosts += [Component(f"cpu{side}", "cpu", CPU, 0, 2) for side in (0, 1)]
     links = [Link("cpu0", "cpu1", "smp", SMP, 1, "a test")]
-    links += [Link(f"plx{side}", f"cpu{side}", "pcie", pcie, 1, "a test") for side in (0, 1)]
+    links += [Link(f"plx{side}", f"cpu{side}", "pcie", PCIE, 1, "a test") for side in (0, 1)]
     for place in range(count):
-        links.append(Link(f"gpu{names[place]}", f"plx{int(place >= (count + 1) // 2)}", "pcie", pcie, 1, "a test"))
+        links.append(Link(f"gpu{names[place]}", f"plx{int(place >= (count + 1) // 2)}", "pcie", PCIE, 1, "a test"))
     for (a, b), number in lanes.items():
         if number:
             links.append(Link(f"gpu{names[a]}", f"gpu{names[b]}", "nvlink", nvlink, number, "a test"))
