@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from resnetx.config import ConfigError
 from resnetx.interconnect import generations
-from resnetx.interconnect.collective import COLLECTIVES, bus_factor, plan
+from resnetx.interconnect.collective import COLLECTIVES, plan
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.system import load
 
