@@ -28,6 +28,7 @@ class Generation:
     peers_cross_cpus: bool = True  # peer traffic through a PCIe root, where the CPU lets it; else staged in its memory
     tree: Hop | None = None  # None: it has no trees
     in_switch_s: float | None = None  # fixed time of reduction inside switches; None: it does not use it
+    other_handovers: int = 1  # in a step of any other collective, for each one in a step of allreduce
 
 
 _RING_OLD = Hop(8.4e-6, 5.7e-6, 5.7e-6, 6.6e-6)  # tuning.cc of 2.5.6, the oldest that states them (protocol Simple)
@@ -38,7 +39,8 @@ SOCKET = Hop(200e-6, 100e-6, 100e-6, 100e-6)  # assumed
 
 GENERATIONS: dict[str, Generation] = {
     "nccl1": Generation(_RING_OLD, one_ring=True),
-    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4),
+    # collectives.h of 2.0 to 2.3: a step has two parts in allreduce, each handed over by itself, and four in all others
+    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, other_handovers=2),
     "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE),
     "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S),
     "gloo": Generation(SOCKET),

@@ -18,6 +18,7 @@ GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     "all-sizes": (0.15, 0.35),
     "calibrated": (0.05, 0.30),
     "other-collectives": (0.15, 0.40),
+    "other-collectives-sizes": (0.25, 0.60),
     "tallent-2017": (0.20, 0.25),
     "switched": (0.10, 0.30),
     "pcie": (0.25, 0.35),
@@ -52,9 +53,9 @@ def test_counts_of_gpus_hold_for_each_machine_by_itself(rows, system):
 def test_every_curve_over_sizes_holds_by_itself(rows):
     curves = defaultdict(list)
     for row in rows:
-        if row.group in ("all-sizes", "calibrated"):
+        if row.group in ("all-sizes", "calibrated") and row.gpus in (2, 4, 8):
             curves[row.group, row.system, row.gpus].append(abs(row.error))
-    assert len(curves) == 8
+    assert len(curves) == 2 * (1 + 3)  # one count of the P100 machine, three of the other
     for (group, *_), errors in curves.items():
         assert sum(errors) / len(errors) <= GROUPS[group][0]
 
