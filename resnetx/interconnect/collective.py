@@ -45,6 +45,7 @@ from typing import Literal, get_args
 
 from resnetx.config import ConfigError, unknown_name
 from resnetx.interconnect import paths
+from resnetx.interconnect.between import Between, by_node, join_nodes
 from resnetx.interconnect.calibration import Calibration, Measured, Parts, fit
 from resnetx.interconnect.generations import (
     GENERATIONS,
@@ -61,8 +62,7 @@ from resnetx.interconnect.inside import Inside, Ring, join
 from resnetx.interconnect.parts import Gpu, Switch
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, fractional
-from resnetx.interconnect.sharing import Flow, fair_shares
-from resnetx.interconnect.system import FABRIC, Library, System
+from resnetx.interconnect.system import Library, System
 from resnetx.units import si, size_text
 
 Collective = Literal["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
@@ -152,8 +152,9 @@ class Plan:
         ]
         if self.calibration is None:
             return [*said, "Not calibrated: from the rates of links and the fixed times in the library's source."]
-        made_of = f"{self.calibration.points} points of {self.calibration.source}"
-        return [*said, f"Calibrated from {made_of}; held-out error {self.calibration.held_out_error:.1%}."]
+        error = self.calibration.held_out_error
+        held_out = "too few to hold any out" if math.isnan(error) else f"held-out error {error:.1%}"
+        return [*said, f"Calibrated from {self.calibration.points} points of {self.calibration.source}; {held_out}."]
 
     def _fractions(self) -> list[str]:
         if not self.bound_lanes or self.system.nodes > 1:
@@ -218,58 +219,6 @@ def check_devices(system: System, devices: Sequence[int] | None) -> tuple[int, .
     return chosen
 
 
-# ---- over nodes
-
-
-@dataclass(frozen=True)
-class _Between:
-    """How nodes are joined: one ring through every network card that is used."""
-
-    nodes: int
-    bandwidth_Bps: float
-    limit: str
-    note: str
-
-
-def _by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
-    nodes: dict[int, list[int]] = {}
-    for device in devices:
-        nodes.setdefault(system.gpus[device].node, []).append(device)
-    return [tuple(group) for group in nodes.values()]
-
-
-def _between(system: System, groups: Sequence[tuple[int, ...]]) -> _Between:
-    """Rates between nodes, from the first two: nodes are alike, and the fabric blocks nothing."""
-    cards = [_cards(system, group) for group in groups[:2]]
-    flows: list[Flow] = []
-    ends = [_ends(system, group, own) for group, own in zip(groups[:2], cards, strict=True)]
-    for near, far in ((0, 1), (1, 0)):
-        for (card, sender), (far_card, receiver) in zip(ends[near], ends[far], strict=True):
-            flows.append(paths.network_flow(system, sender, card, far_card, receiver))
-    slowest_Bps, limit = min(fair_shares(system, flows, kernels=True))
-    count = len(cards[0])
-    staged = ", staged in host memory" if flows[0].staged else ""
-    note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
-    return _Between(len(groups), slowest_Bps * count, limit, note)
-
-
-def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[tuple[str, int]]:
-    """Each card with the GPU where its ring ends: the nearest, and of equally near ones that with the fewest cards."""
-    used = dict.fromkeys(group, 0)
-    found = []
-    for card in cards:
-        gpu = min(group, key=lambda device: (paths.links_to(system, device, card), used[device], device))
-        used[gpu] += 1
-        found.append((card, gpu))
-    return found
-
-
-def _cards(system: System, group: tuple[int, ...]) -> list[str]:
-    """The network cards of a node that are plugged in."""
-    node = system.gpus[group[0]].node
-    return [near for _, near in system.neighbours[FABRIC] if system.component(near).node == node]
-
-
 # ---- ways
 
 
@@ -282,12 +231,12 @@ def _nccl(
     calibration: Calibration | None,
 ) -> Plan:
     generation = GENERATIONS[library]
-    groups = _by_node(system, devices)
+    groups = by_node(system, devices)
     inside = min(
         (join(system, group, library, transport) for group in _unlike(system, groups)),
         key=lambda part: part.ring_Bps,
     )
-    between = _between(system, groups) if len(groups) > 1 else None
+    between = join_nodes(system, groups) if len(groups) > 1 else None
     notes = list(inside.notes) + ([between.note] if between else [])
     build = _Build(system, collective, devices, generation, inside, between)
     ways = [build.ring()]
@@ -325,21 +274,18 @@ def _unlike(system: System, groups: Sequence[tuple[int, ...]]) -> list[tuple[int
 
 @dataclass(frozen=True)
 class _Build:
-    """Turns what joins the GPUs into ways."""
+    """Turns what joins the GPUs, inside nodes and between them, into ways."""
 
     system: System
     collective: str
     devices: tuple[int, ...]
     generation: Generation
     inside: Inside
-    between: _Between | None
+    between: Between | None
 
     @property
     def ring_Bps(self) -> float:
-        """Through nodes, a ring is a chain of their GPUs, of which each lane carries one in either direction."""
-        if not self.between:
-            return self.inside.ring_Bps
-        return min(self.between.bandwidth_Bps, max(self.inside.ring_Bps, 2 * self.inside.chain_Bps))
+        return min(self.inside.ring_Bps, self.between.bandwidth_Bps if self.between else math.inf)
 
     @property
     def tree_Bps(self) -> float:
@@ -423,8 +369,8 @@ def _gloo(
 ) -> Plan:
     """One ring of processes over TCP: loopback inside a node, the network between nodes."""
     rate_Bps, limit = SOCKET_Bps, "loopback sockets"
-    if system.nodes > 1 and len(groups := _by_node(system, devices)) > 1:
-        between = _between(system, groups)
+    if system.nodes > 1 and len(groups := by_node(system, devices)) > 1:
+        between = join_nodes(system, groups)
         if between.bandwidth_Bps < rate_Bps:
             rate_Bps, limit = between.bandwidth_Bps, between.limit
     factor = bus_factor(collective, len(devices))

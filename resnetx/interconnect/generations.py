@@ -50,4 +50,4 @@ TREE_SHARE = 0.92 * 0.5  # tuning.cc: of the rate of the links; up and down shar
 IN_SWITCH_SHARE = ((10.0, 0.74), (9.0, 0.85))  # tuning.cc: (from this compute capability, share of the links' rate)
 # Broadcast and reduce go down the ring in pieces of one slot of its buffer (4 MiB in 8 slots; collectives.h, comm.h).
 PIECE_BYTES = 2**19
-SOCKET_Bps = 1.44e9  # measured: gloo's allreduce of 244 MB between two ranks of one host (2 cores, torch 2.15), 169 ms
+SOCKET_Bps = 1.2e9  # measured: gloo's allreduce of 244 MB, two ranks, one host of 2 cores, 0.18 to 0.25 s (torch 2.15)
