@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from resnetx.config import ConfigError
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.generations import GENERATIONS, Generation
 from resnetx.interconnect.parts import Family
@@ -68,14 +69,14 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
     return replace(bus, chains=trees.chains, chain_limit=trees.chain_limit, lanes=nvlink.lanes, notes=notes)
 
 
-_NO_PEERS = "NCCL 1: not all these GPUs are mutual peers, so its one ring leaves NVLink out."
+_NO_PEERS = "NCCL 1: NVLink does not join every two of these GPUs, so its one ring leaves it out."
 
 
 def _no_way(system: System, devices: tuple[int, ...], transport: Transport) -> Inside:
-    """Says which two GPUs no data can pass between; a ring may start anywhere, so the first such pair will do."""
+    """Refuses, with two GPUs that no data can pass between."""
     for a, b in combinations(devices, 2):
         paths.flow(system, a, b, transport)
-    raise AssertionError(f"every two of {devices} are joined")
+    raise ConfigError(f"devices={list(devices)}: no ring visits these GPUs of {system.name} with transport={transport}")
 
 
 def _order(system: System, devices: tuple[int, ...]) -> tuple[int, ...]:
@@ -87,7 +88,7 @@ def _switched(system: System, devices: tuple[int, ...], generation: Generation) 
     """Rings through NVSwitches, in any order, as many as a GPU has lanes; None where not all reach each other so."""
     order = _order(system, devices)
     flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
-    if not all(len(flow.steps) > 1 for flow in flows):
+    if not all(flow.steps for flow in flows) or all(len(flow.steps) == 1 for flow in flows):
         return None
     lanes = min(link.lanes for flow in flows for _, _, link in flow.steps)
     note = f"NVSwitches join every GPU to every other, at {lanes} lanes each: any order of {lanes} rings will do."
@@ -101,7 +102,8 @@ def _along_the_bus(
 ) -> Inside | None:
     """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such way."""
     order = _order(system, devices)
-    flows = [paths.bus_flow(system, a, b, transport, generation.peers_cross_cpus) for a, b in rings.directions(order)]
+    cross_cpus = generation.peers_cross_cpus or transport == "peer"
+    flows = [paths.bus_flow(system, a, b, transport, cross_cpus) for a, b in rings.directions(order)]
     ways = [flow for flow in flows if flow]
     if len(ways) < len(flows):
         return None
@@ -144,25 +146,25 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> I
     joined = [lanes[a][b] > 0 for a, b in combinations(range(len(devices)), 2)]
     if not any(joined) or (generation.one_ring and not all(joined)):
         return None
-    lane_Bps = paths.lane_Bps(system, devices)
+    lane_Bps, names = paths.lane_Bps(system, devices), [system.gpus[device].name for device in devices]
     if generation.one_ring:
         order, share = rings.widest(lanes)
         orders, note = [order], "NCCL 1: one ring over the NVLinks of mutual peers."
     else:
         orders, share = _pack(lanes, len(devices) <= generation.half_lanes_up_to)
-        note = _about_mesh(devices, lanes, len(orders), share)
+        note = _about_mesh(names, lanes, len(orders), share)
     chains = rings.pack_chains(lanes) if generation.tree else []
 
     def named(order: rings.Order, bandwidth_Bps: float, closed: bool) -> Ring:
-        gpus = tuple(devices[place] for place in order)
-        return Ring(gpus, bandwidth_Bps, tuple(system.gpus[gpu].name for gpu in gpus), closed)
+        gpus, walk = zip(*((devices[place], names[place]) for place in order), strict=True)
+        return Ring(gpus, bandwidth_Bps, walk, closed)
 
     return Inside(
         rings=tuple(named(order, lane_Bps * share, True) for order in orders),
         chains=tuple(named(order, lane_Bps, False) for order in chains),
         family="nvlink",
-        ring_limit=_tightest(devices, lanes, len(orders) * share),
-        chain_limit=_tightest(devices, lanes, len(chains)),
+        ring_limit=_tightest(names, lanes, len(orders) * share),
+        chain_limit=_tightest(names, lanes, len(chains)),
         lanes=lanes,
         notes=(note,),
     )
@@ -178,19 +180,19 @@ def _pack(lanes: rings.Lanes, halves: bool) -> tuple[list[rings.Order], float]:
     return whole, 1.0
 
 
-def _tightest(devices: Sequence[int], lanes: rings.Lanes, carried: float) -> str:
+def _tightest(names: Sequence[str], lanes: rings.Lanes, carried: float) -> str:
     """The GPU with the fewest lanes to the others: nothing passes it more often than it has lanes."""
     fewest = min(map(sum, lanes))
     place = [sum(row) for row in lanes].index(fewest)
-    others = ", ".join(f"gpu{other}" for other, count in zip(devices, lanes[place], strict=True) if count)
+    others = ", ".join(other for other, count in zip(names, lanes[place], strict=True) if count)
     unused = f", of which {carried:g} can be filled" if carried < fewest else ""
-    return f"gpu{devices[place]}: {fewest} NVLink lane{'s' * (fewest != 1)} to {others or 'none of the others'}{unused}"
+    return f"{names[place]}: {fewest} NVLink lane{'s' * (fewest != 1)} to {others or 'none of the others'}{unused}"
 
 
-def _about_mesh(devices: Sequence[int], lanes: rings.Lanes, found: int, share: float) -> str:
+def _about_mesh(names: Sequence[str], lanes: rings.Lanes, found: int, share: float) -> str:
     if found:
         kind = f"half lanes of NVLink, worth {found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"
         return f"{found} ring{'s' * (found > 1)} on {kind}."
-    ends = [device for device, row in zip(devices, lanes, strict=True) if sum(map(bool, row)) < 2]
-    why = f"gpu{ends[0]} has fewer than two NVLink neighbours among them" if ends else "no order of them closes"
-    return f"No ring of NVLink lanes visits all {len(devices)} GPUs: {why}."
+    ends = [name for name, row in zip(names, lanes, strict=True) if sum(map(bool, row)) < 2]
+    why = f"{ends[0]} has fewer than two NVLink neighbours among them" if ends else "no order of them closes"
+    return f"No ring of NVLink lanes visits all {len(names)} GPUs: {why}."

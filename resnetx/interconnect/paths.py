@@ -36,7 +36,7 @@ class Path:
     bandwidth_Bps: float  # one way
     duplex_Bps: float  # this copy and the opposite one at once, summed
     latency_s: float  # of a small copy
-    limit: str  # what sets the bandwidth: "gpu0-gpu1", "plx0-cpu0 (staging)"
+    limit: str  # what sets the bandwidth: "gpu0 to gpu1", "plx0 to cpu0, staged in cpu0"
 
     @property
     def names(self) -> list[str]:
@@ -64,7 +64,7 @@ def copy_path(system: System, source: int, target: int, transport: Transport = "
         return _path(system, source, target, flow(system, source, target, transport))
     gpu = system.gpu_part(source)
     rate = gpu.memory_Bps.value / 2  # it reads and writes the GPU's own memory
-    return Path(source, target, "local", (), rate, rate, gpu.copy_s.value, f"memory of gpu{source}")
+    return Path(source, target, "local", (), rate, rate, gpu.copy_s.value, f"memory of {system.gpus[source].name}")
 
 
 def routes(system: System, source: int, target: int) -> list[Path]:
@@ -119,9 +119,9 @@ def _shortest(
 ) -> Steps:
     """The way from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
     back: dict[str, tuple[str, Link]] = {}
-    ahead: list[tuple[int, float, str, str, Link | None]] = [(0, 0.0, source, source, None)]
+    ahead: list[tuple[int, float, str, str, str, Link | None]] = [(0, 0.0, source, source, "", None)]
     while ahead:
-        hops, latency_s, name, before, link = heappop(ahead)
+        hops, latency_s, name, before, _, link = heappop(ahead)
         if name in back:
             continue
         if link is not None:
@@ -132,7 +132,7 @@ def _shortest(
             continue
         for link, near in system.neighbours[name]:
             if near not in back and near != source and usable(link):
-                heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link))
+                heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link.part_name, link))
     return ()
 
 
@@ -161,7 +161,7 @@ def _bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
         system,
         a,
         {b},
-        lambda link: link.wire.peer and link.wire.family != "nvlink",
+        lambda link: link.wire.peer and {system.component(end).kind for end in (link.a, link.b)} != {"gpu"},
         lambda c: c.kind == "switch" or (cross_cpus and _peers_cross(c)),
     )
 
@@ -233,7 +233,7 @@ def _relay(system: System, way: Sequence[int]) -> Path:
         bandwidth_Bps=rate,
         duplex_Bps=2 * rate,
         latency_s=sum(part.latency_s for part in parts),
-        limit=f"{len(parts)} copies in sequence, by way of {', '.join(f'gpu{gpu}' for gpu in way[1:-1])}",
+        limit=f"{len(parts)} copies in sequence, by way of {', '.join(system.gpus[gpu].name for gpu in way[1:-1])}",
     )
 
 

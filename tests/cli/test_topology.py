@@ -236,7 +236,7 @@ def test_which_machine_is_ahead_depends_on_the_librarys_generation_and_the_outpu
     _, out, _ = run("systems=[dgx1-p100,gx8]", "collective=allreduce", "library=[nccl1,nccl2]")
     assert "with nccl1, gx8 is" in out
     assert "with nccl2, dgx1-p100 is" in out
-    assert "NCCL 1: not all these GPUs are mutual peers" in out
+    assert "NCCL 1: NVLink does not join every two of these GPUs" in out
 
 
 def test_the_best_gpus_come_with_the_line_that_takes_them(objects, run):

@@ -59,7 +59,7 @@ def test_both_statements_of_2017_hold_by_generation():
     assert 1.2 < busbw(P100, range(4), "nccl1") / busbw(gx8, range(4), "nccl1") < 1.6
     assert 1.0 <= busbw(gx8, range(8), "nccl1") / busbw(P100, range(8), "nccl1") < 1.3
     assert busbw(P100, range(8), "nccl2") > 5 * busbw(gx8, range(8), "nccl2")
-    assert "leaves NVLink out" in plan(P100, devices=range(8), library="nccl1").notes[0]
+    assert "so its one ring leaves it out" in plan(P100, devices=range(8), library="nccl1").notes[0]
 
 
 # ---- what is chosen
@@ -271,3 +271,34 @@ def test_more_bytes_take_longer(machine, case, size_bytes, factor):
     made_of, lanes, library, name = case
     made = plan(machine(lanes, **made_of), name, library=library)
     assert made.cost(size_bytes * factor).time_s >= made.cost(size_bytes).time_s * (1 - 1e-12)
+
+
+# ---- odd machines
+
+
+def test_peer_transport_crosses_a_cpu_whatever_the_generation():
+    """As with NCCL_P2P_LEVEL=SYS; by default the CPU between is where data is staged."""
+    gx8 = load("gx8")
+    asked, default = (plan(gx8, devices=[0, 4], library="nccl2.4", transport=each) for each in ("peer", "auto"))
+    assert "through cpu0" in asked.cost(2**30).limiting_link
+    assert any("gpu0 to gpu4" in note for note in default.notes)
+
+
+def test_a_line_of_gpus_without_a_host_is_refused(machine):
+    line = machine({(0, 1): 1, (1, 2): 1})
+    bare = msgspec.structs.replace(line, components=line.components[:3], links=line.links[-2:])
+    assert plan(bare, devices=[0, 1]).cost(2**20).time_s > 0
+    with pytest.raises(ConfigError, match="gpu0 and gpu2 are not peers, and no CPU is described"):
+        plan(bare)
+
+
+def test_gpus_are_called_by_their_names_in_nodes():
+    two = load("dgx1-v100", nodes=2, network="edr100", nics=4)
+    assert plan(two, devices=range(8, 16), library="nccl2").cost(2**30).limiting_link.startswith("node1.gpu0: 6 NVLink")
+
+
+def test_links_of_two_kinds_between_the_same_two_do_not_mix(machine):
+    system = machine({(0, 1): 1})
+    extra = msgspec.structs.replace(system.links[-1], part_name="pcie", wire=system.links[1].wire)
+    both = msgspec.structs.replace(system, links=(*system.links, extra))
+    assert plan(both, library="nccl2").cost(2**30).busbw_Bps == pytest.approx(20e9 * 17 / 18, rel=0.01)
