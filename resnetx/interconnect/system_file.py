@@ -73,6 +73,7 @@ def read(path: Path) -> SystemFile:
     components = _components(text, parts)
     links = _links(text, parts["links"], components)
     _check_connected(text, components, links)
+    _check_fabrics(text, components, links)
     gpus = [component for component in components if component.kind == "gpu"]
     if not gpus:
         raise text.refuse(["components"], "components: expected at least one gpu")
@@ -231,3 +232,19 @@ def _check_connected(text: LinedYaml, components: Sequence[Component], links: Se
         raise text.refuse(
             ["links"], f"links: nothing connects {', '.join(alone[:4])}{' ...' if len(alone) > 4 else ''} to the rest"
         )
+
+
+def _check_fabrics(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
+    """Refuses the chips of one NVSwitch fabric as switches of their own: a way would take only one of them."""
+    kinds = {component.name: component.kind for component in components}
+    joined: dict[str, set[str]] = {}
+    for link in links:
+        for switch, gpu in ((link.a, link.b), (link.b, link.a)):
+            if link.wire.family == "nvlink" and (kinds[switch], kinds[gpu]) == ("switch", "gpu"):
+                joined.setdefault(switch, set()).add(gpu)
+    for a, b in combinations(joined, 2):
+        if len(joined[a] & joined[b]) > 1:
+            what = (
+                f"{a} and {b} join the same GPUs over NVLink; describe a fabric as one switch, with all lanes into it"
+            )
+            raise text.refuse(["links"], f"links: {what}")

@@ -151,6 +151,15 @@ def test_wrong_part_is_refused_in_the_units_of_the_file(written, before, after, 
     assert int(re.search(r"line (\d+)", str(refusal.value))[1]) in (14, 15)
 
 
+def test_chips_of_one_fabric_are_refused(written):
+    text = PAIR.replace("  nic0:", "  nvs0..1: {switch: nvswitch2}\n  nic0:")
+    text += "  - {between: [gpu0..1, nvs0..1], link: nvlink3, lanes: 6}\n"
+    with pytest.raises(
+        ConfigError, match="nvs0 and nvs1 join the same GPUs over NVLink; describe a fabric as one switch"
+    ):
+        system.load(written(text))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
