@@ -8,6 +8,7 @@ import msgspec
 from resnetx.interconnect.parts import NVLINK_KERNELS, Gpu, Part, Wire
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
+NO_NODE = -1  # where the fabric is that joins nodes
 
 
 class Component(msgspec.Struct, frozen=True):

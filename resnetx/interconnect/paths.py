@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Literal
 
 from resnetx.config import ConfigError
-from resnetx.interconnect.graph import Component, Link, System
+from resnetx.interconnect.graph import NO_NODE, Component, Link, System
 from resnetx.interconnect.parts import Cpu, Switch
 from resnetx.interconnect.sharing import Flow, Steps, fair_shares
 
@@ -118,6 +118,7 @@ def _shortest(
     passable: Callable[[Component], bool],
 ) -> Steps:
     """The way from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
+    nodes = {system.component(name).node for name in (source, *ends)} | {NO_NODE}  # never through a third node
     back: dict[str, tuple[str, Link]] = {}
     ahead: list[tuple[int, float, str, str, str, Link | None]] = [(0, 0.0, source, source, "", None)]
     while ahead:
@@ -131,7 +132,8 @@ def _shortest(
         if name != source and not passable(system.component(name)):
             continue
         for link, near in system.neighbours[name]:
-            if near not in back and near != source and usable(link):
+            elsewhere = system.component(near).node not in nodes
+            if near not in back and near != source and not elsewhere and usable(link):
                 heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link.part_name, link))
     return ()
 
@@ -178,7 +180,8 @@ def _host_steps(system: System, a: str, b: str) -> Steps:
 
 
 def _to_host(system: System, gpu: str) -> Steps:
-    cpus = {component.name for component in system.components if component.kind == "cpu"}
+    node = system.component(gpu).node
+    cpus = {component.name for component in system.components if component.kind == "cpu" and component.node == node}
     return _shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
 
 

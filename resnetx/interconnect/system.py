@@ -22,6 +22,7 @@ import msgspec
 
 from resnetx.config import CONFIGS, ConfigError, unknown_name
 from resnetx.interconnect import system_file
+from resnetx.interconnect.graph import NO_NODE
 from resnetx.interconnect.graph import Component as Component
 from resnetx.interconnect.graph import Library as Library
 from resnetx.interconnect.graph import Link as Link
@@ -106,7 +107,7 @@ def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None
         links.append(Link(_in_node(node, card), FABRIC, network, wire, 1, "composed: nodes, network and nics"))
     top = 1 + max(c.y for c in system.components)
     fabric = Switch(about="A network fabric that blocks nothing", latency_s=Figure(0, "assumed", "in the network's"))
-    others.append(Component(FABRIC, network, fabric, (nodes - 1) * width / 2, top, -1))
+    others.append(Component(FABRIC, network, fabric, (nodes - 1) * width / 2, top, NO_NODE))
     return System(
         name=f"{nodes}x {system.name}",
         about=f"{nodes} nodes of: {system.about}",
