@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """How far off a group is, without its explained rows. `worst_row` is the place in the list of rows."""
+    """How far off a group is, without its explained rows."""
 
     group: str
     about: str
