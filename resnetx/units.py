@@ -36,6 +36,29 @@ def seconds(text: str) -> float:
     return float(found[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
 
 
+_BYTES = {
+    "": 1, "B": 1,
+    "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+
+
+def size(text: str) -> int:
+    """The bytes in "64MiB", "1.5 GB" or "4096"; a `ValueError` for anything else, as 64M, which some take for MiB."""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", text)
+    if not found or found[2] not in _BYTES:
+        raise ValueError(f"{text}: not a size in {', '.join(filter(None, _BYTES))}")
+    return round(float(found[1]) * _BYTES[found[2]])
+
+
+def size_text(size_bytes: int) -> str:
+    """A size as it is asked for: "64 MiB" where it is a whole number of them, else with a decimal prefix."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size_bytes and size_bytes % _BYTES[unit] == 0:
+            return f"{size_bytes // _BYTES[unit]} {unit}"
+    return f"{size_bytes} B" if size_bytes < 1000 else si(size_bytes, "B")
+
+
 def _significant(value: float, digits: int) -> str:
     if value == 0:
         return "0"

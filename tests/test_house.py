@@ -8,6 +8,7 @@ import pytest
 PURE = [
     "resnetx",
     "resnetx.cli",
+    "resnetx.cli.topology",
     "resnetx.cli.verbs",
     "resnetx.config",
     "resnetx.host",

@@ -27,7 +27,22 @@ def test_a_describe_command_of_the_readme_runs(command, capsys):
     assert "convention" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [each for each in COMMANDS if "describe" not in each])
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.startswith("resnetx topology")])
+def test_a_topology_command_of_the_readme_runs(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()[1:]) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_system_of_the_readme_is_one(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (text,) = re.findall(r"```yaml\n(.*?)```", README, re.S)
+    Path("mine.yaml").write_text(text)
+    assert main(["topology", "mine.yaml", "transport=host"]) == 0
+    assert "a bus of mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if not re.match("resnetx (describe|topology)", each)])
 def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_path):
     settings = [word for word in command.split() if "=" in word and not word.startswith(("-", "input.root"))]
     settings += [] if "input=" in command else ["input=synthetic"]

@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, si
+from resnetx.units import duration, si, size, size_text
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,33 @@ def test_si_prints_three_significant_digits_with_a_decimal_prefix(value, unit, t
 )
 def test_duration_grows_coarser_as_it_grows_longer(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("4096", 4096),
+        ("8B", 8),
+        ("64MiB", 2**26),
+        ("1.5 GB", 1_500_000_000),
+        ("1GiB", 2**30),
+        ("250kB", 250_000),
+        ("4KiB", 4096),
+    ],
+)
+def test_a_size_keeps_decimal_and_binary_units_apart(text, size_bytes):
+    assert size(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["64M", "64Mb", "big", "", "-1MiB", "1.2.3MB", "64 MiB/s"])
+def test_what_is_no_size_or_an_ambiguous_one_is_refused(text):
+    with pytest.raises(ValueError):
+        size(text)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(2**26, "64 MiB"), (1536 * 2**10, "1536 KiB"), (10**6, "1.00 MB"), (8, "8 B"), (0, "0 B")],
+)
+def test_a_size_is_printed_in_the_unit_that_fits_it(size_bytes, text):
+    assert size_text(size_bytes) == text

@@ -46,3 +46,9 @@ def test_describe_and_list_work_from_the_wheel(installed):
     resnetx = installed.with_name("resnetx")
     assert "60,965,224" in run(installed, resnetx, "describe")
     assert "quickstart" in run(installed, resnetx, "list")
+
+
+def test_systems_and_published_figures_are_in_the_wheel(installed):
+    resnetx = installed.with_name("resnetx")
+    assert '"PHB"' in run(installed, resnetx, "topology", "systems=gx8", "--json")
+    assert "holds" in run(installed, resnetx, "topology", "--validate")

@@ -67,8 +67,14 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "STUDY_A STUDY_B",
         {"json": JSON},
     ),
+    "topology": (
+        "topology",
+        "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
+        "SYSTEM.yaml",
+        {"json": JSON, "validate": "put the model beside published measurements"},
+    ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
-    "list": ("verbs", "name the models, inputs and studies that come with resnetx", "", {}),
+    "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),
 }
 
 

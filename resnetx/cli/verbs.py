@@ -122,4 +122,6 @@ def list_(_: Namespace, __: list[Path], overrides: list[str]) -> int:
     print("studies:")
     for name, about in study.names().items():
         print(f"  {name:12} {about}")
+    print(f"systems: {', '.join(sorted(path.stem for path in (CONFIGS / 'system').glob('*.yaml')))}")
+    print("  (`resnetx topology` says what they are)")
     return 0

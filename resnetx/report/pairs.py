@@ -24,7 +24,7 @@ class Measured:
         return [run.rates for run in self.point.good]
 
     @property
-    def sm_clock_Hz(self) -> float | None:  # noqa: N802 (a unit keeps its capitals)
+    def sm_clock_Hz(self) -> float | None:
         """The median over the good runs that have one."""
         clocks = [run.sm_clock_Hz for run in self.point.good if run.sm_clock_Hz is not None]
         return statistics.median(clocks) if clocks else None

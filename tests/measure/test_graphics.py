@@ -1,5 +1,4 @@
 """Graphics: GPUs, their wiring and their other users, through a fake of NVML with any wiring."""
-# ruff: noqa: N802 (the fake has NVML's names)
 
 import os
 from pathlib import Path

@@ -1,5 +1,4 @@
 """NVML: the GPUs that a run could use, through a fake of a machine with four."""
-# ruff: noqa: N802 (the fake has NVML's names)
 
 import pynvml
 import pytest

@@ -1,5 +1,4 @@
 """Sensors: NVML through a fake of two GPUs, and a run on CPUs for real."""
-# ruff: noqa: N802 (the fake has NVML's names)
 
 import sys
 import time

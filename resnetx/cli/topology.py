@@ -1,0 +1,284 @@
+"""`topology`: described machines, the ways through them, and what a collective costs on them."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx.cli import show
+from resnetx.cli import show_topology as tables
+from resnetx.cli.compose import chosen, compose
+from resnetx.config import ConfigError, sentence, unknown_name
+from resnetx.interconnect import calibration, collective, paths, subsets, system
+from resnetx.interconnect.collective import Plan
+from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.system import System
+from resnetx.units import size
+
+TRANSPORTS: dict[str, Transport] = {"auto": "auto", "peer": "peer", "host": "host", "socket": "socket"}
+DRAWN_NODES = 4  # with more nodes, one of them is drawn
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that this verb reads."""
+
+    systems: list[str]
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    devices: list[int] | None
+    transport: str
+    collective: str | None
+    size: list[int | str]
+    library: list[str | None]
+    calibration: str | None
+    pick: int | None
+    free: list[int] | None
+    results: str
+
+
+def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> int:
+    """Explains systems; without any word, names those that come with resnetx."""
+    if options.validate:
+        return _validate(options, [*overrides, *map(str, files)])
+    asked = _asked(overrides)
+    names = [*asked.systems, *map(str, files)]
+    if not (names or overrides):
+        return _list(options)
+    if not names:
+        raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
+    systems = [system.load(name, asked.nodes, asked.network, asked.nics) for name in names]
+    if asked.pick is not None:
+        _pick(options, systems, asked, asked.pick)
+    elif asked.collective is not None:
+        _collective(options, systems, asked, asked.collective)
+    elif asked.devices is not None:
+        _routes(options, systems, asked.devices)
+    else:
+        _describe(options, systems, asked)
+    return 0
+
+
+def _asked(overrides: list[str]) -> Asked:
+    given = chosen(overrides)
+    tree = compose(given)  # refuses what is no setting at all
+    for key in given:
+        if key not in Asked.__struct_fields__:
+            known = ", ".join(Asked.__struct_fields__)
+            raise ConfigError(f"{key}: a setting, but `resnetx topology` has no use for it; it reads {known}")
+    fields = {field: tree[field] for field in Asked.__struct_fields__}
+    for field in ("systems", "size", "library"):  # one value is a list of one
+        fields[field] = fields[field] if isinstance(fields[field], list) else [fields[field]]
+    try:
+        asked: Asked = msgspec.convert(fields, Asked)
+    except msgspec.ValidationError as error:
+        raise ConfigError(sentence(str(error), fields)) from None
+    if asked.transport not in TRANSPORTS:
+        raise unknown_name("transport", asked.transport, TRANSPORTS, "transport")
+    return asked
+
+
+def _sizes(asked: Asked) -> list[int]:
+    try:
+        sizes = [size(str(each)) for each in asked.size]
+    except ValueError as error:
+        raise ConfigError(f"size={error}") from None
+    if not sizes or min(sizes) < 1:
+        raise ConfigError(f"size={asked.size}: expected at least one byte")
+    return sizes
+
+
+def _list(options: Namespace) -> int:
+    if options.json:
+        show.json_lines({"system": name, "about": about} for name, about in system.names().items())
+    else:
+        tables.systems(system.names())
+    return 0
+
+
+def _validate(options: Namespace, words: list[str]) -> int:
+    """The model beside the published measurements; status 1 where a group of them is missed by more than it may."""
+    from resnetx.interconnect import validation
+
+    if words:
+        raise ConfigError(f"{words[0]}: --validate takes nothing else")
+    rows = validation.validate()
+    summaries = validation.summaries(rows)
+    if options.json:
+        show.json_lines(rows)
+    else:
+        tables.validation(rows, summaries)
+    return 0 if all(summary.holds for summary in summaries) else 1
+
+
+# ---- one system: matrix, ways, drawing ------------------------------------------------------------------------------
+
+
+def _describe(options: Namespace, systems: Sequence[System], asked: Asked) -> None:
+    """Who is linked to whom, what copies between them get, and a drawing."""
+    transport = TRANSPORTS[asked.transport]
+    for each in systems:
+        if options.json:
+            show.json_lines([_system_as_data(each, transport)])
+        else:
+            tables.parts(each)
+            tables.matrix(each)
+            tables.copies(each, transport)
+            _draw(each, asked.results, each.name)
+
+
+def _system_as_data(each: System, transport: Transport) -> dict[str, Any]:
+    pairs = paths.pair_matrix(each, transport)
+    return {
+        "system": each.name,
+        "about": each.about,
+        "library": each.library,
+        "gpus": [component.part_name for component in each.gpus],
+        "connectivity": paths.connectivity(each),
+        "peers": paths.peers(each),
+        "transport": transport,
+        "kind": pairs.kind,
+        "bandwidth_Bps": pairs.bandwidth_Bps,
+        "duplex_Bps": pairs.duplex_Bps,
+        "latency_s": pairs.latency_s,
+    }
+
+
+def _routes(options: Namespace, systems: Sequence[System], devices: list[int]) -> None:
+    """Every way that an application could choose between two GPUs."""
+    if len(devices) != 2:
+        raise ConfigError(f"devices={devices}: two GPUs show the ways between them; for more, say collective=allreduce")
+    source, target = devices
+    for each in systems:
+        last = len(each.gpus) - 1
+        if source == target or not (0 <= source <= last and 0 <= target <= last):
+            raise ConfigError(f"devices={devices}: expected two GPU ids from 0 to {last} of {each.name}")
+        found = paths.routes(each, source, target)
+        if options.json:
+            show.json_lines({"system": each.name, **_way_as_data(way)} for way in found)
+        else:
+            tables.routes(each, found)
+
+
+def _way_as_data(way: paths.Path) -> dict[str, Any]:
+    return {
+        "source": way.source,
+        "target": way.target,
+        "kind": way.kind,
+        "names": way.names,
+        "bandwidth_Bps": way.bandwidth_Bps,
+        "duplex_Bps": way.duplex_Bps,
+        "latency_s": way.latency_s,
+        "limiting_link": way.limit,
+    }
+
+
+# ---- collectives ----------------------------------------------------------------------------------------------------
+
+
+def _collective(options: Namespace, systems: Sequence[System], asked: Asked, name: str) -> None:
+    """What a collective costs, on every system asked for and with every generation of the library."""
+    sizes = _sizes(asked)
+    transport = TRANSPORTS[asked.transport]
+    plans = [
+        collective.plan(each, name, asked.devices, library, transport) for library in asked.library for each in systems
+    ]
+    if asked.calibration is not None:
+        if len(plans) > 1:
+            raise ConfigError(
+                f"calibration={asked.calibration}: measured on one system and library; ask for one of each"
+            )
+        plans = [collective.calibrate(plans[0], calibration.read(asked.calibration))]
+    if options.json:
+        show.json_lines(_cost_as_data(plan, transport, size_bytes) for plan in plans for size_bytes in sizes)
+        return
+    for plan in plans:
+        tables.costs(plan, sizes)
+        _draw(plan.system, asked.results, _file_name(plan), plan, sizes[-1])
+    if len(plans) > 1:
+        tables.side_by_side(plans, sizes)
+
+
+def _cost_as_data(plan: Plan, transport: Transport, size_bytes: int) -> dict[str, Any]:
+    cost = plan.cost(size_bytes)
+    rings = tables.rings_of(plan, cost)
+    return {
+        "system": plan.system.name,
+        "collective": plan.collective,
+        "devices": plan.devices,
+        "library": plan.library,
+        "transport": transport,
+        "size_bytes": size_bytes,
+        "time_s": cost.time_s,
+        "algbw_Bps": cost.algbw_Bps,
+        "busbw_Bps": cost.busbw_Bps,
+        "algorithm": cost.algorithm,
+        "rings": [ring.order for ring in rings],
+        "ring_Bps": [ring.bandwidth_Bps for ring in rings],
+        "limiting_link": cost.limiting_link,
+        "calibration": None if plan.calibration is None else plan.calibration.source,
+        "explanation": plan.explain(size_bytes),
+    }
+
+
+def _pick(options: Namespace, systems: Sequence[System], asked: Asked, count: int) -> None:
+    """The best and the worst choices of some of the free GPUs."""
+    size_bytes = _sizes(asked)[-1]
+    name = asked.collective or "allreduce"
+    for each in systems:
+        for library in asked.library:
+            found = subsets.pick(each, count, asked.free, name, size_bytes, library)
+            if options.json:
+                show.json_lines(
+                    {
+                        "system": each.name,
+                        "collective": name,
+                        "library": choice.plan.library,
+                        "size_bytes": size_bytes,
+                        "devices": choice.devices,
+                        "busbw_Bps": choice.busbw_Bps,
+                        "limiting_link": choice.plan.cost(size_bytes).limiting_link,
+                        "command": choice.command,
+                    }
+                    for choice in found
+                )
+            else:
+                tables.choices(each, found, f"{name} with library={library or each.library}", size_bytes)
+
+
+# ---- drawings -------------------------------------------------------------------------------------------------------
+
+
+def _draw(each: System, results: str, name: str, plan: Plan | None = None, size_bytes: int = 0) -> None:
+    """Writes the drawing of a system, with the rings of a plan over it, and says where it is."""
+    from resnetx.report import topology_charts
+
+    subtitle, walks = [], []
+    if plan is not None:
+        cost = plan.cost(size_bytes)
+        subtitle = [tables.headline(plan, cost, size_bytes)]
+        walks = [
+            topology_charts.Walk(name, ring.walk, ring.closed)
+            for name, ring, _ in tables.distinct(tables.rings_of(plan, cost))
+        ]
+    if each.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
+        subtitle.append(f"The first of {each.nodes} nodes, which are alike")
+        each = topology_charts.first_node(each)
+    path = Path(results) / "topology" / f"{name.replace(' ', '-')}.svg"
+    drawing = topology_charts.svg(topology_charts.graph(each, walks, subtitle))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(drawing)
+    except OSError as error:
+        raise ConfigError(f"results={results}: no drawing can be written to {path}: {error.strerror}") from None
+    show.out.print(f"drawing: {path}\n", soft_wrap=True)
+
+
+def _file_name(plan: Plan) -> str:
+    """dgx1-v100_allreduce_nccl2, with the GPU ids where not all take part."""
+    words = [plan.system.name, plan.collective, plan.library]
+    if len(plan.devices) < len(plan.system.gpus):
+        words.append("-".join(map(str, plan.devices)))
+    return "_".join(words)

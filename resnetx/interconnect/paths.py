@@ -1,0 +1,354 @@
+"""Which way a copy between two GPUs goes, and what it gets there, alone or beside others.
+
+Peer traffic takes links and switches, and crosses a CPU only where its PCIe root lets it (`peer_Bps`); NVLink is
+preferred. GPUs forward nothing by themselves: where no peer path exists, a copy is staged through the memory of the
+CPUs (slower, and two GPUs under one switch then share its one port to the CPU), unless the application relays it
+through a third GPU (`routes`).
+
+References: Li et al. 2019, section 3.1; Tartan's pair matrices. Where no peer path exists, `cudaDeviceCanAccessPeer`
+says no.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Literal
+
+from resnetx.config import ConfigError
+from resnetx.interconnect.graph import NO_NODE, Component, Link, System
+from resnetx.interconnect.parts import Cpu, Switch
+from resnetx.interconnect.sharing import Flow, Steps, fair_shares
+
+Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
+Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
+
+
+@dataclass(frozen=True)
+class Path:
+    """How data gets from one GPU to another, and what one large copy gets on it."""
+
+    source: int
+    target: int
+    kind: Kind
+    steps: Steps
+    bandwidth_Bps: float  # one way
+    duplex_Bps: float  # this copy and the opposite one at once, summed
+    latency_s: float  # of a small copy
+    limit: str  # what sets the bandwidth: "gpu0 to gpu1", "plx0 to cpu0, staged in cpu0"
+
+    @property
+    def names(self) -> list[str]:
+        """The components on the way, both GPUs included."""
+        return [self.steps[0][0], *(step[1] for step in self.steps)] if self.steps else []
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """Every ordered pair of GPUs: rows send, columns receive. The diagonal is a copy within one GPU."""
+
+    devices: list[int]
+    bandwidth_Bps: list[list[float]]
+    duplex_Bps: list[list[float]]
+    latency_s: list[list[float]]
+    kind: list[list[Kind]]
+
+
+# ---- ways
+
+
+def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
+    """The way that a copy takes by itself: as peers where they can be, else staged through the host."""
+    if source != target:
+        return _path(system, source, target, flow(system, source, target, transport))
+    gpu = system.gpu_part(source)
+    rate = gpu.memory_Bps.value / 2  # it reads and writes the GPU's own memory
+    return Path(source, target, "local", (), rate, rate, gpu.copy_s.value, f"memory of {system.gpus[source].name}")
+
+
+def routes(system: System, source: int, target: int) -> list[Path]:
+    """The ways an application can choose from: the direct one, or each shortest relay over NVLink neighbours."""
+    direct = copy_path(system, source, target)
+    if direct.kind != "host":
+        return [direct]
+    found: list[list[int]] = []
+    ahead = deque([[source]])
+    while ahead:
+        way = ahead.popleft()
+        if found and len(way) >= len(found[0]):
+            break
+        for near in range(len(system.gpus)):
+            if near not in way and nvlink_lanes(system, way[-1], near):
+                (found if near == target else ahead).append([*way, near])
+    return [*(_relay(system, way) for way in found), direct]
+
+
+def peers(system: System) -> list[list[bool]]:
+    """Which GPUs can reach each other's memory, as `cudaDeviceCanAccessPeer` says."""
+    gpus = range(len(system.gpus))
+    return [[are_peers(system, a, b) for b in gpus] for a in gpus]
+
+
+def connectivity(system: System) -> list[list[str]]:
+    """The matrix of `nvidia-smi topo -m`: X, NV2, PIX, PXB, PHB, NODE, SYS, and NET between nodes."""
+    gpus = range(len(system.gpus))
+    return [[_nearness(system, a, b) for b in gpus] for a in gpus]
+
+
+def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
+    """What every pair of GPUs gets, one at a time; with `transport=peer`, others than peers go the host's way."""
+    gpus = list(range(len(system.gpus)))
+    chosen: Transport = "auto" if transport == "peer" else transport
+    rows = [[copy_path(system, a, b, chosen) for b in gpus] for a in gpus]
+    return PairMatrix(
+        devices=gpus,
+        bandwidth_Bps=[[path.bandwidth_Bps for path in row] for row in rows],
+        duplex_Bps=[[path.duplex_Bps for path in row] for row in rows],
+        latency_s=[[path.latency_s for path in row] for row in rows],
+        kind=[[path.kind for path in row] for row in rows],
+    )
+
+
+def _shortest(
+    system: System,
+    source: str,
+    ends: Collection[str],
+    usable: Callable[[Link], bool],
+    passable: Callable[[Component], bool],
+) -> Steps:
+    """The way from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
+    nodes = {system.component(name).node for name in (source, *ends)} | {NO_NODE}  # never through a third node
+    back: dict[str, tuple[str, Link]] = {}
+    ahead: list[tuple[int, float, str, str, str, Link | None]] = [(0, 0.0, source, source, "", None)]
+    while ahead:
+        hops, latency_s, name, before, _, link = heappop(ahead)
+        if name in back:
+            continue
+        if link is not None:
+            back[name] = (before, link)
+        if name in ends:
+            return _walk_back(back, source, name)
+        if name != source and not passable(system.component(name)):
+            continue
+        for link, near in system.neighbours[name]:
+            elsewhere = system.component(near).node not in nodes
+            if near not in back and near != source and not elsewhere and usable(link):
+                heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link.part_name, link))
+    return ()
+
+
+def _walk_back(back: Mapping[str, tuple[str, Link]], source: str, end: str) -> Steps:
+    steps: list[tuple[str, str, Link]] = []
+    while end != source:
+        before, link = back[end]
+        steps.append((before, end, link))
+        end = before
+    return tuple(reversed(steps))
+
+
+def _peer_steps(system: System, a: str, b: str) -> Steps:
+    """The way of peer traffic: over NVLink and its switches if there is one, else over any links that let it cross."""
+    return _nvlink_steps(system, a, b) or _shortest(
+        system, a, {b}, lambda link: link.wire.peer, lambda c: c.kind in ("switch", "nic") or _peers_cross(c)
+    )
+
+
+def _nvlink_steps(system: System, a: str, b: str) -> Steps:
+    return _shortest(system, a, {b}, _peer_nvlink, lambda component: component.kind == "switch")
+
+
+def _bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
+    return _shortest(
+        system,
+        a,
+        {b},
+        lambda link: link.wire.peer and {system.component(end).kind for end in (link.a, link.b)} != {"gpu"},
+        lambda c: c.kind == "switch" or (cross_cpus and _peers_cross(c)),
+    )
+
+
+def _host_steps(system: System, a: str, b: str) -> Steps:
+    """The way through the memory of a CPU near each GPU; () if no CPU is described."""
+    up, down = _to_host(system, a), _to_host(system, b)
+    if not (up and down):
+        return ()
+    if up[-1][1] == down[-1][1]:
+        return (*up, *_backward(down))
+    across = _shortest(system, up[-1][1], {down[-1][1]}, lambda _: True, lambda c: c.kind != "gpu")
+    return (*up, *across, *_backward(down))
+
+
+def _to_host(system: System, gpu: str) -> Steps:
+    node = system.component(gpu).node
+    cpus = {component.name for component in system.components if component.kind == "cpu" and component.node == node}
+    return _shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
+
+
+def _to_card(system: System, gpu: str, card: str) -> tuple[Steps, bool]:
+    """The way from a GPU to a network card, and whether it is staged in the host."""
+    direct = _shortest(
+        system, gpu, {card}, lambda link: link.wire.peer, lambda c: c.kind == "switch" or _peers_cross(c)
+    )
+    return (direct, False) if direct else (_by_way_of_host(system, gpu, card), True)
+
+
+def _by_way_of_host(system: System, gpu: str, card: str) -> Steps:
+    up = _to_host(system, gpu)
+    onward = _shortest(system, up[-1][1], {card}, lambda link: link.wire.family != "network", lambda c: c.kind != "gpu")
+    return (*up, *onward)
+
+
+def _backward(steps: Steps) -> Steps:
+    return tuple((after, before, link) for before, after, link in reversed(steps))
+
+
+def _peers_cross(component: Component) -> bool:
+    return isinstance(component.part, Cpu) and component.part.peer_Bps is not None
+
+
+def are_peers(system: System, a: int, b: int) -> bool:
+    """Can the GPUs reach each other's memory?"""
+    return a == b or bool(_peer_steps(system, system.gpus[a].name, system.gpus[b].name))
+
+
+def nvlink_lanes(system: System, a: int, b: int) -> int:
+    """NVLink lanes that join two GPUs with nothing between."""
+    name = system.gpus[b].name
+    return sum(
+        link.lanes for link, near in system.neighbours[system.gpus[a].name] if near == name and _peer_nvlink(link)
+    )
+
+
+def _peer_nvlink(link: Link) -> bool:
+    return link.wire.family == "nvlink" and link.wire.peer
+
+
+def _relay(system: System, way: Sequence[int]) -> Path:
+    """Copies from GPU to GPU, one after the other: each begins when the one before has ended."""
+    parts = [copy_path(system, a, b) for a, b in pairwise(way)]
+    rate = 1 / sum(1 / part.bandwidth_Bps for part in parts)
+    return Path(
+        source=way[0],
+        target=way[-1],
+        kind="relay",
+        steps=tuple(step for part in parts for step in part.steps),
+        bandwidth_Bps=rate,
+        duplex_Bps=2 * rate,
+        latency_s=sum(part.latency_s for part in parts),
+        limit=f"{len(parts)} copies in sequence, by way of {', '.join(system.gpus[gpu].name for gpu in way[1:-1])}",
+    )
+
+
+def _nearness(system: System, a: int, b: int) -> str:
+    if a == b:
+        return "X"
+    if system.gpus[a].node != system.gpus[b].node:
+        return "NET"
+    steps = _peer_steps(system, system.gpus[a].name, system.gpus[b].name)
+    if steps and all(link.wire.family == "nvlink" for _, _, link in steps):
+        return f"NV{min(link.lanes for _, _, link in steps)}"
+    steps = steps or _host_steps(system, system.gpus[a].name, system.gpus[b].name)
+    met = [system.component(name).kind for _, name, _ in steps[:-1]]
+    if met.count("cpu") > 1:
+        return "SYS"
+    if "cpu" in met:
+        return "PHB"
+    return "PIX" if met.count("switch") <= 1 else "PXB"
+
+
+# ---- flows
+
+
+def flow(system: System, source: int, target: int, transport: Transport = "auto") -> Flow:
+    """The flow of `copy_path`."""
+    a, b = system.gpus[source].name, system.gpus[target].name
+    if transport in ("auto", "peer") and (steps := _peer_steps(system, a, b)):
+        return Flow(steps, staged=False)
+    if transport == "peer":
+        raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
+    if steps := _host_steps(system, a, b):
+        return Flow(steps, staged=True)
+    raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
+
+
+def nvlink_flow(system: System, source: int, target: int) -> Flow:
+    """Peer traffic over NVLink and its switches alone; without steps where there is no such way."""
+    return Flow(_nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
+
+
+def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> Flow | None:
+    """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
+    a, b = system.gpus[source].name, system.gpus[target].name
+    if transport in ("auto", "peer") and (steps := _bus_steps(system, a, b, cross_cpus)):
+        return Flow(steps, staged=False)
+    steps = () if transport == "peer" else _host_steps(system, a, b)
+    return Flow(steps, staged=True) if steps else None
+
+
+def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> Flow:
+    """From a GPU of one node to a GPU of another, out through `card` and in through `far_card`."""
+    out, staged_out = _to_card(system, system.gpus[sender].name, card)
+    into, staged_into = _to_card(system, system.gpus[receiver].name, far_card)
+    across = _shortest(
+        system, card, {far_card}, lambda link: link.wire.family == "network", lambda c: c.kind == "switch"
+    )
+    direct = all(link.wire.peer for _, _, link in across)
+    if not direct and not staged_out:
+        out = _by_way_of_host(system, system.gpus[sender].name, card)
+    if not direct and not staged_into:
+        into = _by_way_of_host(system, system.gpus[receiver].name, far_card)
+    return Flow((*out, *across, *_backward(into)), staged=not direct or staged_out or staged_into)
+
+
+def links_to(system: System, device: int, card: str) -> int:
+    """How many links lie between a GPU and a network card of its node."""
+    return len(_to_card(system, system.gpus[device].name, card)[0])
+
+
+def way_to_host(system: System, device: int) -> list[str]:
+    """The names from a GPU up to the nearest CPU; the GPU alone if no CPU is described."""
+    return [system.gpus[device].name, *(after for _, after, _ in _to_host(system, system.gpus[device].name))]
+
+
+def lane_Bps(system: System, devices: Sequence[int]) -> float:
+    """What kernels get on one lane of the direct links among these GPUs (the slowest kind, if they differ)."""
+    names = {system.gpus[device].name for device in devices}
+    among = [link for link in system.links if link.a in names and link.b in names and _peer_nvlink(link)]
+    return min(link.kernel_Bps / link.lanes for link in among)
+
+
+def concurrent_Bps(system: System, flows: Sequence[tuple[int, int]], transport: Transport = "auto") -> list[float]:
+    """What each of several copies (source, target) gets while all of them run."""
+    return [rate for rate, _ in fair_shares(system, [flow(system, a, b, transport) for a, b in flows])]
+
+
+def _path(system: System, source: int, target: int, taken: Flow) -> Path:
+    opposite = Flow(_backward(taken.steps), taken.staged)
+    ((rate, limit),) = fair_shares(system, [taken])
+    both = sum(share for share, _ in fair_shares(system, [taken, opposite]))
+    return Path(source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit)
+
+
+def _kind(system: System, taken: Flow) -> Kind:
+    families = {link.wire.family for _, _, link in taken.steps}
+    if "network" in families:
+        return "network"
+    if taken.staged:
+        return "host"
+    return "nvlink" if families == {"nvlink"} else "pcie"
+
+
+def _latency_s(system: System, source: int, taken: Flow) -> float:
+    """Of a small copy. The staging latency of a CPU is of the whole copy; what lies between CPUs comes on top."""
+    if not taken.staged:
+        crossed = sum(link.wire.latency_s.value for _, _, link in taken.steps)
+        switches = (system.component(name).part for _, name, _ in taken.steps)
+        return (
+            system.gpu_part(source).copy_s.value
+            + crossed
+            + sum(part.latency_s.value for part in switches if isinstance(part, Switch))
+        )
+    cpus = [part for _, name, _ in taken.steps if isinstance(part := system.component(name).part, Cpu)]
+    between = sum(link.wire.latency_s.value for _, _, link in taken.steps if link.wire.family in ("smp", "network"))
+    return max(part.staging_s.value for part in cpus) + between

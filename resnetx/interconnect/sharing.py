@@ -1,0 +1,68 @@
+"""What flows get that run at once: each direction of a link, both together, and a CPU's ports are shared fairly."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from resnetx.interconnect.graph import Link, System
+from resnetx.interconnect.parts import Cpu
+
+Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
+Resource = tuple[str, str]  # (what people call it, the kind of link): two components may have links of two kinds
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Data on its way. `staged`: through host memory, so that CPU ports pass it at their staging rate."""
+
+    steps: Steps
+    staged: bool
+
+
+def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) -> list[tuple[float, str]]:
+    """(B/s, what limits it) of flows that run at once and share fairly (max-min).
+
+    `kernels`: the GPUs' own kernels move the data, as collectives do, instead of the copy engines.
+    """
+    capacity: dict[Resource, float] = {}
+    uses = [Counter[Resource]() for _ in flows]
+    for index, each in enumerate(flows):
+        for resource, room_Bps in _resources(system, each, kernels):
+            capacity[resource] = room_Bps
+            uses[index][resource] += 1
+    shares: list[tuple[float, str]] = [(0.0, "")] * len(flows)
+    active = set(range(len(flows)))
+    level_Bps = 0.0
+    while active:
+        load = Counter[Resource]()
+        for index in active:
+            load.update(uses[index])
+        step_Bps, tightest = min((capacity[resource] / count, resource) for resource, count in load.items())
+        level_Bps += step_Bps
+        for resource, count in load.items():
+            capacity[resource] -= step_Bps * count
+        full = {resource for resource in load if capacity[resource] <= 1e-9 * level_Bps}
+        done = {index for index in active if not full.isdisjoint(uses[index])}
+        for index in done:
+            limit, _ = tightest if tightest in uses[index] else min(full & uses[index].keys())
+            shares[index] = (level_Bps, limit)
+        active -= done
+    return shares
+
+
+def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[Resource, float]]:
+    """What a flow uses, and how much of it there is: each direction of a link, and both together."""
+    for before, after, link in flow.steps:
+        rate_Bps = link.kernel_Bps if kernels else link.copy_Bps
+        yield (f"{before} to {after}", link.part_name), rate_Bps
+        yield (f"{link.name} both ways", link.part_name), min(2 * rate_Bps, link.duplex_Bps)
+        for name in (before, after):
+            part = system.component(name).part
+            if not isinstance(part, Cpu) or link.wire.family in ("smp", "network"):
+                continue
+            if flow.staged:
+                duplex = part.staging_duplex_Bps.value if part.staging_duplex_Bps else 2 * part.staging_Bps.value
+                yield (f"{before} to {after}, staged in {name}", link.part_name), part.staging_Bps.value
+                yield (f"{link.name} both ways, staged in {name}", link.part_name), duplex
+            elif part.peer_Bps is not None:
+                yield (f"{before} to {after}, through {name}", link.part_name), part.peer_Bps.value

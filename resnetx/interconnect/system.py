@@ -1,0 +1,136 @@
+"""Systems: machines described as link graphs, one YAML file each.
+
+about: NVIDIA DGX-1 with Tesla P100
+wiring: Tallent et al. 2017, Fig. 1a                             # where the graph itself is from
+library: nccl1                                                   # the collective library's generation, unless asked
+components:
+  gpu0..3: {gpu: p100-sxm2-16gb, at: [0, 0], step: [1, 0]}       # four of them, one unit apart
+  plx0: {switch: pcie3-switch, at: [0, 1]}
+links:
+  - {between: [gpu0..3, gpu0..3], link: nvlink1}                 # every pair once
+  - {between: [gpu0, plx0], link: pcie3, lanes: 16}
+
+Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may add its own under `parts:`. Several nodes:
+`load(name, nodes=4, ...)`. An NVSwitch fabric is one switch, with all the lanes that a GPU has into it.
+"""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx.config import CONFIGS, ConfigError, unknown_name
+from resnetx.interconnect import system_file
+from resnetx.interconnect.graph import NO_NODE
+from resnetx.interconnect.graph import Component as Component
+from resnetx.interconnect.graph import Library as Library
+from resnetx.interconnect.graph import Link as Link
+from resnetx.interconnect.graph import System as System
+from resnetx.interconnect.parts import Figure, Network, Switch, Wire
+from resnetx.interconnect.system_file import SystemFile
+
+FABRIC = "fabric"  # the component that joins the nodes of a composed system
+
+
+def names() -> dict[str, str]:
+    """The systems that come with resnetx, each with what it is."""
+    return {path.stem: load(path.stem).about for path in sorted((CONFIGS / "system").glob("*.yaml"))}
+
+
+def load(name: str, nodes: int | None = None, network: str | None = None, nics: int | None = None) -> System:
+    """A system by its name or the path of the user's own file; of several nodes if asked, or if its file says so.
+
+    `nodes`, `network` and `nics` (network ports used of each node) win over the file's `cluster`.
+    """
+    file = system_file.read(_path(name))
+    cluster = file.cluster
+    nodes = cluster.nodes if nodes is None else nodes
+    if nodes < 1:
+        raise ConfigError(f"nodes={nodes}: expected at least 1")
+    if nodes == 1:
+        return file.system
+    return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+
+
+def parts_table(table: str) -> dict[str, Any]:
+    """The shared parts of one kind: `parts_table("gpus")["p100-sxm2-16gb"]`."""
+    return system_file.shared_parts()[table]
+
+
+def _path(name: str) -> Path:
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    path = CONFIGS / "system" / f"{name}.yaml"
+    if not path.is_file():
+        raise unknown_name("system", name, (own.stem for own in (CONFIGS / "system").glob("*.yaml")), "systems")
+    return path
+
+
+# ---- several nodes
+
+
+def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> System:
+    """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
+    system = file.system
+    if network is None:
+        raise ConfigError(
+            f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(file.networks))}"
+        )
+    if network not in file.networks:
+        raise unknown_name("network", network, file.networks, "network")
+    cards = [component.name for component in system.components if component.kind == "nic"]
+    nics = len(cards) if nics is None else nics
+    if not 1 <= nics <= len(cards):
+        raise ConfigError(f"nics={nics}: {system.name} has {len(cards)} network cards in each node")
+    width = 2 + max(c.x for c in system.components) - min(c.x for c in system.components)
+    gpus: list[Component] = []
+    others: list[Component] = []
+    links: list[Link] = []
+    for node in range(nodes):
+        for component in system.components:
+            placed = Component(
+                _in_node(node, component.name),
+                component.part_name,
+                component.part,
+                component.x + node * width,
+                component.y,
+                node,
+            )
+            (gpus if component.kind == "gpu" else others).append(placed)
+        for link in system.links:
+            a, b = _in_node(node, link.a), _in_node(node, link.b)
+            links.append(msgspec.structs.replace(link, a=a, b=b))
+    wire = _network_wire(file.networks[network])
+    for node, card in product(range(nodes), cards[:nics]):
+        links.append(Link(_in_node(node, card), FABRIC, network, wire, 1, "composed: nodes, network and nics"))
+    top = 1 + max(c.y for c in system.components)
+    fabric = Switch(about="A network fabric that blocks nothing", latency_s=Figure(0, "assumed", "in the network's"))
+    others.append(Component(FABRIC, network, fabric, (nodes - 1) * width / 2, top, NO_NODE))
+    return System(
+        name=f"{nodes}x {system.name}",
+        about=f"{nodes} nodes of: {system.about}",
+        library=system.library,
+        components=(*gpus, *others),
+        links=tuple(links),
+        nodes=nodes,
+        network=network,
+        nics=nics,
+    )
+
+
+def _in_node(node: int, name: str) -> str:
+    return f"node{node}.{name}"
+
+
+def _network_wire(network: Network) -> Wire:
+    """A network's port as a wire: half of its latency on either side of the fabric."""
+    return Wire(
+        about=network.about,
+        family="network",
+        bandwidth_Bps=network.bandwidth_Bps,
+        copy_Bps=network.copy_Bps,
+        latency_s=msgspec.structs.replace(network.latency_s, value=network.latency_s.value / 2),
+        peer=network.gpu_direct,
+    )

@@ -1,0 +1,280 @@
+"""`resnetx topology` as a user meets it: what is printed, drawn and refused."""
+
+import json
+
+import pytest
+
+from resnetx.cli import main
+from resnetx.config import CONFIGS
+
+MESH = (CONFIGS / "system" / "dgx1-p100.yaml").read_text()
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Runs the verb in an empty folder: (status, what is printed, what is said of mistakes)."""
+    monkeypatch.chdir(tmp_path)
+
+    def topology(*words):
+        status = main(["topology", *words])
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return topology
+
+
+@pytest.fixture
+def objects(run):
+    """Runs the verb with --json: its objects."""
+
+    def topology(*words):
+        status, out, err = run(*words, "--json")
+        assert (status, err) == (0, "")
+        return [json.loads(line) for line in out.splitlines()]
+
+    return topology
+
+
+# ---- what is asked wrongly
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["systems=[gx9]"], "systems=gx9: no system has that name; did you mean gx8? Known: dgx-a100,"),
+        (["system=gx8"], "system: no such setting; did you mean systems?"),
+        (["nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["collective=allreduce"], "systems=[]: expected names or files of systems"),
+        (["systems=gx8", "batch_size=3"], "batch_size: a setting, but `resnetx topology` has no use for it; it reads"),
+        (["systems=gx8", "transport=pcie"], "transport=pcie: no transport has that name. Known: auto, host, peer"),
+        (["systems=gx8", "devices=[0,1,2]"], "devices=[0, 1, 2]: two GPUs show the ways between them"),
+        (["systems=gx8", "devices=[0,9]"], "devices=[0, 9]: expected two GPU ids from 0 to 7 of gx8"),
+        (["systems=gx8", "nodes=0"], "nodes=0: expected at least 1"),
+        (["systems=gx8", "nodes=2"], "network="),
+        (["systems=dgx-h100", "nodes=2", "network=ndr"], "network=ndr: no network has that name; did you mean ndr400?"),
+        (["systems=dgx-h100", "nodes=2", "network=ndr400", "nics=9"], "nics=9: dgx-h100 has 8 network cards"),
+        (["systems=gx8", "collective=alreduce"], "collective=alreduce: no collective has that name; did you mean all"),
+        (
+            ["systems=gx8", "collective=allreduce", "library=nccl3"],
+            "library=nccl3: no library generation has that name",
+        ),
+        (["systems=gx8", "collective=allreduce", "size=64M"], "size=64M: not a size in B, kB"),
+        (["systems=gx8", "collective=allreduce", "size=0"], "expected at least one byte"),
+        (["systems=gx8", "collective=allreduce", "devices=[0,8]"], "expected different GPU ids from 0 to 7 of gx8"),
+        (["systems=gx8", "collective=allreduce", "devices=[0]"], "a collective needs at least two GPUs"),
+        (["systems=gx8", "collective=allreduce", "devices=x"], "devices=x: expected a list in brackets"),
+        (["systems=gx8", "collective=allreduce", "calibration=no.txt"], "calibration=no.txt: No such file"),
+        (["systems=[gx8,dgx2]", "collective=allreduce", "calibration=no.txt"], "measured on one system and library"),
+        (["systems=gx8", "pick=9"], "pick=9: expected 2 to 8, the number of free GPUs"),
+        (["systems=gx8", "pick=5", "free=[0,1,2]"], "pick=5: expected 2 to 3, the number of free GPUs"),
+        (["systems=gx8", "pick=2", "free=[0,8]"], "free=[0, 8]: expected different GPU ids from 0 to 7 of gx8"),
+        (["--validate", "systems=gx8"], "systems=gx8: --validate takes nothing else"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_status_2(run, words, sentence):
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert err.startswith("resnetx: ")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "sentence"),
+    [
+        (
+            "gpu0: {gpu: p100-sxm2-16gb",
+            "gpu0: {gpu: p100-sxm2",
+            5,
+            "no gpu has that name; did you mean p100-sxm2-16gb?",
+        ),
+        ("[gpu0..3, gpu4..7]", "[gpu0..3, gpu4..8]", 23, "cannot be shared out evenly"),
+        ("[ssd, cpu0]", "[ssd, cpu9]", 27, "no component is called cpu9"),
+        ("link: qpi-9.6", "link: qpi-9.7", 28, "no link has that name; did you mean qpi-9.6?"),
+        ("lanes: 2}", "lanes: -2}", 28, "expected at least 1"),
+        ("library: nccl2", "library: nccl9", 3, "nccl9"),
+        ("wiring:", "wires:", 2, "wires: not a setting of a system"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_line(run, tmp_path, old, new, line, sentence):
+    assert old in MESH
+    (tmp_path / "own.yaml").write_text(MESH.replace(old, new))
+    status, out, err = run("own.yaml")
+    assert (status, out) == (2, "")
+    assert err.startswith(f"resnetx: own.yaml, line {line}: ")
+    assert sentence in err
+
+
+def test_a_part_with_a_negative_bandwidth_is_refused_with_the_line(run, tmp_path):
+    part = "parts:\n  links:\n    slow:\n      about: x\n      family: pcie\n      bandwidth_GBps: [-1, assumed, me]\n"
+    part += "      copy_GBps: [1, assumed, me]\n      latency_us: [1, assumed, me]\n"
+    (tmp_path / "own.yaml").write_text(MESH + part)
+    status, _, err = run("own.yaml")
+    assert status == 2
+    line = MESH.count("\n") + 6
+    assert err.startswith(f"resnetx: own.yaml, line {line}: ")
+    assert "bandwidth_GBps: expected more than 0" in err
+
+
+def test_a_graph_in_two_pieces_is_refused(run, tmp_path):
+    links = MESH[MESH.index("links:") :]
+    apart = links.replace("  - {each: [gpu0..3, gpu4..7], link: nvlink1}\n", "").replace(
+        "  - {between: [cpu0, cpu1], link: qpi-9.6, lanes: 2}\n", ""
+    )
+    assert apart.count("\n") == links.count("\n") - 2
+    (tmp_path / "own.yaml").write_text(MESH.replace(links, apart))
+    status, _, err = run("own.yaml")
+    assert status == 2
+    assert "nothing connects gpu4" in err
+    assert "line 20: " in err
+
+
+# ---- what is shown
+
+
+def test_without_words_the_systems_are_named(run, objects):
+    status, out, _ = run()
+    assert status == 0
+    for name in ("dgx1-p100", "gx8", "gb200-nvl72"):
+        assert name in out
+    assert {found["system"] for found in objects()} >= {"dgx1-v100", "pcie-gen5"}
+
+
+def test_a_system_is_matrix_ways_and_a_drawing(run, tmp_path):
+    status, out, _ = run("systems=[gx8]")
+    assert status == 0
+    assert "GPU0  X     PIX   PIX   PIX   PHB" in out
+    assert "gpu0 riser0 cpu0 riser1 gpu4" in out
+    assert "13.1" in out  # GB/s: Tallent et al. 2017, 12.2 GiB/s
+    assert "drawing: results/topology/gx8.svg" in out
+    assert (tmp_path / "results" / "topology" / "gx8.svg").read_text().startswith("<svg")
+
+
+def test_results_that_cannot_be_written_are_said(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    status, _, err = run("systems=gx8", "results=file")
+    assert status == 2
+    assert "results=file: no drawing can be written to file/topology/gx8.svg: Not a directory" in err
+
+
+def test_two_systems_in_one_command_stay_two(objects):
+    """Hydra would merge two choices of a group into one object."""
+    mesh, tree = objects("systems=[dgx1-p100,gx8]")
+    alone_mesh, alone_tree = objects("systems=dgx1-p100") + objects("systems=gx8")
+    assert (mesh, tree) == (alone_mesh, alone_tree)
+    assert mesh["connectivity"] != tree["connectivity"]
+    assert set(mesh["gpus"]) == {"p100-sxm2-16gb"}
+    assert set(tree["gpus"]) == {"p100-pcie-16gb"}
+
+
+def test_a_system_may_be_a_file_of_ones_own(objects, tmp_path):
+    (tmp_path / "mine.yaml").write_text(MESH.replace("NVIDIA DGX-1 with", "my own"))
+    by_path, by_setting, known = objects("mine.yaml", "systems=[mine.yaml]")[0:1] + objects(
+        "systems=[mine.yaml,dgx1-p100]"
+    )
+    assert by_path == by_setting
+    assert by_path["about"].startswith("my own")
+    assert by_path["bandwidth_Bps"] == known["bandwidth_Bps"]
+
+
+def test_matrices_of_copies_are_square_and_say_how(objects):
+    (found,) = objects("systems=dgx1-p100")
+    assert found["kind"][0] == ["local", "nvlink", "nvlink", "nvlink", "nvlink", "host", "host", "host"]
+    for name in ("bandwidth_Bps", "duplex_Bps", "latency_s", "connectivity", "peers"):
+        assert [len(row) for row in found[name]] == [8] * 8
+    # Tallent et al. 2017: 17.2 GiB/s between neighbours, 9.6 GiB/s between the others.
+    assert found["bandwidth_Bps"][0][1] == pytest.approx(17.2 * 2**30, rel=0.01)
+    assert found["bandwidth_Bps"][0][5] == pytest.approx(9.6 * 2**30, rel=0.03)
+
+
+def test_without_peer_access_two_gpus_of_one_switch_share_its_port(objects):
+    """Li et al. 2019, Fig. 7: the anti-locality of PCIe."""
+    (found,) = objects("systems=dgx1-p100", "transport=host")
+    assert found["duplex_Bps"][0][1] < 0.6 * found["duplex_Bps"][0][2]
+
+
+def test_the_ways_between_two_gpus_include_every_relay(objects, run):
+    """Li et al. 2019, section 3.1.3: from 0 to 5 by way of 1 or 4; to 7 by way of 4 is faster than by way of 3."""
+    ways = objects("systems=dgx1-p100", "devices=[0,5]")
+    assert [way["names"] for way in ways if way["kind"] == "relay"] == [
+        ["gpu0", "gpu1", "gpu5"],
+        ["gpu0", "gpu4", "gpu5"],
+    ]
+    by_way = {way["names"][1]: way["bandwidth_Bps"] for way in objects("systems=dgx1-v100", "devices=[0,7]")}
+    assert by_way["gpu4"] > by_way["gpu3"]
+    assert "relayed by the application" in run("systems=dgx1-p100", "devices=[0,5]")[1]
+
+
+def test_a_collective_has_the_stable_names_and_explains_itself(objects, run, tmp_path):
+    words = ["systems=[dgx1-v100]", "collective=allreduce", "size=64MiB", "devices=[0,1,2,3,4]", "library=nccl2"]
+    (found,) = objects(*words)
+    assert found["size_bytes"] == 2**26
+    assert found["devices"] == [0, 1, 2, 3, 4]
+    assert found["algbw_Bps"] == pytest.approx(2**26 / found["time_s"])
+    assert found["busbw_Bps"] == pytest.approx(found["algbw_Bps"] * 2 * 4 / 5)
+    assert found["algorithm"] == "ring"
+    assert found["rings"] == [[0, 1, 2, 3, 4]]
+    assert "cpu" in found["limiting_link"]
+    _, out, _ = run(*words)
+    assert "No ring of" in out  # NVLink lanes visits all five
+    drawing = tmp_path / "results" / "topology" / "dgx1-v100_allreduce_nccl2_0-1-2-3-4.svg"
+    assert "ring 1" in drawing.read_text()
+
+
+def test_sizes_and_generations_are_lists_and_systems_stay_side_by_side(objects):
+    found = objects("systems=[dgx1-p100,gx8]", "collective=allreduce", "size=[1MiB,64MiB]", "library=[nccl1,nccl2]")
+    assert [(each["library"], each["system"], each["size_bytes"]) for each in found] == [
+        (library, system, size)
+        for library in ("nccl1", "nccl2")
+        for system in ("dgx1-p100", "gx8")
+        for size in (2**20, 2**26)
+    ]
+
+
+def test_which_machine_is_ahead_depends_on_the_librarys_generation_and_the_output_says_why(run):
+    """Tallent et al. 2017 found the GX8 ahead at 8 GPUs; with NCCL 2 rings over NVLink it is far behind."""
+    _, out, _ = run("systems=[dgx1-p100,gx8]", "collective=allreduce", "library=[nccl1,nccl2]")
+    assert "with nccl1, gx8 is" in out
+    assert "with nccl2, dgx1-p100 is" in out
+    assert "NCCL 1: NVLink does not join every two of these GPUs" in out
+
+
+def test_the_best_gpus_come_with_the_line_that_takes_them(objects, run):
+    found = objects("systems=[dgx1-p100]", "pick=5")
+    assert len(found) == 56
+    assert sum(choice["busbw_Bps"] < 10e9 for choice in found) == 32  # without an NVLink ring
+    rates = [choice["busbw_Bps"] for choice in found]
+    assert rates == sorted(rates, reverse=True)
+    _, out, _ = run("systems=[dgx1-p100]", "pick=5", "free=[0,1,2,3,4,5,7]")
+    best = objects("systems=[dgx1-p100]", "pick=5", "free=[0,1,2,3,4,5,7]")[0]
+    assert best["command"] == "CUDA_VISIBLE_DEVICES=" + ",".join(map(str, best["devices"]))
+    assert f"export {best['command']}" in out
+    assert "12 of these choices have no NVLink ring" in out
+
+
+def test_nodes_are_joined_by_a_network(objects):
+    (one,) = objects("systems=[dgx-h100]", "collective=allreduce", "size=1GiB")
+    (four,) = objects("systems=[dgx-h100]", "collective=allreduce", "size=1GiB", "nodes=4", "network=ndr400", "nics=8")
+    assert len(four["devices"]) == 32
+    assert four["time_s"] > one["time_s"]
+
+
+def test_a_calibrated_cost_says_so(objects, run, tmp_path):
+    points = [(20, 104), (22, 195), (24, 551), (26, 1913), (28, 7516)]
+    lines = [f"  - {{size: {2**power}, time_us: {time_us}}}" for power, time_us in points]
+    (tmp_path / "points.yaml").write_text("\n".join(["source: typed in by a test", "points:", *lines]))
+    words = ["systems=dgx1-p100", "collective=allreduce", "size=[1MiB,64MiB]", "calibration=points.yaml"]
+    small, large = objects(*words)
+    assert small["calibration"] == "typed in by a test"
+    assert small["time_s"] == pytest.approx(104e-6, rel=0.05)
+    assert large["time_s"] == pytest.approx(1913e-6, rel=0.05)
+    assert "typed in by a test" in run(*words)[1]
+    assert objects(*words[:-1])[0]["calibration"] is None
+
+
+def test_the_model_stands_beside_what_was_published(run):
+    status, out, _ = run("--validate")
+    assert status == 0
+    assert "MISSED" not in out
+    for words in ("dgx1-p100 nccl2 allreduce 5 1 GiB 5.57", "unseen", "calibrated", "holds"):
+        assert words in " ".join(out.split())

@@ -1,0 +1,146 @@
+"""Calibration: fits that are known, bands, held-out errors, and the forms in which points come."""
+
+import json
+import re
+
+import pytest
+
+from resnetx.config import ConfigError
+from resnetx.interconnect.calibration import Measured, Parts, Point, fit, read
+from resnetx.interconnect.collective import calibrate, plan
+from resnetx.interconnect.system import load
+
+SIZES = [2**20 * 4**power for power in range(6)]
+
+
+def parts(sizes, latency, efficiency):
+    """Points of a machine with `latency` and `efficiency` by size, where the plan says 100 us and 10 GB/s."""
+    made = []
+    for size in sizes:
+        fixed_s, moving_s = 1e-4, size / 1e10
+        made.append(Parts(Point(size, fixed_s * latency(size) + moving_s / efficiency(size)), fixed_s, moving_s))
+    return made
+
+
+def test_one_band_is_found_exactly():
+    found = fit("a test", parts(SIZES, lambda size: 2, lambda size: 0.8))
+    assert found.from_bytes == (0.0,)
+    assert (found.latency[0], found.efficiency[0]) == pytest.approx((2, 0.8))
+    assert found.held_out_error == pytest.approx(0, abs=1e-9)
+    assert found.points == 6
+
+
+def test_a_change_of_protocol_is_a_second_band():
+    found = fit("a test", parts(SIZES, lambda size: 1.5, lambda size: 0.5 if size < 2**25 else 0.9))
+    assert found.from_bytes == (0.0, 2**25)  # between 16 and 64 MiB
+    assert found.efficiency == pytest.approx((0.5, 0.9))
+    assert found.at(2**24) == pytest.approx((1.5, 0.5))
+    assert found.at(2**30) == pytest.approx((1.5, 0.9))
+    assert found.at(1) == found.at(2**20)
+
+
+def test_neither_factor_is_negative():
+    found = fit("a test", [Parts(Point(size, 1e-4), 1e-4, size / 1e10) for size in (8, 64, 512)])
+    assert found.at(8) == pytest.approx((1, 1), rel=0.05)
+    falling = [Parts(Point(size, 1e-3 * size / 2**20 - 5e-4), 1e-4, size / 1e10) for size in SIZES]
+    assert min(fit("a test", falling).latency) >= 0
+
+
+def test_two_sizes_fit_and_hold_nothing_out():
+    found = fit("a test", parts(SIZES[:2], lambda size: 2, lambda size: 0.8))
+    assert found.efficiency[0] == pytest.approx(0.8)
+    assert found.held_out_error != found.held_out_error  # nan
+
+
+def test_one_size_is_refused():
+    with pytest.raises(ConfigError, match="expected at least two"):
+        fit("a test", parts([2**20, 2**20], lambda size: 2, lambda size: 0.8))
+
+
+def test_calibrated_plan_says_so_and_corrects_every_size():
+    system = load("dgx1-p100")
+    plain = plan(system, devices=range(8), library="nccl2")
+    slower = Measured("my.txt", tuple(Point(size, 1.25 * plain.cost(size).time_s) for size in SIZES))
+    made = calibrate(plain, slower)
+    for size in (2**19, 3 * 2**22, 2**31):
+        assert made.cost(size).time_s == pytest.approx(1.25 * plain.cost(size).time_s)
+    assert "Calibrated from 6 points of my.txt; held-out error 0.0%." in made.explain(2**20)
+
+
+def test_calibration_of_four_gpus_serves_eight():
+    system = load("dgx1-p100")
+    four = plan(system, devices=range(4), library="nccl2")
+    measured = Measured("my.txt", tuple(Point(size, 1.25 * four.cost(size).time_s) for size in SIZES))
+    factors = calibrate(four, measured).calibration
+    eight = plan(system, devices=range(8), library="nccl2", calibration=factors)
+    assert eight.cost(2**28).time_s == pytest.approx(
+        1.25 * plan(system, devices=range(8), library="nccl2").cost(2**28).time_s
+    )
+
+
+# ---- forms
+
+TABLE = """\
+# nThread 1 nGpus 8 minBytes 1048576 maxBytes 4194304
+# Using devices
+#   Rank  0 Pid    353 on       node device  0 [0x07] NVIDIA
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    80.10   13.09   22.91      0    79.90   13.12   22.97      0
+     4194304       1048576     float     sum      -1    151.0   27.78   48.61    N/A    150.9   27.80   48.64    N/A
+# Out of bounds values : 0 OK
+"""
+OLD = """\
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+     1048576        262144   float     sum    80.10   13.09   22.91  5e-07    79.90   13.12   22.97  5e-07
+     4194304       1048576   float     sum    151.0   27.78   48.61  5e-07    150.9   27.80   48.64  5e-07
+"""
+JSON = json.dumps({"version": 3, "results": [
+    {"size": 1048576, "out_of_place": {"time": 80.1}, "in_place": {"time": 79.9}},
+    {"size": 4194304, "out_of_place": {"time": 151.0}},
+]})  # fmt: skip
+YAML = "source: typed\npoints: [{size: 1MiB, time_us: 80.1}, {size: 4MiB, time_us: 151}]"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "source"),
+    [
+        ("new.txt", TABLE, "new.txt (nccl-tests)"),
+        ("old.log", OLD, "old.log (nccl-tests)"),
+        ("v3.json", JSON, "v3.json (nccl-tests)"),
+        ("mine.yaml", YAML, "typed"),
+    ],
+)
+def test_points_are_read(tmp_path, name, text, source):
+    (tmp_path / name).write_text(text)
+    measured = read(str(tmp_path / name))
+    assert measured.source == source
+    assert [(point.size_bytes, point.time_s) for point in measured.points] == [
+        (2**20, pytest.approx(80.1e-6)),
+        (2**22, pytest.approx(151e-6)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.txt", "hello\n", "no line of it is a result of nccl-tests"),
+        ("a.json", "{", "not the JSON of nccl-tests"),
+        ("a.json", '{"results": [{"size": 8}]}', "not the JSON of nccl-tests"),
+        ("a.yaml", "source: [", "not YAML"),
+        ("a.yaml", "points: []", "missing required field `source`"),
+        ("a.yaml", "{source: x, points: [{size: 1M, time_us: 1}]}", "1M: not a size"),
+        ("a.yaml", "{source: x, points: [{size: 1MiB}]}", "expected points as"),
+        ("a.yaml", "{source: x, points: [{size: 1MiB, time_us: -1}]}", "expected sizes and times above 0"),
+    ],
+)
+def test_foreign_points_are_refused(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read(str(tmp_path / name))
+
+
+def test_missing_file_is_refused():
+    with pytest.raises(ConfigError, match="No such file"):
+        read("nowhere.txt")

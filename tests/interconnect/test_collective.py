@@ -1,0 +1,304 @@
+"""The cost of collectives: what was measured and why, generations, nodes, and laws that hold on any machine."""
+
+import math
+import re
+from itertools import combinations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resnetx.config import ConfigError
+from resnetx.interconnect import generations
+from resnetx.interconnect.collective import COLLECTIVES, plan
+from resnetx.interconnect.graph import System
+from resnetx.interconnect.system import load
+
+MIB = 2**20
+P100, V100 = load("dgx1-p100"), load("dgx1-v100")
+
+
+def busbw(system, devices, library, size_bytes=2**30, name="allreduce"):
+    return plan(system, name, devices, library).cost(size_bytes).busbw_Bps / 1e9
+
+
+# ---- what was measured
+
+
+def test_five_gpus_fall_and_six_recover_for_want_of_a_ring():
+    """Tartan, NCCL 2 on the P100 DGX-1: 52.1, 5.6, 34.7 GB/s at 4, 5, 6 GPUs."""
+    four, five, six = (busbw(P100, range(count), "nccl2") for count in (4, 5, 6))
+    assert five < 0.15 * four
+    assert six > 5 * five
+    assert "No ring of NVLink lanes visits all 5 GPUs: gpu4" in plan(P100, devices=range(5), library="nccl2").notes[0]
+
+
+def test_seven_gpus_carry_whole_rings_only():
+    """Tartan: 34.7 GB/s, where fractions of lanes would carry 52."""
+    made = plan(P100, devices=range(7), library="nccl2")
+    assert len(made.rings) == 2
+    assert made.bound_lanes == pytest.approx(3)
+    assert any("fractions of lanes could carry more (3 lanes' worth" in said for said in made.explain(2**30))
+
+
+def test_trees_still_use_nvlink_where_no_ring_exists():
+    """vTrain, five V100: 37.2 GB/s with trees, where the host alone would carry a sixth."""
+    made = plan(V100, devices=range(5), library="nccl2.4")
+    cost = made.cost(2**30)
+    assert cost.algorithm == "tree"
+    assert cost.busbw_Bps / 1e9 == pytest.approx(37.2, rel=0.15)
+    assert cost.limiting_link == "gpu4: 2 NVLink lanes to gpu0"
+    assert all(not chain.closed and len(chain.order) == 5 for chain in made.chains)
+    assert plan(V100, devices=range(5), library="nccl2").cost(2**30).busbw_Bps < 0.3 * cost.busbw_Bps
+
+
+def test_both_statements_of_2017_hold_by_generation():
+    """Tallent et al. 2017: DGX-1 ahead by 40 % at 4 GPUs, GX8 level or ahead at 8; with NCCL 2 rings, far from it."""
+    gx8 = load("gx8")
+    assert 1.2 < busbw(P100, range(4), "nccl1") / busbw(gx8, range(4), "nccl1") < 1.6
+    assert 1.0 <= busbw(gx8, range(8), "nccl1") / busbw(P100, range(8), "nccl1") < 1.3
+    assert busbw(P100, range(8), "nccl2") > 5 * busbw(gx8, range(8), "nccl2")
+    assert "so its one ring leaves it out" in plan(P100, devices=range(8), library="nccl1").notes[0]
+
+
+# ---- what is chosen
+
+
+def test_rings_are_orders_of_the_devices_asked_for():
+    made = plan(P100, devices=[4, 5, 6, 7], library="nccl2")
+    assert {tuple(sorted(ring.order)) for ring in made.rings} == {(4, 5, 6, 7)}
+    assert sum(ring.bandwidth_Bps for ring in made.rings) == pytest.approx(3 * 18.41e9 * 17 / 18)
+    assert made.rings[0].walk == tuple(f"gpu{device}" for device in made.rings[0].order)
+
+
+def test_ring_along_the_bus_passes_switches_and_hosts():
+    (ring,) = plan(P100, devices=[0, 1, 4], library="nccl1").rings
+    assert ring.order == (0, 1, 4)
+    walk = "gpu0 plx0 gpu1 plx0 cpu0 cpu1 plx2 gpu4 plx2 cpu1 cpu0 plx0"
+    assert " ".join(ring.walk) == walk
+
+
+@pytest.mark.parametrize(("count", "published"), [(4, 363), (5, 414), (6, 436), (7, 460), (8, 473)])
+def test_in_switch_reduction_grows_with_the_gpus(count, published):
+    """ml-engineering, 8x H200, 8 GiB; 365 by rings."""
+    made = plan(load("dgx-h200"), devices=range(count), library="nvls")
+    assert made.cost(8 * 2**30).algorithm == "nvls"
+    assert made.cost(8 * 2**30).busbw_Bps / 1e9 == pytest.approx(published, rel=0.06)
+
+
+def test_in_switch_reduction_needs_such_a_switch():
+    made = plan(load("dgx-a100"), library="nvls")
+    assert made.cost(2**30).algorithm == "ring"
+    assert any("could reduce inside" in note for note in made.notes)
+
+
+def test_only_allreduce_has_trees_and_in_switch_reduction():
+    made = plan(load("dgx-h100"), "broadcast", library="nvls")
+    assert [way.algorithm for way in made.ways] == ["ring"]
+
+
+def test_broadcast_fills_the_ring_piece_by_piece():
+    made = plan(P100, "broadcast", range(8), "nccl2")
+    small, large = made.cost(MIB), made.cost(2**30)
+    assert small.busbw_Bps < 0.2 * large.busbw_Bps  # Tartan: 7.0 of 54.5 GB/s
+    assert plan(P100, "broadcast", range(2), "nccl2").ways[0].fill_s_per_byte == 0
+
+
+def test_cost_is_size_over_time():
+    cost = plan(P100, "allgather", range(4), "nccl2").cost(64 * MIB)
+    assert cost.algbw_Bps == pytest.approx(64 * MIB / cost.time_s)
+    assert cost.busbw_Bps == pytest.approx(cost.algbw_Bps * 3 / 4)
+
+
+def test_explanation_says_what_limits_and_that_nothing_was_measured():
+    said = " ".join(plan(V100, devices=range(8), library="nccl2").explain(64 * MIB))
+    assert "6 rings on whole lanes of NVLink." in said
+    assert "limited by gpu0: 6 NVLink lanes to gpu1, gpu2, gpu3, gpu4." in said
+    assert "Not calibrated" in said
+
+
+# ---- nodes
+
+
+def test_between_nodes_the_network_limits():
+    made = plan(load("v100-ib"))
+    assert made.cost(2**30).busbw_Bps / 1e9 == pytest.approx(12, rel=0.05)
+    assert "fabric" in made.cost(2**30).limiting_link
+    assert math.isfinite(made.rings[0].bandwidth_Bps)
+
+
+def test_more_cards_are_faster_until_nvlink_limits():
+    rates = [
+        busbw(load("dgx-a100", nodes=2, network="hdr200", nics=nics), None, "nccl2.4", 2**33) for nics in (1, 2, 4, 8)
+    ]
+    assert rates == sorted(rates)
+    assert rates[2] / rates[0] == pytest.approx(4, rel=0.05)
+
+
+def test_without_gpu_direct_the_host_is_on_the_way():
+    made = plan(load("k80-10gbe"))
+    assert any("staged in host memory" in note for note in made.notes)
+
+
+def test_one_gpu_in_each_node():
+    made = plan(load("dgx-h100", nodes=4, network="ndr400", nics=8), devices=[0, 8, 16, 24])
+    assert 0 < made.cost(2**30).busbw_Bps < 8 * 50e9
+
+
+def test_trees_pass_rings_on_many_nodes_and_small_sizes():
+    made = plan(load("dgx-a100", nodes=64, network="hdr200", nics=8), library="nccl2.4")
+    assert made.cost(MIB).algorithm == "tree"
+    assert made.cost(8 * 2**30).algorithm == "ring"
+
+
+def test_gloo_leaves_the_links_alone():
+    made = plan(P100, library="gloo")
+    assert made.cost(2**28).busbw_Bps < generations.SOCKET_Bps
+    assert made.cost(2**28) == plan(V100, library="gloo").cost(2**28)
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"collective": "alltoall"}, "no collective has that name"),
+        ({"library": "nccl3"}, "no library generation has that name"),
+        ({"devices": [0, 8]}, "expected different GPU ids from 0 to 7"),
+        ({"devices": [1, 1]}, "expected different GPU ids"),
+        ({"devices": [1]}, "needs at least two GPUs"),
+        ({"devices": []}, "needs at least two GPUs"),
+        ({"transport": "peer", "devices": [0, 1, 2, 3, 4]}, "are not peers"),
+    ],
+)
+def test_wrong_question_is_refused(asked, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        plan(P100, **asked)
+
+
+# ---- laws
+
+
+@st.composite
+def cases(draw):
+    """(what a machine is made of, NVLink lanes by pair, library, collective)"""
+    count = draw(st.integers(2, 6))
+    lanes = {pair: draw(st.integers(0, 2)) for pair in combinations(range(count), 2)}
+    library = draw(st.sampled_from(["nccl1", "nccl2", "nccl2.4", "nvls"]))
+    made_of = {"names": range(count), "nvlink_Bps": draw(st.sampled_from([4e9, 20e9]))}  # less than the bus, and more
+    return made_of, lanes, library, draw(st.sampled_from(COLLECTIVES))
+
+
+def faster(system: System, place: int, factor: float) -> System:
+    """The system with one of its links `factor` times as fast."""
+    link = system.links[place]
+    copy = msgspec.structs.replace(link.wire.copy_Bps, value=link.wire.copy_Bps.value * factor)
+    wired = msgspec.structs.replace(link, wire=msgspec.structs.replace(link.wire, copy_Bps=copy))
+    return msgspec.structs.replace(system, links=(*system.links[:place], wired, *system.links[place + 1 :]))
+
+
+@given(cases(), st.data())
+@settings(max_examples=80)
+def test_more_bandwidth_is_never_slower(machine, case, data):
+    made_of, lanes, library, name = case
+    system = machine(lanes, **made_of)
+    place = data.draw(st.integers(0, len(system.links) - 1))
+    more = faster(system, place, data.draw(st.floats(1, 8)))
+    for size_bytes in (1e4, 1e6, 1e9):
+        before, after = (plan(each, name, library=library).cost(size_bytes).time_s for each in (system, more))
+        assert after <= before * (1 + 1e-9)
+
+
+@given(cases(), st.data())
+@settings(max_examples=80)
+def test_another_lane_is_never_slower(machine, case, data):
+    made_of, lanes, library, name = case
+    pair = data.draw(st.sampled_from(sorted(lanes)))
+    before, after = (
+        plan(machine(each, **made_of), name, library=library).cost(1e9).time_s
+        for each in (lanes, {**lanes, pair: lanes[pair] + 1})
+    )
+    assert after <= before * (1 + 1e-9)
+
+
+@given(cases(), st.data())
+@settings(max_examples=80)
+def test_relabelling_gpus_changes_nothing(machine, case, data):
+    made_of, lanes, library, name = case
+    renamed = {**made_of, "names": data.draw(st.permutations(made_of["names"]))}
+    first, second = (plan(machine(lanes, **each), name, library=library) for each in (made_of, renamed))
+    for size_bytes in (1e4, 1e6, 1e9):
+        assert first.cost(size_bytes).time_s == pytest.approx(second.cost(size_bytes).time_s)
+
+
+def cut_Bps(system: System, side: set[str]) -> float:
+    """What can leave some GPUs for the others: the NVLinks between, and the fewer of their PCIe links."""
+    names = {gpu.name for gpu in system.gpus}
+    between = [link for link in system.links if {link.a, link.b} <= names and (link.a in side) != (link.b in side)]
+    pcie = [link for link in system.links if link.part_name == "pcie" and {link.a, link.b} & names]
+    ours = sum(link.copy_Bps for link in pcie if {link.a, link.b} & side)
+    theirs = sum(link.copy_Bps for link in pcie) - ours
+    return sum(link.copy_Bps for link in between) + min(ours, theirs)
+
+
+@given(cases())
+@settings(max_examples=80)
+def test_bus_bandwidth_stays_below_every_cut(machine, case):
+    """A ring crosses each cut once each way with all it carries; a tree's GPUs send all their data once, at least."""
+    made_of, lanes, library, name = case
+    system = machine(lanes, **made_of)
+    cost = plan(system, name, library=library).cost(1e12)
+    carried = cost.busbw_Bps if cost.algorithm == "ring" else cost.algbw_Bps
+    names = [gpu.name for gpu in system.gpus]
+    for count in range(1, len(names) // 2 + 1):
+        assert all(carried <= cut_Bps(system, set(side)) for side in combinations(names, count))
+
+
+@given(st.integers(2, 16), st.integers(1, 18))
+@settings(max_examples=40)
+def test_in_switch_reduction_stays_below_its_cut(switched, count, lanes):
+    """Each GPU sends its data once and its share of the sum: algbw <= port / (1 + 1/n)."""
+    system = switched(count, lanes)
+    (way,) = [way for way in plan(system, library="nvls").ways if way.algorithm == "nvls"]
+    assert 1e12 / way.time_s(1e12) <= system.links[0].copy_Bps / (1 + 1 / count)
+
+
+@given(cases(), st.floats(1e3, 1e9), st.floats(1, 10))
+@settings(max_examples=60)
+def test_more_bytes_take_longer(machine, case, size_bytes, factor):
+    made_of, lanes, library, name = case
+    made = plan(machine(lanes, **made_of), name, library=library)
+    assert made.cost(size_bytes * factor).time_s >= made.cost(size_bytes).time_s * (1 - 1e-12)
+
+
+# ---- odd machines
+
+
+def test_peer_transport_crosses_a_cpu_whatever_the_generation():
+    """As with NCCL_P2P_LEVEL=SYS; by default the CPU between is where data is staged."""
+    gx8 = load("gx8")
+    asked, default = (plan(gx8, devices=[0, 4], library="nccl2.4", transport=each) for each in ("peer", "auto"))
+    assert "through cpu0" in asked.cost(2**30).limiting_link
+    assert any("gpu0 to gpu4" in note for note in default.notes)
+
+
+def test_a_line_of_gpus_without_a_host_is_refused(machine):
+    line = machine({(0, 1): 1, (1, 2): 1})
+    bare = msgspec.structs.replace(line, components=line.components[:3], links=line.links[-2:])
+    assert plan(bare, devices=[0, 1]).cost(2**20).time_s > 0
+    with pytest.raises(ConfigError, match="gpu0 and gpu2 are not peers, and no CPU is described"):
+        plan(bare)
+
+
+def test_gpus_are_called_by_their_names_in_nodes():
+    two = load("dgx1-v100", nodes=2, network="edr100", nics=4)
+    assert plan(two, devices=range(8, 16), library="nccl2").cost(2**30).limiting_link.startswith("node1.gpu0: 6 NVLink")
+
+
+def test_links_of_two_kinds_between_the_same_two_do_not_mix(machine):
+    system = machine({(0, 1): 1})
+    extra = msgspec.structs.replace(system.links[-1], part_name="pcie", wire=system.links[1].wire)
+    both = msgspec.structs.replace(system, links=(*system.links, extra))
+    assert plan(both, library="nccl2").cost(2**30).busbw_Bps == pytest.approx(20e9 * 17 / 18, rel=0.01)
