@@ -25,8 +25,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What a study's file says, under the file's name."""
 
     name: str
-    about: str
-    settings: dict[str, Any]
+    about: str = ""
+    settings: dict[str, Any] = {}
     grids: list[dict[str, Any]] = []
     include: list[str] = []
 

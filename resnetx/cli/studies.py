@@ -16,12 +16,13 @@ from resnetx.config import ConfigError, Request, RunSettings, request_from, run_
 from resnetx.host import node_name
 from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
+from resnetx.measure.launch import write
 from resnetx.measure.sweep import (
     PlannedRun,
     check_same_machine,
+    definition,
     locked,
     plan,
-    settle_definition,
     split_settled,
     sweep,
 )
@@ -56,7 +57,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     with locked(asked.folder):
         kept, left = split_settled(asked.plan())
         check_same_machine(kept)
-        settle_definition(asked.folder, asked.record)
+        write(asked.folder.study, definition(asked.folder, asked.record))
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
         _skip([run for run in left if run.obstacle])
@@ -187,6 +188,7 @@ def _show_plan(asked: _Asked) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run."""
     from resnetx.measure import launch
 
+    definition(asked.folder, asked.record)
     kept, left = split_settled(asked.plan())
     for run in left:
         print("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))

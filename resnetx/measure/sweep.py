@@ -167,8 +167,8 @@ def locked(folder: StudyFolder) -> Iterator[None]:
         yield
 
 
-def settle_definition(folder: StudyFolder, asked: StudyRecord) -> StudyRecord:
-    """Writes, and returns, the record of the study in this folder, which must be the one that is asked for.
+def definition(folder: StudyFolder, asked: StudyRecord) -> StudyRecord:
+    """The record for the study in this folder, which must be the one that is asked for.
 
     A study may grow, and part of it may be asked for; points of another definition would be mistaken for its own.
     """
@@ -186,7 +186,6 @@ def settle_definition(folder: StudyFolder, asked: StudyRecord) -> StudyRecord:
                 f"`resnetx describe convention={asked.convention}` counts without measuring"
             )
         asked = msgspec.structs.replace(asked, points=list({**old, **new}.values()))
-    launch.write(folder.study, asked)
     return asked
 
 

@@ -75,7 +75,7 @@ def _parts(point: Point, twins: Mapping[Any, Any]) -> tuple[dict[Part, TwinName]
     }
     sets = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin in twins}
     missing = {part: twin for part, twin in _TWIN_OF.items() if present[part] and twin not in twins}
-    return sets, {part: f"no good run of the twin {twin}" for part, twin in missing.items()}
+    return sets, {part: f"the twin {twin} has not run" for part, twin in missing.items()}
 
 
 def _on_gpus(runs: list[Brief]) -> bool:

@@ -41,6 +41,8 @@ class Results:
 
 def find(path: Path) -> list[StudyFolder]:
     """The studies in a folder, which may be one itself."""
+    if path.is_file():
+        raise ConfigError(f"{path}: a file; expected a folder that `resnetx sweep` has made")
     found = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
     if not found:
         raise ConfigError(f"{path}: no study below it; expected a folder that `resnetx sweep` has made")

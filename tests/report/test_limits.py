@@ -60,7 +60,7 @@ def test_on_gpus_without_samples_there_is_no_verdict(point_of):
 def test_a_missing_twin_leaves_the_verdict_open(point_of):
     found = limits(point_of(100.0, synthetic=100.0))
     assert (found.verdict, found.margin) == (None, None)
-    assert found.why == "unknown: no good run of the twin alone"
+    assert found.why == "unknown: the twin alone has not run"
 
 
 def test_a_lead_that_the_runs_do_not_show_is_no_verdict(point_of):
