@@ -19,6 +19,14 @@ from resnetx.units import size
 
 TRANSPORTS: dict[str, Transport] = {"auto": "auto", "peer": "peer", "host": "host", "socket": "socket"}
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
+GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
+    "size": ("collective", "pick"),
+    "library": ("collective", "pick"),
+    "devices": ("collective", "devices"),
+    "transport": ("collective", "systems"),
+    "calibration": ("collective",),
+    "free": ("pick",),
+}
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +58,7 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
     if not names:
         raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
     systems = [system.load(name, asked.nodes, asked.network, asked.nics) for name in names]
+    _refuse_unread(overrides, asked, systems)
     if asked.pick is not None:
         _pick(options, systems, asked, asked.pick)
     elif asked.collective is not None:
@@ -80,13 +89,27 @@ def _asked(overrides: list[str]) -> Asked:
     return asked
 
 
+def _refuse_unread(overrides: list[str], asked: Asked, systems: Sequence[System]) -> None:
+    """A setting that the question does not read would be an answer to another question than the one asked."""
+    questions = ("pick", "collective", "devices")
+    question = next((each for each in questions if getattr(asked, each) is not None), "systems")
+    for key, value in chosen(overrides).items():
+        if value is not None and question not in GOES_WITH.get(key, (question,)):
+            others = " or ".join(f"{each}=" for each in GOES_WITH[key] if each not in (key, "systems"))
+            raise ConfigError(f"{key}={value}: nothing that is asked reads it; it goes with {others}")
+        if key in ("network", "nics") and asked.nodes is None and all(each.nodes == 1 for each in systems):
+            raise ConfigError(f"{key}={value}: one node needs no network; say nodes= as well")
+    if question == "pick" and len(asked.size) > 1:
+        raise ConfigError(f"size={asked.size}: choices are ranked at one size")
+
+
 def _sizes(asked: Asked) -> list[int]:
     try:
         sizes = [size(str(each)) for each in asked.size]
     except ValueError as error:
         raise ConfigError(f"size={error}") from None
     if not sizes or min(sizes) < 1:
-        raise ConfigError(f"size={asked.size}: expected at least one byte")
+        raise ConfigError(f"size={', '.join(map(str, asked.size))}: expected at least one byte")
     return sizes
 
 
