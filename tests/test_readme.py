@@ -36,7 +36,7 @@ def test_a_topology_command_of_the_readme_runs(command, capsys, tmp_path, monkey
 
 def test_the_system_of_the_readme_is_one(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (text,) = re.findall(r"```yaml\n(.*?)```", README, re.S)
+    (text,) = [each for each in re.findall(r"```yaml\n(.*?)```", README, re.S) if "\ncomponents:" in each]
     Path("mine.yaml").write_text(text)
     assert main(["topology", "mine.yaml", "transport=host"]) == 0
     assert "a bus of mine" in capsys.readouterr().out

@@ -111,7 +111,7 @@ def _along_the_bus(
     notes = [f"One ring in the order of the bus: {shown}."]
     if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in ways if flow.staged]:
         more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
-        notes.append(f"Staged in host memory, for they are no peers there: {', '.join(staged[:4])}{more}.")
+        notes.append(f"Staged in host memory, because over the bus they are no peers: {', '.join(staged[:4])}{more}.")
     # NCCL 1 is given the rates of copies here: see the docstring of `collective`.
     return _one_order(system, order, ways, not generation.one_ring, 1, tuple(notes))
 
