@@ -46,7 +46,10 @@ def run(capsys, *words):
         (["train", "nofile.json"], "nofile.json: neither a setting (key=value) nor a run file that exists"),
         (["train", "input.root=ünï", "seed=1"], "input.root=ünï: not of the form key=value"),
         (["train", "input.root="], "input.root is empty"),
-        (["sweep", "study=quickstart", "model.x=[1,2]"], "model.x: not a setting of the model that is chosen here"),
+        (
+            ["sweep", "model=[alexnet,googlenet]", "model.x=[1,2]"],
+            "model.x: not a setting of the model that is chosen here",
+        ),
         (["train", "a.json", "b.json"], "b.json: a second run file"),
         (["train", "input=synthetic", "precision=tf32"], "precision=tf32: not on CPUs"),
         (["list", "x=1"], "`resnetx list` takes no settings"),
