@@ -60,6 +60,14 @@ def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
     return named, _fitting(points(named, asked))
 
 
+def one_point(overrides: list[str], instead: str) -> Point:
+    """The only point that a command line describes; `instead`: what to tell somebody who described several."""
+    named, found = points_of(overrides)
+    if len(found) != 1 or named:
+        raise ConfigError(f"{' '.join(overrides)}: more than one point; {instead}")
+    return found[0]
+
+
 def _fitting(found: list[Point]) -> list[Point]:
     """The points without settings that their choice in a group lacks, where another value of that axis has them.
 

@@ -69,13 +69,10 @@ def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> t
         if overrides:
             raise ConfigError(f"{overrides[0]}: a run file is complete; edit it, or give settings without it")
         return read(paths[0], RunFile), Path("results")
-    from resnetx.cli.compose import compose, points_of  # Hydra takes 0.15 s to load, and a run file needs none of it
+    from resnetx.cli.compose import compose, one_point  # Hydra takes 0.15 s to load, and a run file needs none of it
 
     by_torchrun = [] if gpus is None else [f"gpus={gpus}"]
-    named, points = points_of([*by_torchrun, *overrides])
-    if len(points) != 1 or named:
-        raise ConfigError(f"{' '.join(overrides)}: more than one point; `resnetx sweep` runs several")
-    tree = compose(points[0])
+    tree = compose(one_point([*by_torchrun, *overrides], "`resnetx sweep` runs several"))
     request = request_from(tree)
     check(request)
     return run_file(request, run_settings_from(tree), None), Path(tree["results"])

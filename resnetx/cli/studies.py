@@ -3,7 +3,6 @@
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from resnetx.cli.compose import compose, points_of
 from resnetx.cli.runs import obstacle_to, run_file
 from resnetx.config import ConfigError, Request, RunSettings, request_from, run_settings_from
 from resnetx.host import node_name
+from resnetx.measure import launch
 from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
-from resnetx.measure.launch import write
 from resnetx.measure.sweep import (
     PlannedRun,
     check_same_machine,
@@ -57,7 +56,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     with locked(asked.folder):
         kept, left = split_settled(asked.plan())
         check_same_machine(kept)
-        write(asked.folder.study, definition(asked.folder, asked.record))
+        launch.write(asked.folder.study, definition(asked.folder, asked.record))
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
         _skip([run for run in left if run.obstacle])
@@ -105,8 +104,6 @@ def _digits(keys: dict[str, Request]) -> str:
 
 def _skip(runs: list[PlannedRun]) -> None:
     """Names the points that cannot run here, and leaves a record of each."""
-    from resnetx.measure import launch
-
     for obstacle, count in Counter(run.obstacle for run in runs).items():
         show.err.print(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", soft_wrap=True)
     for run in runs:
@@ -118,7 +115,7 @@ def _execute(asked: _Asked, kept: list[RunRecord], left: list[PlannedRun]) -> No
     from resnetx.measure.trackers import track
 
     settings, total, started = asked.settings, len(left), time.monotonic()
-    budget = Budget(settings.budget, _estimate_of(asked)) if settings.budget is not None else None
+    budget = Budget(settings.budget, _past(asked)) if settings.budget is not None else None
     ended: list[RunRecord | None] = []
     warned: set[str] = set()
     with show.progress(f"{asked.record.name}: {total} runs into {asked.folder.path}", total) as advance:
@@ -186,8 +183,6 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
 
 def _show_plan(asked: _Asked) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run."""
-    from resnetx.measure import launch
-
     definition(asked.folder, asked.record)
     kept, left = split_settled(asked.plan())
     for run in left:
@@ -196,22 +191,13 @@ def _show_plan(asked: _Asked) -> None:
     twins = sum(run.twin is not None for run in able)
     print(f"# {len(asked.tasks)} points, {len(able)} runs ({twins} of twins)" + f", {len(kept)} more kept" * bool(kept))
     if able:
-        seconds, basis = _expected(asked, able)
-        print(f"# about {duration(seconds)} ({basis})")
+        estimate = _past(asked)
+        seconds = sum(estimate(run.task.request) for run in able)
+        print(f"# about {duration(seconds)} ({estimate.basis})")
     if asked.settings.budget is not None:
         print(f"# budget={duration(asked.settings.budget)}: runs are chosen as results come in, until it is spent")
     for obstacle, count in Counter(obstacle for _, obstacle in asked.tasks if obstacle).items():
         print(f"# {count} of {len(asked.tasks)} points cannot run here: {obstacle}")
-
-
-def _expected(asked: _Asked, runs: list[PlannedRun]) -> tuple[float, str]:
-    estimate = _past(asked)
-    return sum(estimate(run.task.request) for run in runs), estimate.basis
-
-
-def _estimate_of(asked: _Asked) -> Callable[[PlannedRun], float]:
-    estimate = _past(asked)
-    return lambda run: estimate(run.task.request)
 
 
 def _past(asked: _Asked) -> Estimator:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from resnetx.cli import show
-from resnetx.cli.compose import compose, points_of
+from resnetx.cli.compose import compose, one_point
 from resnetx.cli.runs import obstacle_to, run_file, run_folder
 from resnetx.config import ConfigError, NoExchange, check, request_from, run_settings_from
 from resnetx.record import Equality, RunFile
@@ -37,11 +37,9 @@ def verify_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
 def _task(overrides: list[str]) -> tuple[RunFile, Path]:
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("verify: this is a rank of torchrun; `resnetx verify` starts torchrun itself")
-    named, points = points_of(overrides)
-    if len(points) != 1 or named:
-        raise ConfigError(f"{' '.join(overrides)}: more than one point; `resnetx verify` compares one")
-    defaults = {key: value for key, value in DEFAULTS.items() if key != "gpus" or "devices" not in points[0]}
-    tree = compose({**defaults, **points[0], "measure": "equality"})
+    point = one_point(overrides, "`resnetx verify` compares one")
+    defaults = {key: value for key, value in DEFAULTS.items() if key != "gpus" or "devices" not in point}
+    tree = compose({**defaults, **point, "measure": "equality"})
     request = request_from(tree)
     check(request)
     if request.gpus == 1:

@@ -8,17 +8,20 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from resnetx.measure.sweep import PlannedRun, given_up
+from resnetx.config import Request
+from resnetx.measure.sweep import PlannedRun, hopeless, pointless
 from resnetx.record import RunRecord
 from resnetx.statistics import summarize
 
 
 class Budget:
-    """Chooses runs (a `sweep.Choice`) until the time is spent. `estimate`: seconds that a run may take, before any has
-    been seen."""
+    """Chooses runs (a `sweep.Choice`) until the time is spent.
+
+    `estimate`: seconds that a run of a request may take, before any has been seen.
+    """
 
     def __init__(
-        self, seconds: float, estimate: Callable[[PlannedRun], float], clock: Callable[[], float] = time.monotonic
+        self, seconds: float, estimate: Callable[[Request], float], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
         self._end = clock() + seconds
@@ -30,8 +33,9 @@ class Budget:
         for record in ended:
             seen[record.request_key].append(record)
         remaining_s = self.remaining_s()
+        lost = hopeless(ended)
         # What has been given up costs nothing, and is told at once.
-        able = [run for run in left if given_up(run, ended) or self._expected_s(run, seen[run.key]) <= remaining_s]
+        able = [run for run in left if pointless(run, lost) or self._expected_s(run, seen[run.key]) <= remaining_s]
         return min(able, key=lambda run: self._rank(run, seen[run.key]), default=None)  # the first of equals
 
     def remaining_s(self) -> float:
@@ -39,7 +43,7 @@ class Budget:
         return self._end - self._clock()
 
     def _expected_s(self, run: PlannedRun, before: list[RunRecord]) -> float:
-        return statistics.fmean(record.duration_s for record in before) if before else self._estimate(run)
+        return statistics.fmean(record.duration_s for record in before) if before else self._estimate(run.task.request)
 
     def _rank(self, run: PlannedRun, before: list[RunRecord]) -> tuple[int, float]:
         """Small is first: points before twins, and wide before narrow."""

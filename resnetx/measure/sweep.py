@@ -127,12 +127,19 @@ def sweep(
 
 def given_up(run: PlannedRun, ended: Iterable[RunRecord]) -> bool:
     """Whether this run, or every point whose twin it is, has shown that another try would end in the same way."""
+    return pointless(run, hopeless(ended))
+
+
+def hopeless(ended: Iterable[RunRecord]) -> set[str]:
+    """The keys of what has shown that another try would end in the same way."""
     outcomes = Counter((each.request_key, each.outcome) for each in ended)
+    tries = {"oom": 1, "timeout": 1, "failed": FAILURES}
+    return {key for (key, outcome), count in outcomes.items() if count >= tries.get(outcome, math.inf)}
 
-    def hopeless(key: str) -> bool:
-        return bool(outcomes[key, "oom"] or outcomes[key, "timeout"] or outcomes[key, "failed"] >= FAILURES)
 
-    return hopeless(run.key) or all(map(hopeless, run.points))
+def pointless(run: PlannedRun, hopeless: set[str]) -> bool:
+    """Whether this run, or every point whose twin it is, is among the keys that are `hopeless`."""
+    return run.key in hopeless or run.points <= hopeless
 
 
 def split_settled(runs: Iterable[PlannedRun]) -> tuple[list[RunRecord], list[PlannedRun]]:

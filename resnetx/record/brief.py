@@ -27,30 +27,35 @@ from resnetx.record.run import (
 )
 
 
-class Brief(msgspec.Struct, frozen=True, kw_only=True):
-    """What reports read of one run. Fields that are not explained here are those of `RunRecord`."""
+class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a `RunRecord` that reports read as they are."""
 
-    folder: Path
     request: Request
-    key: str
     repeat: int
     workload: Workload | None
     outcome: Outcome
     reason: str
     started_at: str
     duration_s: float
-    rates: list[float]  # images/s of each window: the images of all ranks / the time of the slowest; [] where none
     phases: Phases | None
     buckets: list[GradientBucket] | None
-    sm_clock_Hz: float | None  # median over samples and GPUs
-    gpu_busy: float | None  # mean over samples and GPUs
-    energy_J: float | None  # all GPUs, over the windows
-    peak_memory_bytes: int | None  # of the rank that needed most
     host_load: HostLoad | None
     transport: Transport | None
     input_state: InputState | None
     devices: list[Device] | None
     warnings: list[Warning]
+
+
+class Brief(_Kept, frozen=True, kw_only=True):
+    """What reports read of one run."""
+
+    folder: Path
+    key: str  # of the request
+    rates: list[float]  # images/s of each window: the images of all ranks / the time of the slowest; [] where none
+    sm_clock_Hz: float | None  # median over samples and GPUs
+    gpu_busy: float | None  # mean over samples and GPUs
+    energy_J: float | None  # all GPUs, over the windows
+    peak_memory_bytes: int | None  # of the rank that needed most
     environment: Environment | None
 
     @property
@@ -65,28 +70,13 @@ class _GpuSamples(msgspec.Struct):
     energy_J: float | None
 
 
-class _Projection(msgspec.Struct):
+class _Projection(_Kept, frozen=True, kw_only=True):
     """The fields of a record that are decoded at all."""
 
-    schema: int
-    request: Request
     request_key: str
-    repeat: int
-    workload: Workload | None
-    outcome: Outcome
-    reason: str
-    started_at: str
-    duration_s: float
     windows_s: list[list[float]] | None
-    phases: Phases | None
-    buckets: list[GradientBucket] | None
     gpu_samples: list[_GpuSamples | None] | None
     peak_memory_bytes: list[int] | None
-    host_load: HostLoad | None
-    transport: Transport | None
-    input_state: InputState | None
-    devices: list[Device] | None
-    warnings: list[Warning]
     environment: msgspec.Raw
 
 
@@ -108,30 +98,19 @@ class BriefReader:
         clocks = [clock for each in samples for clock in each.sm_clock_Hz or []]
         busy = [share for each in samples for share in each.busy or []]
         energies = [each.energy_J for each in samples if each.energy_J is not None]
+        kept = {field: getattr(found, field) for field in _Kept.__struct_fields__}
+        kept["request"] = self._once(found.request_key, found.request)
+        if found.workload:
+            kept["workload"] = self._once((found.request_key, found.workload.convention), found.workload)
         return Brief(
+            **kept,
             folder=folder.path,
-            request=self._once(found.request_key, found.request),
             key=found.request_key,
-            repeat=found.repeat,
-            workload=self._once((found.request_key, found.workload.convention), found.workload)
-            if found.workload
-            else None,
-            outcome=found.outcome,
-            reason=found.reason,
-            started_at=found.started_at,
-            duration_s=found.duration_s,
             rates=rates,
-            phases=found.phases,
-            buckets=found.buckets,
             sm_clock_Hz=statistics.median(clocks) if clocks else None,
             gpu_busy=statistics.fmean(busy) if busy else None,
             energy_J=sum(energies) if energies and len(energies) == len(found.gpu_samples or []) else None,
             peak_memory_bytes=max(found.peak_memory_bytes) if found.peak_memory_bytes else None,
-            host_load=found.host_load,
-            transport=found.transport,
-            input_state=found.input_state,
-            devices=found.devices,
-            warnings=found.warnings,
             environment=environment,
         )
 
