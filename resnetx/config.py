@@ -163,8 +163,9 @@ class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 # What a run measures. step: clean training steps. phases: the same steps, watched from inside (and so a little slower).
-# input: the input pipeline alone. equality: whether the ranks compute what one process would.
-Measure = Literal["step", "phases", "input", "equality"]
+# layers: one rank's steps, layer by layer. input: the input pipeline alone. equality: whether the ranks compute what
+# one process would.
+Measure = Literal["step", "phases", "layers", "input", "equality"]
 TwinName = Literal["synthetic", "alone", "input", "phases"]
 
 

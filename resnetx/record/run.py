@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from resnetx.config import Request, Tracker
+from resnetx.record.trace import LayerTimes
 from resnetx.record.unknown import Unknown, seal
 
 SCHEMA = 1
@@ -279,7 +280,7 @@ class RunFile(_Part, frozen=True):
     tracker: Tracker
 
 
-class RunRecord(_Part, frozen=True):
+class RunRecord(_Part, frozen=True, kw_only=True):
     """`record.json`: one execution of a point, however it ended."""
 
     kind: Literal["run"]
@@ -308,6 +309,7 @@ class RunRecord(_Part, frozen=True):
     start_up: list[StartUp] | None
     buckets: list[GradientBucket] | None
     phases: Phases | None
+    layers: LayerTimes | None = None  # of a run with measure=layers; records from before there were any lack it
     copies: Copies | None
     equality: Equality | None
     peak_memory_bytes: list[int] | None  # [rank]: allocated on the GPU; on a CPU the process's resident set

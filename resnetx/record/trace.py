@@ -1,0 +1,88 @@
+"""Traces: how long each layer of a workload took on one device, at one or several batch sizes.
+
+A run with measure=layers records `LayerTimes`. A `Trace` is what `predict` reads: the batches of one workload on one
+device, put together from such runs or imported from a file that somebody else measured (`trace_files`).
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from resnetx.config import Request
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class TracedLayer(_Part, frozen=True):
+    """One layer, in seconds, an entry for every traced iteration (a list may be shorter than others, or empty)."""
+
+    name: str  # as the layer table has it (`workloads.table`); "loss" behind the last one
+    forward_s: list[float]
+    backward_s: list[float]  # until the gradients of its own parameters are there
+    communication_s: list[float]  # of its gradients alone, as a trace of Shi et al. has it; [] where none was measured
+    gradient_bytes: int
+
+
+class LayerTimes(_Part, frozen=True):
+    """One device's iterations seen layer by layer, and the clean steps that they are reconciled with.
+
+    The parts of an iteration (input, copy to the device, layers, update) add up to less than `step_s`, the watched
+    iteration as a whole; `clean_step_s` are steps of the same process that nobody watched, between the watched ones.
+    """
+
+    clock: str  # "host", "CUDA events", or what an imported file was measured with
+    layers: list[TracedLayer]  # in the order of the forward pass
+    input_s: list[float]  # until the batch is there, not overlapped with anything
+    host_to_device_s: list[float]
+    update_s: list[float]
+    step_s: list[float] | None
+    clean_step_s: list[float] | None
+    device_busy: float | None  # share of a clean step in which the device computes, 0 to 1; null on CPUs
+    host_bound: bool | None  # the device waits for the host: the times say nothing of a device under another host
+    gradient_copy_Bps: float | None  # rate at which gradients are scaled and copied into the buffers that are sent
+
+
+class TracedBatch(_Part, frozen=True):
+    """The layer times of one per-GPU batch size."""
+
+    batch_size: int  # images per step on the one device
+    times: LayerTimes
+    peak_memory_bytes: int | None
+
+
+class TracedMessage(_Part, frozen=True):
+    """One message of gradients over several ranks: how long ranks waited for each other, and how long it then took."""
+
+    size_bytes: int
+    waiting_s: list[float]  # from this rank's start to the start of the last rank; mean over the ranks, per iteration
+    transfer_s: list[float]  # from the start of the last rank to the end of the last one, per iteration
+
+
+class TracedCommunication(_Part, frozen=True):
+    """What the ranks of one run sent in each step."""
+
+    gpus: int
+    strategy: str
+    messages: list[TracedMessage]
+
+
+class Trace(_Part, frozen=True):
+    """The layer times of one workload on one device."""
+
+    kind: Literal["trace"]
+    schema: Annotated[int, msgspec.Meta(ge=1)]
+    how: Literal["measured", "imported"]
+    source: str  # the folder or file
+    workload: str  # "AlexNet"
+    request: Request | None  # of one of the runs; null: imported, from who knows what program
+    device: str | None  # "NVIDIA H200" as its driver names it, or "CPU"; imported: the name of a GPU part
+    cpu: str | None
+    cpus: int | None  # usable ones
+    sm_clock_Hz: float | None
+    software: str | None  # "torch 2.15.0, CUDA 13.0"
+    measured_at: str | None  # UTC, ISO 8601, of the first run
+    batches: list[TracedBatch]  # smallest first
+    communication: list[TracedCommunication]
+    unknown: dict[str, str]  # path of a null field -> why it is not known
