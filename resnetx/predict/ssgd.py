@@ -1,0 +1,248 @@
+"""The task graph of synchronous SGD, and what a simulated iteration of it takes.
+
+The graph is that of Shi et al. 2018, Fig. 1: each rank reads its share of a batch, copies it to its device, runs
+forward layer by layer and backward in the reverse order; messages of gradients are all-reduced between all ranks as
+they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
+
+    reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
+    copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
+    forward          needs its batch on the device, and the update before it
+    message          needs the backward pass of its layers, on all ranks
+
+So what a strategy overlaps is decided by its messages alone: one message of all layers overlaps nothing. Ranks that do
+the same in the same time stand for each other: the graph has one chain for each *class* of ranks, so that a thousand
+GPUs cost no more than two. `docs/ssgd.md` derives the closed forms of the paper, which the tests hold against this.
+
+Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from resnetx.predict.simulator import Resource, Spans, Task, simulate
+from resnetx.predict.step import LayerTime, Message, StepTimes
+
+ITERATIONS = 6  # simulated; the pipeline is full after two
+STEADY = 3  # of these, the last ones are what is reported
+
+HOST_CORES = "host cores"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What the next iteration's input may do while this one computes."""
+
+    input: bool = True
+    host_to_device: bool = True
+
+
+@dataclass(frozen=True)
+class RankClass:
+    """Ranks that do the same in the same time."""
+
+    ranks: int
+    step: StepTimes
+
+
+@dataclass(frozen=True)
+class HostShare:
+    """Where ranks compute on the cores of one host, what they want of them, in cores; see `simulator`."""
+
+    cores: float
+    computing: float  # of one rank while it computes
+    sending: float  # of one rank while one message is on its way
+    reading: float  # of one rank while it reads input
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a simulated iteration depends on."""
+
+    classes: tuple[RankClass, ...]
+    messages: tuple[Message, ...]  # in the order in which they are sent
+    overlap: Overlap = Overlap()
+    at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
+    host: HostShare | None = None
+
+    def without_messages(self) -> "Job":
+        return replace(self, messages=())
+
+    def without_input(self) -> "Job":
+        return self._stepping(lambda step: replace(step, input_s=0.0, host_to_device_s=0.0))
+
+    def without_host(self) -> "Job":
+        return self._stepping(lambda step: replace(step, host_s=0.0))
+
+    def _stepping(self, changed: Callable[[StepTimes], StepTimes]) -> "Job":
+        return replace(self, classes=tuple(replace(each, step=changed(each.step)) for each in self.classes))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What one resource did in a steady iteration, since its beginning: the end of the update before."""
+
+    name: str
+    lane: str  # "compute", "copies", "input", "host", "collectives"
+    rank_class: int  # -1: of all ranks
+    start_s: float
+    end_s: float
+
+
+def iteration_s(job: Job) -> float:
+    """Seconds from one update to the next, once the pipeline is full."""
+    graph = _graph(job, detailed=False)
+    spans = simulate(graph.tasks, graph.resources, graph.capacities)
+    return _steady_s(graph, spans)
+
+
+def timeline(job: Job) -> list[Bar]:
+    """Every task of one steady iteration, and what runs beside it of the input of those behind it."""
+    graph = _graph(job, detailed=True)
+    spans = simulate(graph.tasks, graph.resources, graph.capacities)
+    begin, end = _updated(graph, spans, ITERATIONS - 4), _updated(graph, spans, ITERATIONS - 3)
+    return [
+        Bar(name, lane, rank_class, spans.start_s[place] - begin, spans.end_s[place] - begin)
+        for place, (name, lane, rank_class) in enumerate(graph.labels)
+        if begin <= spans.start_s[place] < end and spans.end_s[place] > spans.start_s[place]
+    ]
+
+
+def _updated(graph: "_Graph", spans: Spans, iteration: int) -> float:
+    """When the last rank has ended its update."""
+    return max(spans.end_s[place] for place in graph.updates[iteration])
+
+
+def _steady_s(graph: "_Graph", spans: Spans) -> float:
+    first, last = ITERATIONS - 1 - STEADY, ITERATIONS - 1
+    return (_updated(graph, spans, last) - _updated(graph, spans, first)) / STEADY
+
+
+# ---- the graph ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Graph:
+    resources: list[Resource]
+    capacities: dict[str, float]
+    tasks: list[Task] = field(default_factory=list)
+    labels: list[tuple[str, str, int]] = field(default_factory=list)
+    updates: list[list[int]] = field(default_factory=list)  # [iteration][class]
+
+    def add(self, lane: str, rank_class: int, name: str, work_s: float, after: Sequence[int]) -> int:
+        resource = 0 if lane == "collectives" else 1 + 4 * rank_class + _LANES.index(lane)
+        self.tasks.append(Task(resource, work_s, tuple(after)))
+        self.labels.append((name, lane, rank_class))
+        return len(self.tasks) - 1
+
+
+_LANES = ("input", "copies", "compute", "host")
+
+
+def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
+    host, ranks = job.host, sum(each.ranks for each in job.classes)
+    pool = None if host is None else HOST_CORES
+    sending = 0.0 if host is None else ranks * host.sending
+    found = [Resource("collectives", job.at_once, pool, sending)]
+    for each in job.classes:
+        reading, computing = (0.0, 0.0) if host is None else (each.ranks * host.reading, each.ranks * host.computing)
+        found += [
+            Resource("input", 1, pool, reading),
+            Resource("copies"),
+            Resource("compute", 1, pool, computing),
+            Resource("host"),
+        ]
+    return found, {} if host is None else {HOST_CORES: host.cores}
+
+
+def _graph(job: Job, detailed: bool) -> _Graph:
+    graph = _Graph(*_resources(job))
+    cuts = _cuts(job)
+    copied: list[list[int]] = []  # [iteration][class]: the batch is on the device
+    for iteration in range(ITERATIONS):
+        updated = graph.updates[-1] if graph.updates else []
+        copied.append(_arrivals(graph, job, copied))
+        computed = [
+            _compute(graph, number, each.step, cuts, [copied[-1][number], *updated[number : number + 1]], detailed)
+            for number, each in enumerate(job.classes)
+        ]
+        sent = [
+            graph.add("collectives", -1, f"all-reduce {index + 1}", message.time_s, [at[cut] for at in computed])
+            for index, (message, cut) in enumerate(zip(job.messages, cuts, strict=True))
+        ]
+        graph.updates.append(
+            [
+                _update(graph, number, each.step, job.messages, sent, computed[number][-1])
+                for number, each in enumerate(job.classes)
+            ]
+        )
+        assert len(graph.updates) == iteration + 1
+    return graph
+
+
+def _arrivals(graph: _Graph, job: Job, copied: list[list[int]]) -> list[int]:
+    """The next batch of each class, read and copied to the device."""
+    updates = graph.updates
+    found = []
+    for number, each in enumerate(job.classes):
+        last_update = [updates[-1][number]] if updates else []
+        before = [copied[-1][number]] if copied and job.overlap.input else last_update
+        read = graph.add("input", number, "read", each.step.input_s, before)
+        room = [updates[-2][number]] if len(updates) > 1 and job.overlap.host_to_device else []
+        after = [read, *(room if job.overlap.host_to_device else last_update)]
+        found.append(graph.add("copies", number, "copy to device", each.step.host_to_device_s, after))
+    return found
+
+
+def _compute(
+    graph: _Graph, number: int, step: StepTimes, cuts: Sequence[int], after: list[int], detailed: bool
+) -> dict[int, int]:
+    """Forward and backward of one class; answers (layers done backward -> the task that ends them), -1 for all."""
+    last = graph.add("host", number, "host", step.host_s, after) if step.host_s else None
+    waits = after if last is None else [last]
+    for name, work_s in _forward(step.layers, detailed):
+        waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, waits)]
+    done: dict[int, int] = {}
+    for place, name, work_s in _backward(step.layers, set(cuts), detailed):
+        waits = [graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)]
+        done[place] = waits[0]
+    done[-1] = waits[0]
+    return done
+
+
+def _forward(layers: Sequence[LayerTime], detailed: bool) -> Iterator[tuple[str, float]]:
+    if detailed:
+        yield from ((layer.name, layer.forward_s) for layer in layers)
+    else:
+        yield "", sum(layer.forward_s for layer in layers)
+
+
+def _backward(layers: Sequence[LayerTime], cuts: set[int], detailed: bool) -> Iterator[tuple[int, str, float]]:
+    """(layers done, name, seconds): a task for each layer, or only for what lies between two cuts."""
+    summed_s = 0.0
+    for place, layer in enumerate(reversed(layers), start=1):
+        summed_s += layer.backward_s
+        if detailed or place in cuts or place == len(layers):
+            yield place, layer.name if detailed else "", summed_s
+            summed_s = 0.0
+
+
+def _cuts(job: Job) -> list[int]:
+    """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
+    layers = job.classes[0].step.layers
+    done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
+    cuts: list[int] = []
+    for message in job.messages:
+        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
+    return cuts
+
+
+def _update(
+    graph: _Graph, number: int, step: StepTimes, messages: Sequence[Message], sent: Sequence[int], computed: int
+) -> int:
+    """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
+    waits = [computed, *sent]
+    for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
+        if message.unpack_s:
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", message.unpack_s, [arrived, computed])
+            waits.append(unpacked)
+    return graph.add("compute", number, "update", step.update_s, waits)
