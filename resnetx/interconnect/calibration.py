@@ -23,6 +23,7 @@ from resnetx.units import size
 
 MAX_BYTES = 2**24
 MOST_BANDS = 3
+NEGLIGIBLE = 1e-3  # share of a measured time from which nothing can be fitted
 LEAST_POINTS = 3  # of a band; two would fit it exactly, and no error could be held out
 
 
@@ -110,7 +111,7 @@ def _factors(band: Sequence[Parts]) -> tuple[float, float]:
     (latency, slowness), *_ = np.linalg.lstsq(np.stack([fixed, moving], axis=1), np.ones(len(band)), rcond=None)
     if latency < 0:
         return 0.0, float(moving.sum() / (moving @ moving))
-    if slowness <= 0:  # only sizes so small that bytes take no time: their rate stays the plan's
+    if slowness * moving.max() < NEGLIGIBLE:  # sizes so small that bytes take no time: their rate stays the plan's
         rest = np.ones(len(band)) - moving
         return max(0.0, float((fixed @ rest) / (fixed @ fixed))), 1.0
     return float(latency), float(slowness)
