@@ -73,6 +73,12 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "SYSTEM.yaml",
         {"json": JSON, "validate": "put the model beside published measurements"},
     ),
+    "predict": (
+        "predict",
+        "say what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
+        "TRACE ...",
+        {"json": JSON},
+    ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
     "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),
 }

@@ -104,6 +104,8 @@ def _parsed(word: str) -> Override:
 def _unquoted(value: Any) -> Any:
     if isinstance(value, list):
         return [_unquoted(item) for item in value]
+    if isinstance(value, dict):
+        return {str(_unquoted(key)): _unquoted(item) for key, item in value.items()}
     return value if value is None or isinstance(value, int | float) else getattr(value, "text", str(value))
 
 
