@@ -67,6 +67,12 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "STUDY_A STUDY_B",
         {"json": JSON},
     ),
+    "bench": (
+        "bench",
+        "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
+        "FILE",
+        {"json": JSON, "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring"},
+    ),
     "topology": (
         "topology",
         "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",

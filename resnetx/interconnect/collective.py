@@ -198,7 +198,15 @@ def plan(
 
 
 def calibrate(uncalibrated: Plan, measured: Measured) -> Plan:
-    """The plan, corrected by what was measured for its collective on its GPUs."""
+    """The plan, corrected by what was measured for its collective on as many GPUs.
+
+    The factors correct a plan for another number of GPUs, too: hand its `calibration` to `plan`.
+    """
+    if measured.gpus not in (None, len(uncalibrated.devices)):
+        raise ConfigError(
+            f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
+            f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
+        )
     parts = []
     for point in measured.points:
         way = min(uncalibrated.ways, key=lambda way: way.time_s(point.size_bytes))
