@@ -11,13 +11,13 @@ import msgspec
 
 from resnetx import workloads
 from resnetx.cli import show, show_predict
-from resnetx.cli.compose import chosen, compose, points_of
+from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.topology import TRANSPORTS
-from resnetx.config import After, ConfigError, Layerwise, Request, check, request_from, sentence, unknown_name
+from resnetx.config import After, ConfigError, Layerwise, Request, check, request_from, unknown_name
 from resnetx.host import node_name
-from resnetx.interconnect import calibration, system
-from resnetx.interconnect.calibration import Measured
+from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
+from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.predict import records
 from resnetx.predict.curve import curve
@@ -98,12 +98,12 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
     curves = list(_curves(paths, words, asked))
-    measured = _measured(asked)
+    found = _measured(asked)
     points: list[dict[str, Any]] = []
     for machine in machines:
         for library in asked.library:
             for each in curves:
-                points += curve(each.subject, machine, each.wanted, each.baseline, _setting(asked, library, measured))
+                points += curve(each.subject, machine, each.wanted, each.baseline, _setting(asked, library, found))
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
     inputs = list(records.inputs_of(points, asked.calibration))
@@ -118,14 +118,7 @@ def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
     own = [
         word for word in overrides if word.lstrip("+~").partition("=")[0].partition(".")[0] in Asked.__struct_fields__
     ]
-    tree = compose(chosen(own))
-    fields = {field: tree[field] for field in Asked.__struct_fields__}
-    for field in ("systems", "library"):  # one value is a list of one
-        fields[field] = fields[field] if isinstance(fields[field], list) else [fields[field]]
-    try:
-        asked: Asked = msgspec.convert(fields, Asked)
-    except msgspec.ValidationError as error:
-        raise ConfigError(sentence(str(error), fields)) from None
+    asked = settings("predict", chosen(own), Asked, listed=("systems", "library"))
     _check(asked)
     return asked, [word for word in overrides if word not in own]
 
@@ -150,14 +143,14 @@ def _check(asked: Asked) -> None:
             raise ConfigError(f"{key}={given:g}: expected {'1 or more' if least else 'more than 0'}")
 
 
-def _setting(asked: Asked, library: str | None, measured: Mapping[int, Measured]) -> Setting:
+def _setting(asked: Asked, library: str | None, found: Mapping[int | None, Measured]) -> Setting:
     transport: Transport = TRANSPORTS[asked.transport]
     overlap = Overlap(asked.overlap.input, asked.overlap.host_to_device)
     return Setting(
         library=library,
         transport=transport,
         devices=None if asked.devices is None else tuple(asked.devices),
-        measured=measured,
+        measured=found,
         overlap=FRAMEWORKS[asked.framework][1] if asked.framework else overlap,
         gradients=asked.gradients,
         straggler=asked.straggler,
@@ -172,9 +165,9 @@ def _setting(asked: Asked, library: str | None, measured: Mapping[int, Measured]
     )
 
 
-def _measured(asked: Asked) -> dict[int, Measured]:
+def _measured(asked: Asked) -> dict[int | None, Measured]:
     """Measured all-reduces by the number of GPUs, to calibrate with."""
-    return {} if asked.calibration is None else calibration.read_all(asked.calibration, "allreduce")
+    return {} if asked.calibration is None else measured.by_gpus(asked.calibration, "allreduce")
 
 
 def _time(given: str | float) -> float:

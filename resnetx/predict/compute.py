@@ -15,13 +15,14 @@ from statistics import fmean, median, stdev
 
 from resnetx.config import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
-from resnetx.interconnect.system import System
+from resnetx.interconnect.system import System, parts_table
 from resnetx.predict import roofline
 from resnetx.predict.step import LayerTime, StepTimes
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.workloads.counts import Layer
 
+PUBLISHED = "results/published/training.yaml"
 CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 CLOCKS_AGREE = 0.02
@@ -59,11 +60,12 @@ def of_trace(trace: Trace, batch_size: int, system: System, device: int, layers:
         )
     model = roofline.fitted()
     rescaled = _rescaled(step, layers, batch_size, trace, source_gpu, gpu, model)
-    error = (spread**2 + model.error**2) ** 0.5
+    off = _error(model, gpu)
     note = (
         f"rescaled from {trace.device} to {system.gpus[device].part_name} layer by layer, by a roofline that misses "
-        f"published one-GPU rates by {model.error:.0%} on average{between}"
+        f"published one-GPU rates by {off:.0%} on average{between}"
     )
+    error = (spread**2 + off**2) ** 0.5
     return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, gpu.memory_Bps.value * COPY_SHARE)
 
 
@@ -73,13 +75,20 @@ def of_roofline(
     """What `batch_size` images take by the roofline alone."""
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host; `resnetx trace` makes one")
-    model = roofline.fitted()
+    model = roofline.fitted(gpu)
     found = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
     update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in found), gpu)
     at = f" at {clock_Hz / 1e6:.0f} MHz" if clock_Hz else ""
-    note = f"roofline of {gpu.about}{at}, fitted to {model.source}; leave-one-out error {model.error:.0%}"
-    step = StepTimes(tuple(found), update_s)
-    return Compute(step, "roofline", "published", model.source, note, model.error, gpu.memory_Bps.value * COPY_SHARE)
+    note = f"{gpu.about}{at}: {model.source}"
+    step, copy_Bps = StepTimes(tuple(found), update_s), gpu.memory_Bps.value * COPY_SHARE
+    return Compute(step, "roofline", "published", PUBLISHED, note, _error(model, gpu), copy_Bps)
+
+
+def _error(model: roofline.Roofline, gpu: Gpu) -> float:
+    """Of a GPU whose generation it was fitted to, as each rate was missed when left out; else as whole GPUs were."""
+    if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
+        return model.error
+    return model.unseen_gpu_error
 
 
 # ---- the trace's own device -----------------------------------------------------------------------------------------
@@ -91,8 +100,6 @@ def _is_of(trace: Trace, gpu: Gpu, part_name: str) -> bool:
 
 def _part_of(trace: Trace) -> Gpu:
     """The described GPU that a trace was measured on."""
-    from resnetx.interconnect.system import parts_table
-
     if trace.device == CPU:
         raise ConfigError(
             f"{trace.source}: measured on CPU ranks, which say nothing of a GPU; use systems=cpu-host, or leave the "
@@ -227,18 +234,18 @@ def _rescaled(
     """Each layer's times by the ratio that the roofline has for it; what has no row in the table, by that of all."""
     assert trace.request is not None, "a trace with a layer table has a request"
     size, precision = trace.request.image_size, trace.request.precision
-    here = roofline.layer_times(model, layers, size, batch_size, source, precision, trace.sm_clock_Hz)
-    there = roofline.layer_times(model, layers, size, batch_size, target, precision, None)
-    ratios = {
-        a.name: (b.forward_s / a.forward_s, b.backward_s / a.backward_s)
-        for a, b in zip(here, there, strict=True)
-        if a.forward_s > 0 and a.backward_s > 0
-    }
-    overall = sum(b.forward_s + b.backward_s for b in there) / sum(a.forward_s + a.backward_s for a in here)
-    scaled = []
-    for layer in step.layers:
-        forward, backward = ratios.get(layer.name, (overall, overall))
-        scaled.append(replace(layer, forward_s=layer.forward_s * forward, backward_s=layer.backward_s * backward))
+    here = roofline.roofs(source, precision, trace.sm_clock_Hz)
+    there = roofline.roofs(target, precision)
+    by_name = {each.name: each for each in roofline.ratios(model, layers, size, batch_size, here, there)}
+    known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
+    before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
+    after_s = sum(layer.forward_s * each.forward + layer.backward_s * each.backward for layer, each in known)
+    rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
+    scaled = [_times(layer, by_name.get(layer.name, rest)) for layer in step.layers]
     gradients = sum(layer.gradient_bytes for layer in step.layers)
     update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
     return replace(step, layers=tuple(scaled), update_s=step.update_s * update)
+
+
+def _times(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
+    return replace(layer, forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)

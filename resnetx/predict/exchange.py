@@ -6,8 +6,8 @@ from functools import cache
 
 from resnetx import config
 from resnetx.interconnect import collective, validation
-from resnetx.interconnect.calibration import Measured
 from resnetx.interconnect.collective import Plan
+from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.predict.step import Message

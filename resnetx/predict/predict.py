@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx.config import Request, Strategy
-from resnetx.interconnect.calibration import Measured
+from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds, with_bandwidth
@@ -85,7 +85,7 @@ class Setting:
     library: str | None = None  # null: the system's own
     transport: Transport = "auto"
     devices: tuple[int, ...] | None = None
-    measured: Mapping[int, Measured] = field(default_factory=dict)  # all-reduces to calibrate with, by GPU count
+    measured: Mapping[int | None, Measured] = field(default_factory=dict)  # all-reduces to calibrate with, by GPU count
     overlap: Overlap = field(default_factory=Overlap)
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes
@@ -97,6 +97,10 @@ class Setting:
     latency: float = 1.0  # what if the fixed time of a collective were that many times as long
     sensitivity: bool = False
     timeline: bool = False
+
+    def measured_on(self, gpus: int) -> Measured | None:
+        """What there is to calibrate with, of this number of GPUs or of an unknown one."""
+        return self.measured.get(gpus, self.measured.get(None))
 
 
 def predict(subject: Subject, system: System, gpus: int, batch_size: int, setting: Setting) -> dict[str, Any]:
@@ -150,7 +154,7 @@ def _sent(subject: Subject, system: System, devices: Sequence[int], found: Compu
     if len(devices) == 1:
         return exchange.NOTHING_SENT
     made = exchange.planned(
-        system, devices, setting.library, setting.transport, setting.measured.get(len(devices)), setting.latency
+        system, devices, setting.library, setting.transport, setting.measured_on(len(devices)), setting.latency
     )
     return exchange.exchange(
         made, subject.gradients, subject.strategy, _BYTES_EACH[setting.gradients], found.gradient_copy_Bps
@@ -192,7 +196,7 @@ def _host(subject: Subject, system: System, ranks: int, setting: Setting) -> Hos
     if CPU not in system.gpu_part(0).product_names or subject.trace is None or subject.trace.cpus is None:
         return None
     threads = subject.trace.request.threads if subject.trace.request else 1
-    measured = setting.measured.get(ranks)
+    measured = setting.measured_on(ranks)
     sending = 1.0 if measured is None or measured.cpu_share is None else measured.cpu_share
     return HostShare(subject.trace.cpus, threads, sending, reading=1.0)
 
