@@ -178,10 +178,11 @@ def step_of(traced: TracedBatch) -> StepTimes:
 
 
 def _stretched(parts: StepTimes, times: LayerTimes) -> StepTimes:
-    """Watching makes steps longer, and what no part covers belongs to all."""
+    """Watching makes steps longer, and what no part covers belongs to all; waiting for input is no computing."""
     if not times.clean_step_s or parts.compute_s == 0:
         return parts
-    return replace(parts.slowed(median(times.clean_step_s) / parts.compute_s))
+    waited_s = _median(times.input_wait_s) + parts.host_to_device_s
+    return parts.slowed((median(times.clean_step_s) - waited_s) / parts.compute_s)
 
 
 def spread_of(times: LayerTimes) -> float:
