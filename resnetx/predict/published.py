@@ -1,0 +1,131 @@
+"""Training rates that others measured: `results/published/training.yaml`, from which rooflines are fitted and by which
+predictions are judged. Every figure has its source, and says whether it was known while the model was written."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from resnetx import config
+from resnetx.interconnect.parts import Gpu
+from resnetx.interconnect.system import parts_table
+
+FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel carries it beside `configs`
+
+Network = Literal["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    source: str
+    network: Network
+    seen: bool
+
+    @property
+    def model(self) -> config.Torchvision:
+        return config.Torchvision(name=self.network, classes=1000)
+
+
+class OneGpu(_Entry, frozen=True, kw_only=True):
+    """Rates of one network on one GPU, by batch size."""
+
+    gpu: str  # its name among the parts
+    clock_MHz: float | None = None  # null: the part's
+    image_size: int
+    precision: Precision
+    variant: str | None = None  # how what was trained differs from torchvision's network
+    data: Literal["synthetic", "real"] = "synthetic"
+    images_per_s: dict[int, float]
+    outside: str | None = None  # why it is left out of the fit to all GPUs
+    own_fit: bool = False  # left out of that, but not of the fit to its own GPU
+
+    @property
+    def clock_Hz(self) -> float | None:
+        return None if self.clock_MHz is None else self.clock_MHz * 1e6
+
+    @property
+    def part(self) -> Gpu:
+        gpu: Gpu = parts_table("gpus")[self.gpu]
+        return gpu
+
+    @property
+    def generation(self) -> str:
+        """GPUs of one compute capability are one generation."""
+        return f"{self.part.compute_capability.value:.1f}"
+
+
+class Scaling(_Entry, frozen=True, kw_only=True):
+    """Weak scaling: images a second of all GPUs, by their count."""
+
+    group: str
+    system: str | None
+    library: str
+    batch_size_per_gpu: int
+    gradient_bytes: int | None
+    images_per_s: dict[int, float]
+    not_modelled: str | None  # the reason
+
+
+class Layerwise(_Entry, frozen=True, kw_only=True):
+    """Communication of all layers of a network, one all-reduce for each, summed."""
+
+    system: str
+    library: str
+    backward_s: float
+    communication_s: float
+
+
+class Iterations(_Entry, frozen=True, kw_only=True):
+    """A rate whose batch size is not stated."""
+
+    system: str
+    gpus: int
+    iterations_per_s: float
+
+
+class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    source: str
+    size: str
+    time_us: dict[int, float]
+
+
+class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    one_gpu: list[OneGpu]
+    scaling: list[Scaling]
+    small_allreduce: SmallAllreduce
+    layerwise: list[Layerwise]
+    iterations: list[Iterations]
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """One row: what one GPU did at one batch size."""
+
+    entry: OneGpu
+    batch_size: int
+    images_per_s: float
+
+    @property
+    def step_s(self) -> float:
+        return self.batch_size / self.images_per_s
+
+    @property
+    def what(self) -> str:
+        entry = self.entry
+        return f"{entry.network}, batch {self.batch_size}, {entry.precision}, {entry.gpu}"
+
+
+@cache
+def training() -> Training:
+    import yaml
+
+    tree: Any = yaml.safe_load((FOLDER / "training.yaml").read_text())
+    return msgspec.convert(tree, Training)
+
+
+def rates() -> Iterator[Rate]:
+    """All rates of one GPU, in the order of the file."""
+    for entry in training().one_gpu:
+        for batch_size, images_per_s in entry.images_per_s.items():
+            yield Rate(entry, batch_size, images_per_s)
