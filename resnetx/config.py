@@ -387,6 +387,11 @@ def check(r: Request) -> None:
                 raise ConfigError(f"strategy.{field}={given}: expected more than 0, or null for DDP's own")
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
         raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
+    if r.measure == "layers" and r.gpus > 1:
+        raise ConfigError(
+            f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
+            "runs the per-GPU batch of each GPU count"
+        )
     for name in r.env:
         _check_variable(name)
 
