@@ -246,12 +246,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return found
 
     @property
+    def model_slug(self) -> str:
+        """The model's name in names of folders: "resnet-4"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
+
+    @property
     def slug(self) -> str:
         """A name for people and folders: "resnet-4_b16_g2_" and the key."""
-        label = re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
         strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
         measure = "" if self.measure == "step" else f"{self.measure}_"
-        return f"{label}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
+        return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
 
 
 def _digest(value: Any) -> str:

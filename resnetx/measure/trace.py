@@ -30,8 +30,8 @@ from resnetx.record import Unknown
 
 WATCHED_WARMUP = 3  # watched steps before the first that counts
 REPEATS = 10  # of what is measured behind the windows
-# Between kernels that are queued one behind the other the device idles for a microsecond or two, a few hundredths of a
-# step of small kernels. Where a tenth of the step and more is idle, the host does not come up with the next one in time.
+# Between kernels that are queued one behind the other the device idles for a microsecond or two: a few hundredths of a
+# step of small kernels. Where it idles for more than a tenth of the step, the host is late with the next kernel.
 BUSY = 0.9
 
 

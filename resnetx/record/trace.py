@@ -64,10 +64,11 @@ class TracedMessage(_Part, frozen=True):
     transfer_s: list[float]  # from the start of the last rank to the end of the last one, per iteration
 
 
-class TracedCommunication(_Part, frozen=True):
+class TracedCommunication(_Part, frozen=True, kw_only=True):
     """What the ranks of one run sent in each step."""
 
     gpus: int
+    batch_size: int = 0  # global; it decides when messages are ready, and so what waits for what; 0: imported
     strategy: str
     messages: list[TracedMessage]
 
