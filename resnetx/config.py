@@ -246,12 +246,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return found
 
     @property
+    def model_slug(self) -> str:
+        """The model's name in names of folders: "resnet-4"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
+
+    @property
     def slug(self) -> str:
         """A name for people and folders: "resnet-4_b16_g2_" and the key."""
-        label = re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
         strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
         measure = "" if self.measure == "step" else f"{self.measure}_"
-        return f"{label}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
+        return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
 
 
 def _digest(value: Any) -> str:
@@ -403,6 +407,11 @@ def check(r: Request) -> None:
                 raise ConfigError(f"strategy.{field}={given}: expected more than 0, or null for DDP's own")
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
         raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
+    if r.measure == "layers" and r.gpus > 1:
+        raise ConfigError(
+            f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
+            "runs the per-GPU batch of each GPU count"
+        )
 
 
 def check_ranks(gpus: int, devices: list[int] | None, env: Iterable[str]) -> None:

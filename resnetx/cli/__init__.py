@@ -54,6 +54,12 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "",
         {"json": JSON, "dry-run": "print the runs and their commands, and start nothing"},
     ),
+    "trace": (
+        "trace",
+        "time a workload layer by layer on one GPU, at every per-GPU batch that gpus=[...] or a study needs",
+        "",
+        {"json": JSON},
+    ),
     "report": ("report", "write a page, figures and tables of studies (out=FOLDER, baseline=GPUS)", "STUDY ...", {}),
     "verify": (
         "verify",

@@ -32,6 +32,8 @@ WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what de
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
 SIZES = [8, 64, 512, 2**12, 2**15, *(2**power for power in range(16, 29))]
 
+ITERATIONS = 20  # timed ones of every size, where `iterations` is not set
+
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that this verb reads, apart from those that name workloads."""
@@ -43,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str | int | float]
     threads: int | None
     warmup: int
-    iterations: int
+    iterations: int | None
     seed: int
     timeout: float | str
     results: str
@@ -112,7 +114,7 @@ def _requests(asked: Asked, sizes: Iterable[int]) -> list[BenchRequest]:
             env=variables(asked.env),
             threads=threads_share(max(counts)) if asked.threads is None else asked.threads,
             warmup=asked.warmup,
-            iterations=asked.iterations,
+            iterations=ITERATIONS if asked.iterations is None else asked.iterations,
             seed=asked.seed,
         )
         for count in dict.fromkeys(counts)

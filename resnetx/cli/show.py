@@ -214,7 +214,9 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
     """One run in one line; `twin`: which of its point's twins it is."""
     request = record.request
     point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
-    if request.strategy.kind != "bucket" and twin != "alone":
+    if request.measure == "layers":
+        point += ", layer by layer"
+    elif request.strategy.kind != "bucket" and twin != "alone":
         point += f", strategy={request.strategy.kind}"
     point += "".join(f", {name}={value}" for name, value in request.env.items())
     point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)

@@ -1,7 +1,7 @@
 """One rank of one run: join the others, measure what the request asks for, and (in rank 0) put the record together.
 
-`run` is the page to read first. What is measured is in `train` (steps, clean or watched), `reading` (the input
-pipeline alone) and `equality` (whether the ranks compute what one process would).
+`run` is the page to read first. What is measured is in `train` (steps, clean or watched), `trace` (one rank's steps,
+layer by layer), `reading` (the input pipeline alone) and `equality` (whether the ranks compute what one process would).
 """
 
 import time
@@ -12,7 +12,7 @@ import torch
 
 from resnetx import workloads
 from resnetx.config import ConfigError, NoExchange, Request, SyntheticInput
-from resnetx.measure import distributed, equality, reading, train
+from resnetx.measure import distributed, equality, reading, trace, train
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
 from resnetx.measure.process import StartUp, keep_freed_memory
@@ -21,6 +21,7 @@ from resnetx.record import RunFile, RunRecord, Unknown, opening, seal
 _MEASURES = {
     "step": train.measure,
     "phases": train.measure,
+    "layers": trace.measure,
     "input": reading.measure,
     "equality": equality.measure,
 }
