@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 import msgspec
 
 from resnetx.host import cores
-from resnetx.units import seconds
+from resnetx.units import seconds, size
 
 _PACKAGE = Path(__file__).resolve().parent
 # A wheel carries the folder inside the package, a checkout has it beside the package.
@@ -246,12 +246,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return found
 
     @property
+    def model_slug(self) -> str:
+        """The model's name in names of folders: "resnet-4"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
+
+    @property
     def slug(self) -> str:
         """A name for people and folders: "resnet-4_b16_g2_" and the key."""
-        label = re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
         strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
         measure = "" if self.measure == "step" else f"{self.measure}_"
-        return f"{label}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
+        return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
 
 
 def _digest(value: Any) -> str:
@@ -292,8 +296,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
     if chosen["gpus"] is None:
         chosen["gpus"] = len(chosen["devices"]) if isinstance(chosen["devices"], list) else 1
-    ranks = max_gpus or chosen["gpus"]
-    share = max(1, cores() // ranks) if isinstance(ranks, int) and ranks > 0 else 1
+    share = threads_share(max_gpus or chosen["gpus"])
     chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
     given = chosen["input"]
     if isinstance(given, Mapping) and given.get("threads", 0) is None:
@@ -301,15 +304,24 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     if chosen["image_size"] is None and isinstance(chosen["model"], Mapping):
         model = _convert(chosen["model"], Model, "model")
         chosen["image_size"] = model.image_size
-    if isinstance(chosen["env"], Mapping):
-        chosen["env"] = {name: _variable(value) for name, value in chosen["env"].items()}
+    chosen["env"] = variables(chosen["env"])
     request: Request = _convert(chosen, Request)
-    _at_least({"batch_size": (request.batch_size, 1), "gpus": (request.gpus, 1)})
+    at_least({"batch_size": (request.batch_size, 1), "gpus": (request.gpus, 1)})
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
     if request.batch_size % request.gpus == 0:  # then the two splits are one
         request = msgspec.structs.replace(request, split="even")
     return request
+
+
+def threads_share(ranks: Any) -> int:
+    """CPU threads of each of so many ranks, when the cores are shared out evenly; 1 for what is no number of ranks."""
+    return max(1, cores() // ranks) if isinstance(ranks, int) and ranks > 0 else 1
+
+
+def variables(env: Any) -> Any:
+    """Environment variables as words; what is no mapping is left to be refused."""
+    return {name: _variable(value) for name, value in env.items()} if isinstance(env, Mapping) else env
 
 
 def _variable(value: Any) -> Any:
@@ -327,7 +339,7 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     for key, given_s in limits.items():
         if not math.isfinite(given_s):
             raise ConfigError(f"{key}={given_s}: expected a finite time, as 90s, 15min or 2h")
-    _at_least({**least, **{key: (given_s, 1) for key, given_s in limits.items()}})
+    at_least({**least, **{key: (given_s, 1) for key, given_s in limits.items()}})
     return settings
 
 
@@ -340,6 +352,17 @@ def _seconds(key: str, given: Any) -> Any:
         raise ConfigError(f"{key}={given}: expected a duration, as 90s, 15min or 2h") from None
 
 
+def sizes_from(given: Iterable[int | str]) -> list[int]:
+    """The bytes of each size that is asked for, as 8, 64MiB or "1.5 GB"."""
+    try:
+        sizes = [size(str(each)) for each in given]
+    except ValueError as error:
+        raise ConfigError(f"size={error}") from None
+    if wrong := [each for each in sizes if each < 1]:
+        raise ConfigError(f"size={wrong[0]}: expected at least one byte")
+    return sizes
+
+
 def images_from(tree: Mapping[str, Any]) -> Images:
     """The checked settings of a composed configuration that say which images to make."""
     if not isinstance(tree["images"], Mapping):
@@ -347,13 +370,13 @@ def images_from(tree: Mapping[str, Any]) -> Images:
     given = dict(tree["images"])
     given |= {"workers": given["workers"] or cores(), "size": str(given["size"])}
     images: Images = _convert(given, Images, "images")
-    _at_least({f"images.{field}": (getattr(images, field), 1) for field in ("classes", "per_class", "workers")})
+    at_least({f"images.{field}": (getattr(images, field), 1) for field in ("classes", "per_class", "workers")})
     return images
 
 
 def check(r: Request) -> None:
     """Refuses what can run on no machine: settings out of range, or that contradict each other."""
-    at_least = {
+    least = {
         "threads": (r.threads, 1),
         "steps": (r.steps, 1),
         "windows": (r.windows, 1),
@@ -363,10 +386,10 @@ def check(r: Request) -> None:
         "image_size": (r.image_size, r.model.smallest_image_size),
     }
     if isinstance(r.model, ResNetX):
-        at_least |= {"model.x": (r.model.x, 1), "model.width": (r.model.width, 1)}
+        least |= {"model.x": (r.model.x, 1), "model.width": (r.model.width, 1)}
     if isinstance(r.input, _Folders):
-        at_least |= {"input.threads": (r.input.threads, 1), "input.prefetch": (r.input.prefetch, 1)}
-    _at_least(at_least, f" for {r.model.label}")
+        least |= {"input.threads": (r.input.threads, 1), "input.prefetch": (r.input.prefetch, 1)}
+    at_least(least, f" for {r.model.label}")
     if isinstance(r.input, _Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
     if r.split == "uneven" and r.batch_size < r.gpus:
@@ -377,17 +400,27 @@ def check(r: Request) -> None:
             f"batch_size={r.batch_size} does not divide over gpus={r.gpus}: the global batch is split evenly; "
             f"use batch_size={' or '.join(map(str, near))}, another gpus, or split=uneven"
         )
-    if r.devices is not None and (len(r.devices) != r.gpus or len(set(r.devices)) != len(r.devices)):
-        raise ConfigError(f"devices={r.devices}: expected {r.gpus} different GPU ids, as many as gpus={r.gpus}")
-    if r.devices is not None and min(r.devices) < 0:
-        raise ConfigError(f"devices={r.devices}: a GPU id is 0 or more")
+    check_ranks(r.gpus, r.devices, r.env)
     if isinstance(r.strategy, Bucket):
         for field in ("bucket_cap_mb", "first_bucket_mb"):
             if (given := getattr(r.strategy, field)) is not None and given <= 0:
                 raise ConfigError(f"strategy.{field}={given}: expected more than 0, or null for DDP's own")
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
         raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
-    for name in r.env:
+    if r.measure == "layers" and r.gpus > 1:
+        raise ConfigError(
+            f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
+            "runs the per-GPU batch of each GPU count"
+        )
+
+
+def check_ranks(gpus: int, devices: list[int] | None, env: Iterable[str]) -> None:
+    """Refuses GPU ids that are not one for each rank, and environment variables that are not for a run to set."""
+    if devices is not None and (len(devices) != gpus or len(set(devices)) != len(devices)):
+        raise ConfigError(f"devices={devices}: expected {gpus} different GPU ids, as many as gpus={gpus}")
+    if devices is not None and min(devices) < 0:
+        raise ConfigError(f"devices={devices}: a GPU id is 0 or more")
+    for name in env:
         _check_variable(name)
 
 
@@ -415,7 +448,8 @@ _OWN_VARIABLES = {
 }
 
 
-def _at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "") -> None:
+def at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "") -> None:
+    """Refuses a setting (its name -> what was given, the least) that is too small."""
     for key, (given, least) in bounds.items():
         if given < least:
             raise ConfigError(f"{key}={given}: expected at least {least}{image_size_of if key == 'image_size' else ''}")

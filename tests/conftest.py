@@ -13,6 +13,7 @@ from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
 from resnetx.measure.environment import environment
 from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal
+from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.report.results import Results, points
 from resnetx.workloads import workload
 
@@ -110,3 +111,46 @@ def record_environment():
 class _Holder(msgspec.Struct):
     environment: Environment
     unknown: dict[str, str]
+
+
+@pytest.fixture
+def predicted_of():
+    """Makes a predicted point that takes `iteration_s`, known to a tenth; None: it runs out of memory."""
+
+    def make(iteration_s: float | None, request: Request | None = None, **more: Any) -> PredictedPoint:
+        plain = dict.fromkeys(PredictedPoint.__struct_fields__) | {
+            "workload": request.model.label if request else "ResNet/1",
+            "batch_size": request.batch_size if request else 16,
+            "strategy": request.strategy.kind if request else "bucket",
+            "precision": request.precision if request else "fp32",
+            "request": request,
+            "system": "one",
+            "library": "nccl1",
+            "gpus": request.gpus if request else 8,
+            "gradient_bytes": 1_000_000,
+            "intensity_per_gpu": 10.0,
+            "outcome": "ok" if iteration_s else "oom",
+            "reason": "" if iteration_s else "needs 20 GB of 16 GB",
+            "iteration_s": iteration_s,
+            "interval_s": [0.9 * iteration_s, 1.1 * iteration_s] if iteration_s else None,
+            "compute_note": "made by a test",
+            "sensitivity": [],
+            "timeline": [],
+        }
+        given = plain | more
+        return PredictedPoint(**{**given, "devices": more.get("devices", list(range(given["gpus"])))})
+
+    return make
+
+
+@pytest.fixture
+def prediction_of():
+    """Makes a prediction of points, sealed by its digest."""
+
+    def make(*predicted: PredictedPoint, **more: Any) -> Prediction:
+        plain = {"kind": "prediction", "schema": SCHEMA, "resnetx": "0", "made_at": "2026-01-01T00:00:00+00:00"}
+        plain |= {"digest": "", "settings": {}, "inputs": [], "domains": [], "unknown": {}}
+        made = Prediction(**{**plain, "points": list(predicted), **more})
+        return msgspec.structs.replace(made, digest=digest(made))
+
+    return make

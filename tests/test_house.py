@@ -25,15 +25,19 @@ PURE = [
     "resnetx.workloads",
     "resnetx.workloads.buckets",
     "resnetx.workloads.counts",
+    "resnetx.workloads.tables",
 ]
 
 
+def loaded_after(statements: str) -> set[str]:
+    """Top-level packages in memory after a fresh process has executed something; what that prints is not looked at."""
+    program = f"{statements}; import sys; print(); print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
 def loaded_by(module: str) -> set[str]:
-    """Top-level packages in memory after importing a module in a fresh process."""
-    program = f"import {module}, sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    return set(
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    )
+    return loaded_after(f"import {module}")
 
 
 @pytest.mark.parametrize("module", PURE)
@@ -43,6 +47,20 @@ def test_a_module_that_needs_no_device_loads_no_torch(module):
 
 def test_the_command_line_loads_hydra_only_when_a_verb_runs():
     assert not {"hydra", "omegaconf", "rich"} & loaded_by("resnetx.cli")
+
+
+def test_the_papers_workloads_are_counted_without_torch():
+    count = "[workloads.workload(model, size, 64, 'caffe') for model, size in tables.KEPT.values()]"
+    assert "torch" not in loaded_after(f"from resnetx import workloads; from resnetx.workloads import tables; {count}")
+
+
+def test_describing_the_papers_workloads_loads_no_torch():
+    assert "torch" not in loaded_after("from resnetx.cli import main; main(['describe'])")
+
+
+def test_a_workload_that_is_not_kept_needs_torch():
+    model = "config.ResNetX(x=1, width=8, classes=10)"
+    assert "torch" in loaded_after(f"from resnetx import config, workloads; workloads.table({model}, 64)")
 
 
 def test_the_probe_sees_torch_where_it_is_loaded():

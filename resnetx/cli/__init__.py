@@ -54,6 +54,12 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "",
         {"json": JSON, "dry-run": "print the runs and their commands, and start nothing"},
     ),
+    "trace": (
+        "trace",
+        "time a workload layer by layer on one GPU, at every per-GPU batch that gpus=[...] or a study needs",
+        "",
+        {"json": JSON},
+    ),
     "report": ("report", "write a page, figures and tables of studies (out=FOLDER, baseline=GPUS)", "STUDY ...", {}),
     "verify": (
         "verify",
@@ -67,11 +73,23 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "STUDY_A STUDY_B",
         {"json": JSON},
     ),
+    "bench": (
+        "bench",
+        "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
+        "FILE",
+        {"json": JSON, "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring"},
+    ),
     "topology": (
         "topology",
         "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
         "SYSTEM.yaml",
         {"json": JSON, "validate": "put the model beside published measurements"},
+    ),
+    "predict": (
+        "predict",
+        "say what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
+        "TRACE ...",
+        {"json": JSON},
     ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
     "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),

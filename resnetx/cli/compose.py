@@ -5,12 +5,13 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import hydra
+import msgspec
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
@@ -18,8 +19,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnetx.config import CONFIGS, GROUPS, ConfigError
+from resnetx.config import CONFIGS, GROUPS, ConfigError, sentence
 from resnetx.study import Point, Study, load, points
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def hydra_main(words: list[str]) -> None:
@@ -50,6 +53,25 @@ def out_and_baseline(verb: str, overrides: list[str]) -> tuple[Path | None, int 
     if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool) or baseline < 1):
         raise ConfigError(f"baseline={baseline}: expected a number of GPUs, 1 or more")
     return Path(str(out)) if out else None, baseline
+
+
+def settings(verb: str, given: Point, kind: type[T], *, listed: Iterable[str], also: Iterable[str] = ()) -> T:
+    """The settings that a verb reads, as its struct `kind`; of those in `listed`, one value is a list of one.
+
+    `also`: settings that the verb takes, and reads elsewhere.
+    """
+    tree = compose(given)  # refuses what is no setting at all
+    known = (*kind.__struct_fields__, *also)
+    for key in given:
+        if key.partition(".")[0] not in known:
+            names = ", ".join(known)
+            raise ConfigError(f"{key}: a setting, but `resnetx {verb}` has no use for it; it reads {names}")
+    fields = {field: tree[field] for field in kind.__struct_fields__}
+    fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(sentence(str(error), fields)) from None
 
 
 def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
@@ -104,6 +126,8 @@ def _parsed(word: str) -> Override:
 def _unquoted(value: Any) -> Any:
     if isinstance(value, list):
         return [_unquoted(item) for item in value]
+    if isinstance(value, dict):
+        return {str(_unquoted(key)): _unquoted(item) for key, item in value.items()}
     return value if value is None or isinstance(value, int | float) else getattr(value, "text", str(value))
 
 

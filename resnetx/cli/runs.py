@@ -1,4 +1,4 @@
-"""One point at a time: `train`, and the ranks that torchrun starts for it."""
+"""One point at a time: `train`, and the ranks that torchrun starts for it, or for a bench."""
 
 import os
 from argparse import Namespace
@@ -8,7 +8,7 @@ from pathlib import Path
 from resnetx.cli import show
 from resnetx.config import ConfigError, Request, RunSettings, check, request_from, run_settings_from
 from resnetx.host import node_name
-from resnetx.record import SCHEMA, RunFile, RunFolder, read
+from resnetx.record import SCHEMA, BenchFile, BenchRecord, RunFile, RunFolder, Task, TaskRecord, read_task
 
 
 def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -19,11 +19,13 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     task, results = _task(paths, overrides)
+    if isinstance(task, BenchFile):
+        raise ConfigError(f"{paths[0]}: a bench; start it with torchrun ... -m resnetx.train, or use `resnetx bench`")
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
-    folder = run_folder(task.request, results)
+    folder = run_folder(results, "train", task.request.slug)
     with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}, recorded in {folder.path}"):
         record = launch.execute(task, folder)
         told = track(task.tracker, record, folder)
@@ -39,28 +41,48 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
 def serve(words: list[str], started: float) -> int:
     """One rank of torchrun: of a launched run, or of one started by hand (which rank 0 then records)."""
     from resnetx.measure import launch, torchrun, worker
-    from resnetx.measure.trackers import track
 
     folder = torchrun.launched_folder()
     paths = [Path(word) for word in words if word.endswith(".json")]
     task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
     os.environ.update(task.request.env)
     by_hand = folder is None
-    if by_hand and (obstacle := obstacle_to(task.request)):
+    if by_hand and (obstacle := _obstacle_to_task(task)):
         raise ConfigError(obstacle)
     if by_hand and torchrun.rank() == 0:
-        folder = run_folder(task.request, results)
+        folder = run_folder(results, "bench" if isinstance(task, BenchFile) else "train", task.request.slug)
         launch.begin(task, folder, started)
     record = worker.serve(task, folder, started)
     if by_hand and record is not None and folder is not None:
-        show.run(record, folder)
-        if told := track(task.tracker, record, folder):
-            print(told)
+        _show(task, record, folder)
     return 0
 
 
-def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[RunFile, Path]:
-    """The run that the words ask for, and the results folder: from a run file, or composed from settings."""
+def _obstacle_to_task(task: Task) -> str:
+    if isinstance(task, BenchFile):
+        from resnetx.cli.bench import obstacle_to_bench
+
+        return obstacle_to_bench(task.request)
+    return obstacle_to(task.request)
+
+
+def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
+    """What came of a run that was started by hand."""
+    if isinstance(task, BenchFile) or isinstance(record, BenchRecord):
+        from resnetx.cli.show_bench import bench
+
+        assert isinstance(record, BenchRecord), f"a bench left a {type(record).__name__}"
+        bench(record, folder)
+        return
+    from resnetx.measure.trackers import track
+
+    show.run(record, folder)
+    if told := track(task.tracker, record, folder):
+        print(told)
+
+
+def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[Task, Path]:
+    """The run (or bench) that the words ask for, and the results folder: from a run file, or composed from settings."""
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
     if paths and not paths[0].is_file():
@@ -68,7 +90,7 @@ def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> t
     if paths:
         if overrides:
             raise ConfigError(f"{overrides[0]}: a run file is complete; edit it, or give settings without it")
-        return read(paths[0], RunFile), Path("results")
+        return read_task(paths[0]), Path("results")
     from resnetx.cli.compose import compose, one_point  # Hydra takes 0.15 s to load, and a run file needs none of it
 
     by_torchrun = [] if gpus is None else [f"gpus={gpus}"]
@@ -91,10 +113,10 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
     )
 
 
-def run_folder(request: Request, results: Path) -> RunFolder:
-    """A new folder for a run that belongs to no study."""
+def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
+    """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    return RunFolder(results / node_name() / "train" / f"{now[:-3]}_{request.slug}")
+    return RunFolder(results / (node or node_name()) / verb / f"{now[:-3]}_{slug}")
 
 
 def obstacle_to(request: Request) -> str:
@@ -122,8 +144,16 @@ def obstacle_to(request: Request) -> str:
             f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
             "use precision=fp32 or bf16"
         )
-    wanted = max(request.devices or [request.gpus - 1]) + 1
+    return missing_gpus(request.gpus, request.devices)
+
+
+def missing_gpus(gpus: int, devices: list[int] | None) -> str:
+    """Why this machine's GPUs are too few, in one sentence; "" where they are not, or where there are none at all."""
+    from resnetx.measure.nvml import gpus_here
+
+    present = gpus_here()
+    wanted = max(devices or [gpus - 1]) + 1
     if 0 < present < wanted:
-        setting = f"devices={request.devices}" if request.devices else f"gpus={request.gpus}"
+        setting = f"devices={devices}" if devices else f"gpus={gpus}"
         return f"{setting}: this machine shows {present} GPUs; ask for fewer"
     return ""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from resnetx.record import Phases, RunFolder, RunRecord, Workload
+from resnetx.record import Phases, RunFolder, RunRecord, TaskRecord, Workload
 from resnetx.units import duration, si
 
 if TYPE_CHECKING:
@@ -182,13 +182,7 @@ def _stated(workload: Workload, name: str) -> str:
 def run(record: RunRecord, folder: RunFolder) -> None:
     """One run: its figures and its warnings, or why there are none."""
     if record.outcome != "ok":
-        err.print(f"{record.outcome}: {record.reason}", soft_wrap=True)
-        first = record.failures[0] if record.failures else None
-        if first and first.kind == "error":
-            err.print(first.traceback.rstrip(), soft_wrap=True)
-        elif record.stderr_end and not (first and first.kind in ("config", "oom")):
-            err.print(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", soft_wrap=True)
-        err.print(f"record: {folder.record}", soft_wrap=True)
+        failure(record, folder)
         return
     out.print(run_line(record), soft_wrap=True)
     if record.workload:
@@ -205,11 +199,24 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     out.print(f"record: {folder.record}", soft_wrap=True)
 
 
+def failure(record: TaskRecord, folder: RunFolder) -> None:
+    """Why a run has no figures."""
+    err.print(f"{record.outcome}: {record.reason}", soft_wrap=True)
+    first = record.failures[0] if record.failures else None
+    if first and first.kind == "error":
+        err.print(first.traceback.rstrip(), soft_wrap=True)
+    elif record.stderr_end and not (first and first.kind in ("config", "oom")):
+        err.print(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", soft_wrap=True)
+    err.print(f"record: {folder.record}", soft_wrap=True)
+
+
 def run_line(record: RunRecord, twin: str | None = None) -> str:
     """One run in one line; `twin`: which of its point's twins it is."""
     request = record.request
     point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
-    if request.strategy.kind != "bucket" and twin != "alone":
+    if request.measure == "layers":
+        point += ", layer by layer"
+    elif request.strategy.kind != "bucket" and twin != "alone":
         point += f", strategy={request.strategy.kind}"
     point += "".join(f", {name}={value}" for name, value in request.env.items())
     point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)

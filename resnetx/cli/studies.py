@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from resnetx import __version__
 from resnetx.cli import show
@@ -59,24 +60,20 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         launch.write(asked.folder.study, definition(asked.folder, asked.record))
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
-        _skip([run for run in left if run.obstacle])
-        _execute(asked, kept, [run for run in left if not run.obstacle])
+        skip([run for run in left if run.obstacle])
+        budget = Budget(asked.settings.budget, _past(asked)) if asked.settings.budget is not None else None
+        what = f"{asked.record.name}: runs into {asked.folder.path}"
+        execute(what, asked.settings, kept, [run for run in left if not run.obstacle], budget)
     return _conclude(options, asked)
 
 
 def _asked(overrides: list[str]) -> _Asked:
     named, points = points_of(overrides)
     trees = [compose(point) for point in points]
-    settings, *others = {run_settings_from(tree) for tree in trees}
-    if others:
-        raise ConfigError(
-            "repeats, twins, budget, baseline, timeout, results, convention and tracker are one for a whole sweep: "
-            "give each one value"
-        )
+    settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
         raise ConfigError("measure=equality: it has no rate to sweep; `resnetx verify` shows it, one point at a time")
-    most = max(request_from(tree).gpus for tree in trees)
-    requests = {request.key: request for request in (request_from(tree, most) for tree in trees)}
+    requests = {request.key: request for request in requests_of(trees)}
     name = named.name if named else "sweep-" + _digits(requests)
     tasks = [
         (task, obstacle_to(task.request)) for task in (run_file(each, settings, name) for each in requests.values())
@@ -97,12 +94,29 @@ def _asked(overrides: list[str]) -> _Asked:
     return _Asked(record, tasks, settings, StudyFolder(Path(settings.results) / node_name() / name))
 
 
+def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
+    """How the runs of all points are kept."""
+    settings, *others = {run_settings_from(tree) for tree in trees}
+    if others:
+        raise ConfigError(
+            "repeats, twins, budget, baseline, timeout, results, convention and tracker are one for a whole sweep: "
+            "give each one value"
+        )
+    return settings
+
+
+def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
+    """The requests of all points; threads that are left open are shared out for the one with the most ranks."""
+    most = max(request_from(tree).gpus for tree in trees)
+    return [request_from(tree, most) for tree in trees]
+
+
 def _digits(keys: dict[str, Request]) -> str:
     """Tells grids from the command line apart, as they have no name."""
     return f"{sum(int(key, 16) for key in keys) % 2**32:08x}"
 
 
-def _skip(runs: list[PlannedRun]) -> None:
+def skip(runs: list[PlannedRun]) -> None:
     """Names the points that cannot run here, and leaves a record of each."""
     for obstacle, count in Counter(run.obstacle for run in runs).items():
         show.err.print(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", soft_wrap=True)
@@ -110,15 +124,16 @@ def _skip(runs: list[PlannedRun]) -> None:
         launch.skip(run.task, run.folder, run.obstacle)
 
 
-def _execute(asked: _Asked, kept: list[RunRecord], left: list[PlannedRun]) -> None:
-    """Runs what is left, and says of each run what came of it."""
+def execute(
+    what: str, settings: RunSettings, kept: list[RunRecord], left: list[PlannedRun], budget: Budget | None = None
+) -> None:
+    """Runs what is left, and says of each run what came of it; `what`: above the progress."""
     from resnetx.measure.trackers import track
 
-    settings, total, started = asked.settings, len(left), time.monotonic()
-    budget = Budget(settings.budget, _past(asked)) if settings.budget is not None else None
+    total, started = len(left), time.monotonic()
     ended: list[RunRecord | None] = []
     warned: set[str] = set()
-    with show.progress(f"{asked.record.name}: {total} runs into {asked.folder.path}", total) as advance:
+    with show.progress(what, total) as advance:
 
         def done(run: PlannedRun, record: RunRecord | None) -> None:
             ended.append(record)
@@ -134,7 +149,7 @@ def _execute(asked: _Asked, kept: list[RunRecord], left: list[PlannedRun]) -> No
             advance(1, "\n".join(filter(None, told)))
 
         undone = sweep(left, kept, done, budget, budget.remaining_s) if budget else sweep(left, kept, done)
-    if settings.budget is not None and undone:
+    if settings.budget is not None and budget and undone:
         show.err.print(f"budget={duration(settings.budget)}: {_left_undone(undone)}", soft_wrap=True)
     if dropped := ended.count(None):
         show.err.print(f"{dropped} runs were left out: their points found no memory, no end, or failed", soft_wrap=True)

@@ -9,13 +9,12 @@ import msgspec
 
 from resnetx.cli import show
 from resnetx.cli import show_topology as tables
-from resnetx.cli.compose import chosen, compose
-from resnetx.config import ConfigError, sentence, unknown_name
+from resnetx.cli.compose import chosen, settings
+from resnetx.config import ConfigError, sizes_from, unknown_name
 from resnetx.interconnect import calibration, collective, paths, subsets, system
 from resnetx.interconnect.collective import Plan
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
-from resnetx.units import size
 
 TRANSPORTS: dict[str, Transport] = {"auto": "auto", "peer": "peer", "host": "host", "socket": "socket"}
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
@@ -71,19 +70,7 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
 
 
 def _asked(overrides: list[str]) -> Asked:
-    given = chosen(overrides)
-    tree = compose(given)  # refuses what is no setting at all
-    for key in given:
-        if key not in Asked.__struct_fields__:
-            known = ", ".join(Asked.__struct_fields__)
-            raise ConfigError(f"{key}: a setting, but `resnetx topology` has no use for it; it reads {known}")
-    fields = {field: tree[field] for field in Asked.__struct_fields__}
-    for field in ("systems", "size", "library"):  # one value is a list of one
-        fields[field] = fields[field] if isinstance(fields[field], list) else [fields[field]]
-    try:
-        asked: Asked = msgspec.convert(fields, Asked)
-    except msgspec.ValidationError as error:
-        raise ConfigError(sentence(str(error), fields)) from None
+    asked = settings("topology", chosen(overrides), Asked, listed=("systems", "size", "library"))
     if asked.transport not in TRANSPORTS:
         raise unknown_name("transport", asked.transport, TRANSPORTS, "transport")
     return asked
@@ -104,13 +91,9 @@ def _refuse_unread(overrides: list[str], asked: Asked, systems: Sequence[System]
 
 
 def _sizes(asked: Asked) -> list[int]:
-    try:
-        sizes = [size(str(each)) for each in asked.size]
-    except ValueError as error:
-        raise ConfigError(f"size={error}") from None
-    if not sizes or min(sizes) < 1:
-        raise ConfigError(f"size={', '.join(map(str, asked.size))}: expected at least one byte")
-    return sizes
+    if not asked.size:
+        raise ConfigError("size=[]: expected at least one size")
+    return sizes_from(asked.size)
 
 
 def _list(options: Namespace) -> int:
@@ -213,7 +196,7 @@ def _collective(options: Namespace, systems: Sequence[System], asked: Asked, nam
             raise ConfigError(
                 f"calibration={asked.calibration}: measured on one system and library; ask for one of each"
             )
-        plans = [collective.calibrate(plans[0], calibration.read(asked.calibration))]
+        plans = [collective.calibrate(plans[0], calibration.read(asked.calibration, plans[0].collective))]
     if options.json:
         show.json_lines(_cost_as_data(plan, transport, size_bytes) for plan in plans for size_bytes in sizes)
         return

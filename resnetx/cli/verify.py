@@ -21,7 +21,7 @@ def verify_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     task, results = _task(overrides)
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
-    folder = run_folder(task.request, results)
+    folder = run_folder(results, "train", task.request.slug)
     with show.waiting(f"{_what(task)}, recorded in {folder.path}"):
         record = launch.execute(task, folder)
     if options.json:

@@ -61,7 +61,7 @@ from resnetx.interconnect.generations import (
 from resnetx.interconnect.inside import Inside, Ring, join
 from resnetx.interconnect.parts import Gpu, Switch
 from resnetx.interconnect.paths import Transport
-from resnetx.interconnect.rings import Lanes, fractional
+from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.system import Library, System
 from resnetx.units import si, size_text
 
@@ -198,7 +198,15 @@ def plan(
 
 
 def calibrate(uncalibrated: Plan, measured: Measured) -> Plan:
-    """The plan, corrected by what was measured for its collective on its GPUs."""
+    """The plan, corrected by what was measured for its collective on as many GPUs.
+
+    The factors correct a plan for another number of GPUs, too: hand its `calibration` to `plan`.
+    """
+    if measured.gpus not in (None, len(uncalibrated.devices)):
+        raise ConfigError(
+            f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
+            f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
+        )
     parts = []
     for point in measured.points:
         way = min(uncalibrated.ways, key=lambda way: way.time_s(point.size_bytes))
@@ -379,6 +387,8 @@ def _gloo(
     rounds = 2 if collective == "allreduce" else 1
     fixed_s = SOCKET.base_s + rounds * (len(devices) - 1) * SOCKET.network_s
     way = Way("ring", fixed_s, factor / rate_Bps, 0.0, 1, limit)
-    ring = Ring(devices, rate_Bps, tuple(system.gpus[device].name for device in devices))
+    first_node = by_node(system, devices)[0]
+    flows = [paths.flow(system, a, b, "host") for a, b in directions(first_node)] if len(first_node) > 1 else []
+    ring = Ring(devices, rate_Bps, tuple(before for flow in flows for before, _, _ in flow.steps))
     note = "One ring of processes over sockets; the GPUs' links are not used."
     return Plan(system, collective, devices, library, (way,), (ring,), (), None, (note,), calibration)

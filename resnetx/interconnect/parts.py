@@ -42,6 +42,7 @@ class Gpu(_Part, frozen=True, kw_only=True):
     """A GPU. Peaks are dense (no sparsity); null: it has no such unit, or nobody states it."""
 
     kind: ClassVar[str] = "gpu"
+    product_names: tuple[str, ...] = ()  # as its driver names it; "CPU": no GPU, but a rank on cores of the host
     compute_capability: Figure
     fp32_FLOPps: Figure
     tf32_FLOPps: Figure | None = None

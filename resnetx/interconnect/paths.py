@@ -286,6 +286,12 @@ def bus_flow(system: System, source: int, target: int, transport: Transport, cro
     return Flow(steps, staged=True) if steps else None
 
 
+def host_flow(system: System, device: int) -> Flow | None:
+    """A copy from the memory of the nearest CPU to a GPU; None where no CPU is described."""
+    up = _to_host(system, system.gpus[device].name)
+    return Flow(_backward(up), staged=False, from_host=True) if up else None
+
+
 def network_flow(system: System, sender: int, card: str, far_card: str, receiver: int) -> Flow:
     """From a GPU of one node to a GPU of another, out through `card` and in through `far_card`."""
     out, staged_out = _to_card(system, system.gpus[sender].name, card)

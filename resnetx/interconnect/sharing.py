@@ -17,6 +17,7 @@ class Flow:
 
     steps: Steps
     staged: bool
+    from_host: bool = False  # it begins in host memory: no CPU has to pass it on
 
 
 def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) -> list[tuple[float, str]]:
@@ -58,7 +59,7 @@ def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[Reso
         yield (f"{link.name} both ways", link.part_name), min(2 * rate_Bps, link.duplex_Bps)
         for name in (before, after):
             part = system.component(name).part
-            if not isinstance(part, Cpu) or link.wire.family in ("smp", "network"):
+            if flow.from_host or not isinstance(part, Cpu) or link.wire.family in ("smp", "network"):
                 continue
             if flow.staged:
                 duplex = part.staging_duplex_Bps.value if part.staging_duplex_Bps else 2 * part.staging_Bps.value

@@ -17,6 +17,20 @@ def timed(work: Callable[[], None], repeats: int, device: torch.device, barrier:
     return time.perf_counter() - start
 
 
+def timed_with_cpu(
+    work: Callable[[], object], device: torch.device, barrier: Callable[[], None]
+) -> tuple[float, float]:
+    """Seconds that this rank needs for one call of `work`, and the CPU seconds that all its threads spend on it."""
+    _synchronize(device)
+    barrier()
+    cpu = time.process_time()
+    start = time.perf_counter()
+    work()
+    _synchronize(device)
+    stop = time.perf_counter()
+    return stop - start, time.process_time() - cpu
+
+
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.config import Bucket, ConfigError, Request
+from resnetx.config import Bucket, ConfigError
 from resnetx.host import node_name
 from resnetx.measure.nvml import gpus_here
 from resnetx.measure.torchrun import local_rank, rank, world_size
@@ -76,33 +76,60 @@ class Ranks:
         if self.world_size > 1:
             dist.broadcast(tensor, 0)
 
+    def collective(self, name: str, array: torch.Tensor) -> Callable[[], object]:
+        """What runs a collective over `array` once each time it is called, in place (see `_COLLECTIVES`)."""
+        return _COLLECTIVES[name](array, self.part(array))
 
-def choose_device(request: Request) -> torch.device:
-    """The device of this rank: `devices[local rank]` of the request, or the local rank's own; CPU where no GPU is."""
+    def part(self, array: torch.Tensor) -> torch.Tensor:
+        """This rank's part of an array that is shared out evenly."""
+        elements = len(array) // self.world_size
+        return array[self.rank * elements : (self.rank + 1) * elements]
+
+
+# Each collective on the whole array, of which a rank may have a part of its own; the root is rank 0.
+_COLLECTIVES: dict[str, Callable[[torch.Tensor, torch.Tensor], Callable[[], object]]] = {
+    "allreduce": lambda whole, _: lambda: dist.all_reduce(whole),
+    "broadcast": lambda whole, _: lambda: dist.broadcast(whole, 0),
+    "reduce": lambda whole, _: lambda: dist.reduce(whole, 0),
+    "allgather": lambda whole, part: lambda: dist.all_gather_into_tensor(whole, part),
+    "reduce_scatter": lambda whole, part: lambda: dist.reduce_scatter_tensor(part, whole),
+}
+
+
+def choose_device(devices: list[int] | None) -> torch.device:
+    """The device of this rank: `devices[local rank]`, or the local rank's own; CPU where no GPU is."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if not torch.cuda.is_available():
         if present := gpus_here():
             raise ConfigError(
                 f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for CUDA "
-                f"{torch.version.cuda}, or a build without CUDA): see `resnetx doctor`; to train on CPUs all the same, "
+                f"{torch.version.cuda}, or a build without CUDA): see `resnetx doctor`; to use CPUs all the same, "
                 "set CUDA_VISIBLE_DEVICES=-1"
             )
         return torch.device("cpu")
-    chosen = (request.devices or list(range(here)))[local_rank()]
+    chosen = (devices or list(range(here)))[local_rank()]
     if chosen >= torch.cuda.device_count():
         raise ConfigError(
-            f"gpus={request.gpus}: GPU {chosen} was asked for, and this machine shows {torch.cuda.device_count()}; "
+            f"gpus={world_size()}: GPU {chosen} was asked for, and this machine shows {torch.cuda.device_count()}; "
             "lower gpus, or change devices"
         )
     return torch.device("cuda", chosen)
 
 
 @contextmanager
-def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
-    """Joins the process group of the run, which lasts as long as the process (see `resnetx.train`)."""
+def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_nccl: bool = False) -> Iterator[Ranks]:
+    """Joins the process group of `gpus` ranks, which lasts as long as the process (see `resnetx.train`).
+
+    `devices`: GPU ids, one per rank; `timed_by_nccl`: NCCL keeps the start and end of each collective.
+    """
+    if world_size() != gpus:
+        raise ConfigError(
+            f"gpus={gpus}, but torchrun started {world_size()} ranks: "
+            f"use torchrun --nproc-per-node {gpus}, or gpus={world_size()}"
+        )
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
-    device = choose_device(request)
+    device = choose_device(devices)
     ranks = Ranks(rank(), local_rank(), world_size(), device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -114,7 +141,7 @@ def joined(request: Request, timeout_s: float) -> Iterator[Ranks]:
     if device.type == "cuda":
         with ExitStack() as stack:
             log = stack.enter_context(_nccl_log())
-            if request.measure == "phases":
+            if timed_by_nccl:
                 stack.enter_context(_environment(TORCH_NCCL_ENABLE_TIMING="1"))
             dist.init_process_group("nccl", timeout=timeout, device_id=device)  # with a device: NCCL starts at once
         ranks = replace(ranks, log=log)

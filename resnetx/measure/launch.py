@@ -1,4 +1,4 @@
-"""One run as a child process: start torchrun, wait, and make sure that a record tells how it ended.
+"""One run or bench as a child process: start torchrun, wait, and make sure that a record tells how it ended.
 
 Whatever happens to the child (an exception, a kill, a hang, no memory left), one `record.json` says so, and no process
 is left: the kernel kills torchrun with this process, and every rank with torchrun (`worker.die_with_parent`).
@@ -14,19 +14,19 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
 from resnetx import record
 from resnetx.config import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE
-from resnetx.record import Failure, RecordError, RunFile, RunFolder, RunRecord
+from resnetx.record import BenchFile, BenchRecord, Failure, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord
 
 STDERR_END = 4000  # characters of stderr that a record keeps
 
 
-def command(task: RunFile, folder: RunFolder) -> list[str]:
+def command(task: Task, folder: RunFolder) -> list[str]:
     """The torchrun command line of a run; with its run file it repeats the run by hand."""
     return [
         "torchrun",
@@ -40,12 +40,16 @@ def command(task: RunFile, folder: RunFolder) -> list[str]:
     ]
 
 
-def command_line(task: RunFile, folder: RunFolder) -> str:
+def command_line(task: Task, folder: RunFolder) -> str:
     """The same as a shell takes it."""
     return shlex.join(command(task, folder))
 
 
-def execute(task: RunFile, folder: RunFolder) -> RunRecord:
+@overload
+def execute(task: RunFile, folder: RunFolder) -> RunRecord: ...
+@overload
+def execute(task: BenchFile, folder: RunFolder) -> BenchRecord: ...
+def execute(task: Task, folder: RunFolder) -> TaskRecord:
     """Runs the task to its end, whatever that is, and returns its record, which is then on disk."""
     started = time.time()
     begin(task, folder, started)
@@ -74,7 +78,7 @@ def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
     return skipped
 
 
-def begin(task: RunFile, folder: RunFolder, started: float) -> None:
+def begin(task: Task, folder: RunFolder, started: float) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
     for stale in folder.failures():
         stale.unlink()
@@ -96,7 +100,7 @@ def not_writable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(f"results: cannot write {path} ({error.strerror}); make room or allow it, or set results=FOLDER")
 
 
-def _wait(task: RunFile, folder: RunFolder) -> int | None:
+def _wait(task: Task, folder: RunFolder) -> int | None:
     """The exit status of torchrun, or None where the time limit ended it."""
     environment = {
         **os.environ,
@@ -152,11 +156,11 @@ def _die_with_parent() -> Callable[[], None] | None:
 # ---- how it ended ---------------------------------------------------------------------------------------------------
 
 
-def _conclude(task: RunFile, folder: RunFolder, started: float, exit_status: int | None, oom_kills: int) -> RunRecord:
+def _conclude(task: Task, folder: RunFolder, started: float, exit_status: int | None, oom_kills: int) -> TaskRecord:
     failures = _failures(folder)
     if exit_status == 0:
         try:
-            ended: RunRecord = record.read(folder.record, RunRecord)
+            ended: TaskRecord = record.read(folder.record, record.record_kind(task))
         except RecordError as error:
             return record.cut_short(task, started, "failed", str(error))
         if ended.outcome == "ok":  # the rank does not see how long torchrun took around it
@@ -167,9 +171,7 @@ def _conclude(task: RunFile, folder: RunFolder, started: float, exit_status: int
     return record.cut_short(task, started, outcome, reason, **known, **_counted(task))
 
 
-def _cause(
-    task: RunFile, failures: list[Failure], exit_status: int | None, oom_kills: int
-) -> tuple[record.Outcome, str]:
+def _cause(task: Task, failures: list[Failure], exit_status: int | None, oom_kills: int) -> tuple[record.Outcome, str]:
     """What ended a run that did not go well: the complaints of ranks that lost their peer come last."""
     if exit_status is None:
         return "timeout", f"not finished after timeout={task.timeout_s:g} seconds"
@@ -197,8 +199,10 @@ def _failures(folder: RunFolder) -> list[Failure]:
     return sorted(found, key=lambda failure: failure.time_s)
 
 
-def _counted(task: RunFile) -> dict[str, Any]:
+def _counted(task: Task) -> dict[str, Any]:
     """The workload of a run that did not tell it: a point that found no memory has its place in intensity space too."""
+    if isinstance(task, BenchFile):
+        return {}
     from resnetx import workloads
 
     request = task.request

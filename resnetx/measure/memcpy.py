@@ -1,17 +1,13 @@
 """Memory copies of a step, by direction, as the CUDA profiler sees them: those of every library and stream."""
 
-import json
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
+from resnetx.measure.kernels import STEPS, device_events
 from resnetx.record import Unknown
 
-STEPS = 3  # that are profiled, behind the windows: profiling slows a step down
 DIRECTIONS = {"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device"}
 
 
@@ -19,15 +15,7 @@ def copies(step: Callable[[], None], device: torch.device) -> dict[str, float] |
     """This rank's copies per step as `record.Copies` has them; runs a few steps, so all ranks have to call it."""
     if device.type != "cuda":
         return Unknown("a CPU rank copies nothing to a device")
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for _ in range(STEPS):
-            step()
-        torch.cuda.synchronize(device)
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_bytes())["traceEvents"]
-    return per_step(events, STEPS)
+    return per_step(device_events(step, device), STEPS)
 
 
 def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, float]:

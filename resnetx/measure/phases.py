@@ -52,7 +52,7 @@ class Watch:
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        self._clock: _Clock = _DeviceClock(ranks.device) if ranks.device.type == "cuda" else _HostClock()
+        self._clock = clock_of(ranks.device)
         self._steps: list[_Step] = []  # since the latest `note`
         self._lengths_s: list[dict[str, float]] = []  # the parts of every step of the windows
         self._latest: list[dict[str, Any]] = []  # each step of the latest window
@@ -116,7 +116,9 @@ def _rounded(times_s: dict[str, float]) -> dict[str, float]:
 # ---- clocks ---------------------------------------------------------------------------------------------------------
 
 
-class _Clock(Protocol):
+class Clock(Protocol):
+    """What a watch reads. Times are opaque until the device has been waited for; then they are apart by seconds."""
+
     name: str
 
     def now(self) -> Any: ...
@@ -128,6 +130,11 @@ class _Clock(Protocol):
 
     def times(self, begin: Any, message: _Sent) -> dict[str, float]:
         """`ready_s`, `start_s` and `end_s` since `begin`, once the message has arrived."""
+
+
+def clock_of(device: torch.device) -> Clock:
+    """The clock that sees when the device begins and ends its work."""
+    return _DeviceClock(device) if device.type == "cuda" else _HostClock()
 
 
 class _HostClock:

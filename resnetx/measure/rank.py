@@ -1,7 +1,7 @@
 """One rank of one run: join the others, measure what the request asks for, and (in rank 0) put the record together.
 
-`run` is the page to read first. What is measured is in `train` (steps, clean or watched), `reading` (the input
-pipeline alone) and `equality` (whether the ranks compute what one process would).
+`run` is the page to read first. What is measured is in `train` (steps, clean or watched), `trace` (one rank's steps,
+layer by layer), `reading` (the input pipeline alone) and `equality` (whether the ranks compute what one process would).
 """
 
 import time
@@ -12,16 +12,16 @@ import torch
 
 from resnetx import workloads
 from resnetx.config import ConfigError, NoExchange, Request, SyntheticInput
-from resnetx.measure import distributed, equality, reading, train
+from resnetx.measure import distributed, equality, reading, trace, train
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
 from resnetx.measure.process import StartUp, keep_freed_memory
-from resnetx.measure.torchrun import world_size
 from resnetx.record import RunFile, RunRecord, Unknown, opening, seal
 
 _MEASURES = {
     "step": train.measure,
     "phases": train.measure,
+    "layers": trace.measure,
     "input": reading.measure,
     "equality": equality.measure,
 }
@@ -32,7 +32,8 @@ def run(task: RunFile, started: float) -> RunRecord | None:
     request = task.request
     clock = StartUp(started)
     _prepare(request)
-    with distributed.joined(request, task.timeout_s) as ranks:
+    timed_by_nccl = request.measure == "phases"
+    with distributed.joined(request.gpus, request.devices, task.timeout_s, timed_by_nccl=timed_by_nccl) as ranks:
         clock.lap("process_group_s")
         machine = _environment(request, ranks)
         clock.skip()
@@ -46,12 +47,7 @@ def run(task: RunFile, started: float) -> RunRecord | None:
 
 
 def _prepare(request: Request) -> None:
-    """What must be settled before the first tensor: the number of ranks, seeds, threads, and what fp32 means."""
-    if world_size() != request.gpus:
-        raise ConfigError(
-            f"gpus={request.gpus}, but torchrun started {world_size()} ranks: "
-            f"use torchrun --nproc-per-node {request.gpus}, or gpus={world_size()}"
-        )
+    """What must be settled before the first tensor: seeds, threads, and what fp32 means."""
     if request.precision == "tf32" and torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0):
         raise ConfigError("precision=tf32: this GPU is older than Ampere and has no TF32; use precision=fp32 or fp16")
     if not torch.cuda.is_available():

@@ -56,7 +56,7 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | Non
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind)
-    groups = layers(model) if isinstance(strategy, Layerwise) else [_trainable(model.parameters())]
+    groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
     return _Flat(model, strategy.kind, groups, ranks.world_size, send or ranks.send)
 
 
@@ -104,9 +104,9 @@ class _Flat:
         self, model: nn.Module, name: str, groups: Iterable[list[nn.Parameter]], world_size: int, send: Send
     ) -> None:
         self.name, self.module, self._share, self._send = name, model, 1 / world_size, send
-        self._messages = [_Message(group) for group in groups]
-        self._on_the_way: list[tuple[_Message, Work]] = []
-        self._order: list[_Message] = []  # of the latest step
+        self._messages = [Message(group) for group in groups]
+        self._on_the_way: list[tuple[Message, Work]] = []
+        self._order: list[Message] = []  # of the latest step
         for message in self._messages:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
@@ -114,10 +114,10 @@ class _Flat:
     def __call__(self, images: torch.Tensor) -> Any:
         return self.module(images)
 
-    def _hook(self, message: "_Message", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    def _hook(self, message: "Message", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:
             assert parameter.grad is not None, "called after the gradient was accumulated"
-            torch.mul(parameter.grad, self._share, out=view)
+            copy_scaled(parameter.grad, self._share, view)
             parameter.grad = view
             message.missing -= 1
             if message.missing == 0:
@@ -137,7 +137,12 @@ class _Flat:
         return [message.buffer.nbytes for message in self._order]
 
 
-class _Message:
+def copy_scaled(gradient: torch.Tensor, share: float, view: torch.Tensor) -> None:
+    """Puts a rank's share of a gradient into its place in a message."""
+    torch.mul(gradient, share, out=view)
+
+
+class Message:
     """One flat buffer, and the places of a group's gradients in it."""
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:
@@ -162,11 +167,11 @@ def layers(model: nn.Module) -> list[list[nn.Parameter]]:
     groups = []
     for module in model.modules():
         ready_made = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
-        own = [each for each in _trainable(module.parameters(recurse=ready_made)) if each not in seen]
+        own = [each for each in trainable(module.parameters(recurse=ready_made)) if each not in seen]
         seen.update(own)
         groups += [own] if own else []
     return groups
 
 
-def _trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     return [parameter for parameter in parameters if parameter.requires_grad]

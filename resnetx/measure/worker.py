@@ -18,7 +18,7 @@ from typing import Literal
 from resnetx import record
 from resnetx.config import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, rank
-from resnetx.record import Failure, RunFile, RunFolder, RunRecord
+from resnetx.record import BenchFile, Failure, RunFolder, Task, TaskRecord
 
 # How torch on a CPU, the CUDA runtime, cuDNN, cuBLAS, NCCL and DALI say that there is no memory left.
 NO_MEMORY = "DefaultCPUAllocator|out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
@@ -72,16 +72,14 @@ def explain_termination() -> None:
     threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()
 
 
-def serve(task: RunFile, folder: RunFolder | None, started: float) -> RunRecord | None:
+def serve(task: Task, folder: RunFolder | None, started: float) -> TaskRecord | None:
     """Runs this rank of the task; rank 0 returns the record, which is then on disk.
 
     `folder`: None in the ranks that do not know it, as only rank 0 does in a run started by hand. A failure is left
     there, and ends the process: status 2 for a mistake of the user's, else 1.
     """
     try:
-        from resnetx.measure.rank import run
-
-        ended = run(task, started)
+        ended = _run(task, started)
         if ended is not None:
             assert folder is not None, "rank 0 has no folder"
             record.write(folder.record, ended)
@@ -96,6 +94,16 @@ def serve(task: RunFile, folder: RunFolder | None, started: float) -> RunRecord 
             _leave(failure, task, folder, started)
         # Not sys.exit: destroying communicators and pipelines would wait for ranks that will never answer.
         os._exit(2 if failure.kind == "config" else 1)
+
+
+def _run(task: Task, started: float) -> TaskRecord | None:
+    if isinstance(task, BenchFile):
+        from resnetx.measure import collectives
+
+        return collectives.run(task, started)
+    from resnetx.measure.rank import run
+
+    return run(task, started)
 
 
 def _failure(error: Exception) -> Failure:
@@ -125,7 +133,7 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _leave(failure: Failure, task: RunFile, folder: RunFolder, started: float) -> None:
+def _leave(failure: Failure, task: Task, folder: RunFolder, started: float) -> None:
     try:
         if launched_folder():
             record.write(folder.failure(failure.rank), failure)

@@ -4,9 +4,10 @@ A record is complete on its own: with `record.json` alone another person knows w
 the raw times. A field that cannot be known is null, and `unknown` says why, under the field's path. Raw samples are
 stored; medians and speed-ups are derived when reading.
 
-    python -m resnetx.record > resnetx/schemas/run.schema.json     # regenerates the JSON Schema
+    python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates a JSON Schema: run or bench
 """
 
+from resnetx.record.bench import BenchFile, BenchPoint, BenchRecord, BenchRequest, array_bytes, bench_opening
 from resnetx.record.brief import Brief, BriefReader
 from resnetx.record.files import RecordError, RunFolder, read, write
 from resnetx.record.run import (
@@ -27,15 +28,18 @@ from resnetx.record.run import (
     RunRecord,
     Warning,
     Workload,
-    cut_short,
-    json_schema,
     opening,
 )
 from resnetx.record.study import StudyFolder, StudyRecord
+from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_task, record_kind
 from resnetx.record.unknown import Unknown, nulls, seal
 
 __all__ = [
     "SCHEMA",
+    "BenchFile",
+    "BenchPoint",
+    "BenchRecord",
+    "BenchRequest",
     "Brief",
     "BriefReader",
     "Deviation",
@@ -56,14 +60,20 @@ __all__ = [
     "RunRecord",
     "StudyFolder",
     "StudyRecord",
+    "Task",
+    "TaskRecord",
     "Unknown",
     "Warning",
     "Workload",
+    "array_bytes",
+    "bench_opening",
     "cut_short",
     "json_schema",
     "nulls",
     "opening",
     "read",
+    "read_task",
+    "record_kind",
     "seal",
     "write",
 ]

@@ -1,5 +1,9 @@
-"""Prints the JSON Schema of `record.json`."""
+"""Prints the JSON Schema of a kind of `record.json`: run (unless another is named) or bench."""
 
-from resnetx.record import json_schema
+import sys
 
-print(json_schema().decode(), end="")
+from resnetx.record import BenchRecord, RunRecord, TaskRecord, json_schema
+
+KINDS: dict[str, type[TaskRecord]] = {"run": RunRecord, "bench": BenchRecord}
+
+print(json_schema(KINDS[sys.argv[1] if len(sys.argv) > 1 else "run"]).decode(), end="")

@@ -1,10 +1,11 @@
 """Bench records: collectives timed over sizes on one set of devices, or imported from nccl-tests."""
 
-from typing import Annotated, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from resnetx.record.run import Device, Environment, Outcome, Transport, Warning
+from resnetx.record.run import SCHEMA, Device, Environment, Failure, HostLoad, Outcome, Transport, Warning
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,14 +16,19 @@ class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
     """What one process group is asked to time."""
 
     collectives: list[str]  # "allreduce", "broadcast"
-    sizes_bytes: list[int]  # of the whole array, as nccl-tests counts them, ascending; a multiple of 16 each
+    sizes_bytes: list[int]  # of the whole array, as nccl-tests counts them, ascending; see `array_bytes`
     gpus: int
     devices: list[int] | None  # GPU ids, one per rank; None: the first ones
     env: dict[str, str]
     threads: int
     warmup: int  # operations of each size before those that are timed
     iterations: int  # timed operations of each size
-    seed: int  # of the order of sizes and of the data
+    seed: int  # of the order in which sizes are timed
+
+    @property
+    def slug(self) -> str:
+        """A name for people and folders: "allreduce-broadcast_g2"."""
+        return f"{'-'.join(self.collectives)}_g{self.gpus}"
 
 
 class BenchFile(_Part, frozen=True):
@@ -38,7 +44,7 @@ class BenchPoint(_Part, frozen=True):
     """One collective at one size."""
 
     collective: str
-    size_bytes: int  # of the whole array
+    size_bytes: int  # of the whole array, as it was used
     times_s: list[float]  # of each operation, the slowest rank's; an imported mean is a list of one
     wrong: int | None  # elements that were not what they should be, over all ranks, in a check behind the timing
     # CPU seconds (all threads, user and system) that a rank spends for each second of the operation; what computing
@@ -54,15 +60,41 @@ class BenchRecord(_Part, frozen=True):
     request: BenchRequest | None  # null: imported
     source: str  # "measured", or the file that it was imported from
     outcome: Outcome
-    reason: str
+    reason: str  # "" where the outcome is ok
+    failures: list[Failure]
     stderr_end: str
-    started_at: str | None
+    started_at: str | None  # UTC, ISO 8601
     duration_s: float | None
     world_size: int | None
     library: str | None  # "gloo (torch 2.15.0)", "NCCL 2.27.3", "nccl-tests"
     points: list[BenchPoint]  # in the order in which they were timed
     transport: Transport | None
     devices: list[Device] | None
+    host_load: HostLoad | None  # from the first to the last operation
     warnings: list[Warning]
     environment: Environment | None
     unknown: dict[str, str]  # path of a null field -> why it is not known
+
+
+def bench_opening(task: BenchFile, started: float) -> dict[str, Any]:
+    """The fields of a bench record that are known before anything has run. `started`: seconds since the epoch."""
+    return {
+        "kind": "bench",
+        "schema": SCHEMA,
+        "request": task.request,
+        "source": "measured",
+        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+        "world_size": task.request.gpus,
+        "points": [],
+    }
+
+
+def array_bytes(collective: str, size_bytes: int, ranks: int) -> int:
+    """The array that is used when `size_bytes` are asked for: rounded up so that each rank has a multiple of 16 bytes.
+
+    As libraries move 16 bytes at once. An array of less than 16 bytes is a few whole fp32 elements, as in nccl-tests,
+    whose smallest size is 8; only where every rank has a part of the array, each part has 16 bytes all the same.
+    """
+    in_parts = collective in ("allgather", "reduce_scatter")
+    grain = 16 * ranks if in_parts else 16 if size_bytes > 16 else 4
+    return -(-size_bytes // grain) * grain

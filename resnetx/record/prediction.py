@@ -95,6 +95,8 @@ class PredictedPoint(_Part, frozen=True):
     memory_capacity_bytes: int | None
     compute_source: ComputeSource | None
     compute_note: str  # the source in a sentence
+    compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
+    communication_error: float | None
     link_share: float | None  # bytes of the messages over time and bandwidth of the limiting link while they move
     limiting_link: str | None
     sensitivity: list[Sensitivity]

@@ -1,6 +1,5 @@
 """The record of one run, part by part, and the file from which a run can be repeated."""
 
-import time
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -8,7 +7,7 @@ import msgspec
 
 from resnetx.config import Request, Tracker
 from resnetx.record.trace import LayerTimes
-from resnetx.record.unknown import Unknown, seal
+from resnetx.record.unknown import Unknown
 
 SCHEMA = 1
 
@@ -341,18 +340,3 @@ def opening(task: RunFile, started: float) -> dict[str, Any]:
         "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
         "world_size": task.request.gpus,
     }
-
-
-def cut_short(task: RunFile, started: float, outcome: Outcome, reason: str, **known: Any) -> RunRecord:
-    """The record of a run that measured nothing; `known` are the fields that can be told all the same."""
-    gone = Unknown("the run ended before this was measured")
-    told = {"failures": [], "stderr_end": "", "warnings": [], "duration_s": time.time() - started, **known}
-    whole = dict.fromkeys(RunRecord.__struct_fields__, gone) | opening(task, started) | told
-    record: RunRecord = seal(whole | {"outcome": outcome, "reason": reason, "unknown": {}}, RunRecord)
-    return record
-
-
-def json_schema() -> bytes:
-    """The JSON Schema of `record.json`, generated from the structs of this module."""
-    schema = msgspec.json.schema(RunRecord)
-    return msgspec.json.format(msgspec.json.encode(schema, order="deterministic"), indent=2) + b"\n"

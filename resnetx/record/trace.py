@@ -20,26 +20,30 @@ class TracedLayer(_Part, frozen=True):
 
     name: str  # as the layer table has it (`workloads.table`); "loss" behind the last one
     forward_s: list[float]
-    backward_s: list[float]  # until the gradients of its own parameters are there
+    backward_s: list[float]  # from the end of the layer behind it until the gradients of its own parameters are there
     communication_s: list[float]  # of its gradients alone, as a trace of Shi et al. has it; [] where none was measured
     gradient_bytes: int
 
 
-class LayerTimes(_Part, frozen=True):
+class LayerTimes(_Part, frozen=True, kw_only=True):
     """One device's iterations seen layer by layer, and the clean steps that they are reconciled with.
 
-    The parts of an iteration (input, copy to the device, layers, update) add up to less than `step_s`, the watched
-    iteration as a whole; `clean_step_s` are steps of the same process that nobody watched, between the watched ones.
+    The parts of an iteration (waiting for input, copy to the device, layers, update) add up to less than `step_s`, the
+    watched iteration as a whole; `clean_step_s` are steps of the same process that nobody watched, between the watched
+    ones: an entry is the mean of a window.
     """
 
     clock: str  # "host", "CUDA events", or what an imported file was measured with
     layers: list[TracedLayer]  # in the order of the forward pass
-    input_s: list[float]  # until the batch is there, not overlapped with anything
-    host_to_device_s: list[float]
+    # Of a batch, by the input pipeline alone: reading, decoding and what it copies to the device by itself. Not what a
+    # step waits for it (`input_wait_s`), as pipelines work ahead; with synthetic input the two are one.
+    input_s: list[float]
+    input_wait_s: list[float] = []  # of the watched iterations; [] in an imported trace
+    host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
     update_s: list[float]
     step_s: list[float] | None
     clean_step_s: list[float] | None
-    device_busy: float | None  # share of a clean step in which the device computes, 0 to 1; null on CPUs
+    device_busy: float | None  # share of a clean step in which kernels run on the device, 0 to 1; null on CPUs
     host_bound: bool | None  # the device waits for the host: the times say nothing of a device under another host
     gradient_copy_Bps: float | None  # rate at which gradients are scaled and copied into the buffers that are sent
 
@@ -60,10 +64,11 @@ class TracedMessage(_Part, frozen=True):
     transfer_s: list[float]  # from the start of the last rank to the end of the last one, per iteration
 
 
-class TracedCommunication(_Part, frozen=True):
+class TracedCommunication(_Part, frozen=True, kw_only=True):
     """What the ranks of one run sent in each step."""
 
     gpus: int
+    batch_size: int = 0  # global; it decides when messages are ready, and so what waits for what; 0: imported
     strategy: str
     messages: list[TracedMessage]
 

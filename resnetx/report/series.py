@@ -52,14 +52,14 @@ def named(studies: Sequence[tuple[Results, Sequence[Row]]]) -> list[Named]:
     """Every row of the studies with its names, in the order of the studies."""
     labels = study_labels([results for results, _ in studies])
     pairs = [(row, label) for (_, rows), label in zip(studies, labels, strict=True) for row in rows]
-    keys = _varying([(row.request, label) for row, label in pairs])
+    keys = varying([(row.request, label) for row, label in pairs])
     counts = {_work(row.request): row.workload for row, _ in pairs if row.workload}
     return [
         Named(
             row=row,
             workload=row.request.model.label,
             batch=_batch(row.request),
-            variant=", ".join(filter(None, [label, *(_told(row.request, key) for key in keys)]))
+            variant=", ".join(filter(None, [label, *(told(row.request, key) for key in keys)]))
             or "default" * bool(keys),
             counts=row.workload or counts.get(_work(row.request)),
         )
@@ -113,7 +113,7 @@ def _batch(request: Request) -> str:
     return f"batch {_size(request)[0]}" + " per GPU" * (request.scaling == "weak")
 
 
-def _varying(requests: Sequence[tuple[Request, str]]) -> list[str]:
+def varying(requests: Sequence[tuple[Request, str]]) -> list[str]:
     """The settings that differ between points of one workload in one study.
 
     Which GPUs are used depends on how many, so `devices` varies only where it does for one number of them. A setting
@@ -135,7 +135,7 @@ def _varying(requests: Sequence[tuple[Request, str]]) -> list[str]:
     return list(found)
 
 
-def _told(request: Request, key: str) -> str:
+def told(request: Request, key: str) -> str:
     """A setting's value in a name: bare where it explains itself."""
     value = request.settings.get(key)
     if value is None:

@@ -3,7 +3,7 @@
     from resnetx import config, workloads
     workloads.workload(config.ResNetX(x=8, width=64, classes=1000), 224, batch_size=64, convention="caffe").intensity
 
-Importing this package loads no torch; building a model or its table does.
+Importing this package loads no torch; building a model does, and so does a table that is not kept (`tables`).
 """
 
 import functools
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resnetx import config, record
-from resnetx.workloads import counts
+from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import Layer
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Layer", "build", "table", "workload"]
+__all__ = ["Layer", "build", "table", "traced", "workload"]
 
 
 def build(model: config.Model, image_size: int) -> "nn.Module":
@@ -37,11 +37,16 @@ def table(model: config.Model, image_size: int) -> list[Layer]:
 
 @functools.cache
 def _table(model: config.Model, image_size: int) -> tuple[Layer, ...]:
+    return tuple(tables.kept(model, image_size) or traced(model, image_size))
+
+
+def traced(model: config.Model, image_size: int) -> list[Layer]:
+    """The same table as torch.fx finds it."""
     from resnetx.workloads.layers import layers, without_elements
 
     with without_elements():
         module = build(model, image_size)
-    return tuple(layers(module, image_size))
+    return layers(module, image_size)
 
 
 def workload(

@@ -57,7 +57,11 @@ class Message(msgspec.Struct, frozen=True):
 
 def messages(layers: Sequence[Layer], strategy: config.Strategy, precision: str) -> tuple[Message, ...]:
     """What each rank sends in a step, in the order in which it does, once DDP has rebuilt its buckets."""
-    ready = ready_order(layers, precision)
+    return grouped(ready_order(layers, precision), strategy)
+
+
+def grouped(ready: Sequence[Gradient], strategy: config.Strategy) -> tuple[Message, ...]:
+    """The messages of gradients that become ready in this order."""
     match strategy:
         case config.Bucket():
             first_bucket_bytes, cap_bytes = _limits_bytes(strategy)
@@ -65,7 +69,7 @@ def messages(layers: Sequence[Layer], strategy: config.Strategy, precision: str)
         case config.Layerwise():
             return tuple(Message(tuple(own)) for _, own in groupby(ready, key=lambda gradient: gradient.layer))
         case config.After():
-            return (Message(ready),)
+            return (Message(tuple(ready)),)
         case config.NoExchange():
             return ()
 

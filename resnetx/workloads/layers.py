@@ -16,6 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,26 @@ def layers(module: nn.Module, image_size: int) -> list[Layer]:
     is, and none of its weights is read, so it may as well live on the meta device.
     """
     module = _copy_on_meta(module)
-    tabulator = _Tabulator(module, _graph(module))
+    return _tabulated(module, _graph(module), image_size).layers
+
+
+@dataclass(frozen=True)
+class Operations:
+    """A module's forward pass operation by operation."""
+
+    graph: fx.Graph
+    layer_of: dict[str, str]  # name of a node of the graph -> name of its layer; nodes that only view have none
+
+
+def operations(module: nn.Module, image_size: int) -> Operations:
+    """What the forward pass of `module` executes, and which layer of its table (`layers`) each operation is."""
+    graph = _graph(module)
+    return Operations(graph, _tabulated(_copy_on_meta(module), graph, image_size).layer_of)
+
+
+def _tabulated(module: nn.Module, graph: fx.Graph, image_size: int) -> "_Tabulator":
+    """The tabulator of a module on the meta device, once it has executed the graph."""
+    tabulator = _Tabulator(module, graph)
     try:
         with torch.no_grad(), tabulator.flops:
             tabulator.run(torch.empty(_BATCH, 3, image_size, image_size, device="meta"))
@@ -87,7 +107,7 @@ def layers(module: nn.Module, image_size: int) -> list[Layer]:
             f"the forward pass of {type(module).__name__} does not use its parameters {', '.join(unused)}, for whose "
             "gradients data-parallel training would wait; expected it to use every trainable one: choose another model"
         )
-    return tabulator.layers
+    return tabulator
 
 
 def _copy_on_meta(module: nn.Module) -> nn.Module:
@@ -147,6 +167,7 @@ class _Tabulator(fx.Interpreter):
     def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
         super().__init__(module, graph=graph)
         self.layers: list[Layer] = []
+        self.layer_of: dict[str, str] = {}
         self.counted: set[nn.Parameter] = set()
         self.flops = FlopCounterMode(display=False)
         self.node: fx.Node  # being executed
@@ -157,11 +178,11 @@ class _Tabulator(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         self.node = n
-        read = _tensors(self.fetch_args_kwargs_from_env(n))
+        read = tensors(self.fetch_args_kwargs_from_env(n))
         versions = [tensor._version for tensor in read]
         flops = self.flops.get_total_flops()
         value = super().run_node(n)
-        made = _tensors(value)
+        made = tensors(value)
         if n.op == "placeholder":
             self._layer_at.update({_memory(tensor): DATA for tensor in made})
         elif n.op == "get_attr" and isinstance(value, nn.Parameter):
@@ -195,6 +216,7 @@ class _Tabulator(fx.Interpreter):
             multiply_adds=flops // 2 // images,
         )
         self.layers.append(layer)
+        self.layer_of[n.name] = layer.name
         self._layer_at.update({_memory(tensor): layer.name for tensor in made})
 
     def _parameters(self, n: fx.Node, read: list[Tensor]) -> tuple[int, ...]:
@@ -227,7 +249,8 @@ class _Tabulator(fx.Interpreter):
         return name if self._uses[name] == 1 else f"{name}@{self._uses[name] - 1}"
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def tensors(value: Any) -> list[Tensor]:
+    """The tensors in a value, however it nests them."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 

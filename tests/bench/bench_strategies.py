@@ -107,7 +107,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         keep_freed_memory()
     torch.set_num_threads(requests["bucket"].threads)
-    with distributed.joined(requests["bucket"], 600) as ranks:
+    with distributed.joined(requests["bucket"].gpus, requests["bucket"].devices, 600, timed_by_nccl=True) as ranks:
         for name, request in requests.items():
             watch = Watch(ranks)
             steps = {

@@ -71,7 +71,7 @@ def main() -> None:
         keep_freed_memory()
     torch.set_num_threads(request.threads)
     torch.manual_seed(0)
-    with distributed.joined(request, 600) as ranks:
+    with distributed.joined(request.gpus, request.devices, 600) as ranks:
         steps = {"bare": bare(request, ranks), "bare again": bare(request, ranks), "resnetx": ours(request, ranks)}
         for step in steps.values():
             timed(step, 4, ranks.device, ranks.barrier)

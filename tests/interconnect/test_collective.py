@@ -302,3 +302,12 @@ def test_links_of_two_kinds_between_the_same_two_do_not_mix(machine):
     extra = msgspec.structs.replace(system.links[-1], part_name="pcie", wire=system.links[1].wire)
     both = msgspec.structs.replace(system, links=(*system.links, extra))
     assert plan(both, library="nccl2").cost(2**30).busbw_Bps == pytest.approx(20e9 * 17 / 18, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["gx8", "cpu-host"])
+def test_a_ring_of_gloo_goes_by_way_of_the_host(name):
+    found = load(name)
+    (ring,) = plan(found, library="gloo").rings
+    steps = zip(ring.walk, (*ring.walk[1:], ring.walk[0]), strict=True)
+    linked = {frozenset((link.a, link.b)) for link in found.links}
+    assert all(frozenset(step) in linked for step in steps)

@@ -24,7 +24,7 @@ def main(cases: Path, answers: Path) -> None:
     requests = [request_from(compose({"input": "synthetic", "measure": "equality", **case[0]})) for case in asked]
     torch.set_num_threads(1)
     found = []
-    with distributed.joined(requests[0], 600) as ranks:
+    with distributed.joined(requests[0].gpus, requests[0].devices, 600) as ranks:
         for request, (_, breach) in zip(requests, asked, strict=True):
             check(request)
             torch.manual_seed(ranks.rank)  # what the ranks start from is for `replicate` to settle

@@ -23,7 +23,7 @@ from resnetx.measure.strategies import replicate
 def main(cases: Path, answers: Path) -> None:
     requests = [request_from(compose({"input": "synthetic", **case})) for case in json.loads(cases.read_text())]
     torch.set_num_threads(1)
-    with distributed.joined(requests[0], 600) as ranks:
+    with distributed.joined(requests[0].gpus, requests[0].devices, 600) as ranks:
         found = [answer(request, ranks) for request in requests]
         if ranks.first:
             answers.write_text(json.dumps(found))

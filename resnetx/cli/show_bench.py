@@ -1,0 +1,90 @@
+"""A bench as a person sees it: nccl-tests' columns, and what the times say of latency and bandwidth."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from resnetx.cli import show
+from resnetx.config import ConfigError
+from resnetx.interconnect.calibration import Band, bands
+from resnetx.interconnect.collective import bus_factor
+from resnetx.interconnect.measured import measured
+from resnetx.record import BenchPoint, BenchRecord, RunFolder
+from resnetx.units import si, size_text
+
+_SPREAD = (10, 90)  # percentiles
+
+
+def bench(record: BenchRecord, folder: RunFolder) -> None:
+    """One record: a table and the fits of each collective, or why there are none."""
+    if record.outcome != "ok":
+        show.failure(record, folder)
+        return
+    for name in sorted({point.collective for point in record.points}):
+        points = sorted((each for each in record.points if each.collective == name), key=lambda each: each.size_bytes)
+        title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
+        columns = [
+            ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">algbw GB/s", ">busbw GB/s",
+            ">#wrong", *[">CPU/rank"] * _has_cpu(points),
+        ]  # fmt: skip
+        show.table(title, columns, (_row(each, record.world_size, _has_cpu(points)) for each in points), _note(points))
+        for line in _fits(record, name):
+            show.out.print(line, soft_wrap=True)
+    for warning in record.warnings:
+        show.out.print(f"warning: {warning.message}; {warning.remedy}", soft_wrap=True)
+    show.out.print(f"record: {folder.record}", soft_wrap=True)
+
+
+def _ranks(record: BenchRecord) -> str:
+    request = record.request
+    devices = f" (devices={request.devices})" if request and request.devices else ""
+    return f"gpus={record.world_size or '?'}{devices}"
+
+
+def _has_cpu(points: Sequence[BenchPoint]) -> bool:
+    return any(point.cpu_share is not None for point in points)
+
+
+def _row(point: BenchPoint, ranks: int | None, with_cpu: bool) -> list[str]:
+    time_s = float(np.median(point.times_s))
+    low_s, high_s = np.percentile(point.times_s, _SPREAD)
+    algbw_GBps = point.size_bytes / time_s / 1e9
+    busbw_GBps = algbw_GBps * bus_factor(point.collective, ranks) if ranks else math.nan
+    cells = [
+        size_text(point.size_bytes),
+        f"{point.size_bytes}",
+        f"{time_s * 1e6:,.1f}",
+        f"{low_s * 1e6:,.1f} to {high_s * 1e6:,.1f}" if len(point.times_s) > 1 else "",
+        _GBps(algbw_GBps),
+        "?" if math.isnan(busbw_GBps) else _GBps(busbw_GBps),
+        "N/A" if point.wrong is None else f"{point.wrong}",
+    ]
+    return cells + ["?" if point.cpu_share is None else f"{point.cpu_share:.2f}"] * with_cpu
+
+
+def _GBps(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def _note(points: Sequence[BenchPoint]) -> str:
+    counts = {len(point.times_s) for point in points}
+    if counts == {1}:
+        return "Means, as they were imported."
+    note = f"Medians of {max(counts)} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
+    return note + " CPU/rank: CPU seconds per second of the operation." * _has_cpu(points)
+
+
+def _fits(record: BenchRecord, name: str) -> list[str]:
+    """What latency and bandwidth describe the points, band by band, and how well."""
+    try:
+        found, error = bands(measured(record, name, record.source, name))
+    except ConfigError:
+        return [f"{name}: too few sizes for a fit of latency and bandwidth"]
+    held_out = "too few sizes to hold any out" if math.isnan(error) else f"held-out error {error:.1%}"
+    lines = [f"  from {size_text(round(band.from_bytes))}: {_line(band)}" for band in found]
+    return [f"time of {name} = latency + size / bandwidth, {held_out}:", *lines]
+
+
+def _line(band: Band) -> str:
+    return f"{band.latency_s * 1e6:,.1f} us + size / {si(band.bandwidth_Bps, 'B/s')}"

@@ -1,0 +1,98 @@
+"""What a person sees of predictions, and the files that they are kept in."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from resnetx import record
+from resnetx.cli import show
+from resnetx.config import ConfigError
+from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
+from resnetx.units import si
+
+LINES_OF_INPUTS = 12  # what goes in, in the table; the record has all
+
+
+def store(made: Prediction, folder: Path) -> None:
+    """Writes the record, and the timelines that it has."""
+    try:
+        record.write(prediction_file(folder), made)
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
+
+
+def prediction(made: Prediction, folder: Path) -> None:
+    """One table for each system and library, then what went in and where such predictions were checked."""
+    for (system, library), points in groupby(made.points, lambda point: (point.system, point.library)):
+        _points(f"Predicted: {system} with {library}", list(points))
+        show.out.print()
+    _sensitivity(made.points)
+    _inputs(made)
+    _domains(made)
+    show.err.print(f"record: {prediction_file(folder)}", soft_wrap=True)
+
+
+def _points(title: str, points: Sequence[PredictedPoint]) -> None:
+    columns = [
+        "workload", ">batch", "strategy", ">GPUs", ">iteration ms", ">from", ">to", ">images/s", ">speed-up",
+        ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
+    ]  # fmt: skip
+    bases = sorted({point.baseline_gpus for point in points if point.baseline_gpus})
+    over = " or ".join(f"{count} GPU{'s' * (count > 1)}" for count in bases)
+    note = (
+        f"speed-up: over {over}. exposed: communication that computing does not hide. from, to: see the inputs' errors."
+    )
+    show.table(title, columns, map(_row, points), note)
+
+
+def _row(point: PredictedPoint) -> list[str]:
+    head = [point.workload, f"{point.batch_size}", point.strategy, f"{point.gpus}"]
+    memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
+    if point.iteration_s is None or point.interval_s is None:
+        words = point.reason if point.outcome == "refused" else "missing: memory"
+        return [*head, "", "", "", "", "", "", "", words, memory, ""]
+    exposed_s, speedup, rate = point.exposed_communication_s, point.speedup, point.images_per_s
+    return [
+        *head,
+        f"{point.iteration_s * 1e3:.2f}",
+        *(f"{end * 1e3:.2f}" for end in point.interval_s),
+        si(rate or 0.0),
+        "" if speedup is None else f"{speedup:.2f}",
+        "" if point.efficiency is None else f"{point.efficiency:.0%}",
+        "" if exposed_s is None else f"{exposed_s * 1e3:.2f}",
+        f"{point.limited_by} {point.limit_share:.0%}",
+        memory,
+        point.compute_source or "",
+    ]
+
+
+def _sensitivity(points: Sequence[PredictedPoint]) -> None:
+    rows = [
+        [point.workload, f"{point.batch_size}", point.system, f"{point.gpus}", each.what, f"{each.gain:+.1%}"]
+        for point in points
+        for each in point.sensitivity
+    ]
+    if rows:
+        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved"]
+        show.table("Which link is worth money", columns, rows)
+        show.out.print()
+
+
+def _inputs(made: Prediction) -> None:
+    rows = [
+        [each.what, each.origin, "" if each.error is None else f"{each.error:.0%}", each.value, each.source]
+        for each in made.inputs[:LINES_OF_INPUTS]
+    ]
+    more = len(made.inputs) - LINES_OF_INPUTS
+    note = f"and {more} more in the record" if more > 0 else ""
+    show.table("What went in", ["what", "is", ">off by", "", "from"], rows, note)
+    show.out.print()
+
+
+def _domains(made: Prediction) -> None:
+    rows = [
+        [each.what, f"{each.points}", f"{each.mean_error:.1%}", f"{each.worst_error:.1%}", each.source]
+        for each in made.domains
+    ]
+    note = "Nothing else has been put beside a measurement: of other systems these errors say little."
+    show.table("Where such predictions were checked", ["", ">points", ">mean error", ">worst", "in"], rows, note)

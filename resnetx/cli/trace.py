@@ -1,0 +1,139 @@
+"""`trace`: layer times of workloads on one device, at every per-GPU batch that their points need."""
+
+import random
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx.cli import show, show_trace
+from resnetx.cli.compose import chosen, compose, points_of
+from resnetx.cli.runs import obstacle_to, run_file
+from resnetx.cli.studies import execute, one_for_all, requests_of, skip
+from resnetx.config import ConfigError, NoExchange, Request, RunSettings, check
+from resnetx.host import cores, node_name
+from resnetx.measure.sweep import PlannedRun, check_same_machine, locked, split_settled
+from resnetx.record import RunFolder, StudyFolder
+from resnetx.record.trace import Trace
+from resnetx.record.trace_runs import read_all, subject
+
+ITERATIONS = 100  # watched ones of every batch, where `iterations` is not set
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The runs that a command line asks for, on this machine."""
+
+    runs: list[PlannedRun]
+    settings: RunSettings
+    folder: Path  # of all traces of this node
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folder of each trace, in the order in which they were asked for."""
+        return list(dict.fromkeys(run.folder.path.parent for run in self.runs))
+
+
+def trace_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
+    """Runs what is not there yet, and shows the traces."""
+    asked = _asked(overrides)
+    if all(run.obstacle for run in asked.runs):
+        raise ConfigError(asked.runs[0].obstacle)
+    with locked(StudyFolder(asked.folder)):
+        kept, left = split_settled(asked.runs)
+        check_same_machine(kept)
+        if kept:
+            show.err.print(f"kept from before: {len(kept)} of {len(asked.runs)} runs", soft_wrap=True)
+        skip([run for run in left if run.obstacle])
+        able = [run for run in left if not run.obstacle]
+        random.Random(asked.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
+        execute(f"trace: runs into {asked.folder}", asked.settings, kept, able)
+    traces = [trace for folder in asked.folders for trace in read_all(folder)]
+    if options.json:
+        show.json_lines(traces)
+    else:
+        for trace in traces:
+            show_trace.trace(trace)
+    return _status(asked, traces)
+
+
+def _status(asked: _Asked, traces: list[Trace]) -> int:
+    """1 where something that could run has no record of having gone well."""
+    missing = [run for run in asked.runs if not run.obstacle and (run.settled is None or run.settled.outcome != "ok")]
+    if missing:
+        show.err.print(f"{len(missing)} runs did not go well; the first: {missing[0].folder.path}", soft_wrap=True)
+    return 1 if missing or not traces else 0
+
+
+# ---- what to run ----------------------------------------------------------------------------------------------------
+
+
+def _asked(overrides: list[str]) -> _Asked:
+    given = chosen(overrides)
+    for key, instead in {"measure": "it measures layers", "windows": "set iterations, and steps in a window"}.items():
+        if key in given:
+            raise ConfigError(f"{key}={given[key]}: `resnetx trace` chooses it by itself; {instead}")
+    _, points = points_of(overrides)
+    trees = [compose(point) for point in points]
+    settings, iterations = one_for_all(trees), _iterations(trees[0]["iterations"])
+    folder = Path(settings.results) / node_name() / "trace"
+    requests: dict[str, Request] = {}
+    for point in requests_of(trees):
+        check(point)
+        for request in (*layered(point, iterations), *together(point, iterations)):
+            requests[request.key] = request
+    return _Asked([_planned(each, settings, folder) for each in requests.values()], settings, folder)
+
+
+def _iterations(given: Any) -> int:
+    if given is None:
+        return ITERATIONS
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise ConfigError(f"iterations={given}: expected a number of watched iterations, 1 or more")
+    return given
+
+
+def layered(point: Request, iterations: int) -> list[Request]:
+    """The runs that time the layers of a point: one rank with each share of its batch that a rank has."""
+    steps = min(point.steps, iterations)
+    return [
+        msgspec.structs.replace(
+            point,
+            measure="layers",
+            batch_size=share,
+            gpus=1,
+            devices=point.devices and point.devices[:1],
+            strategy=NoExchange(),  # one rank has nobody to exchange gradients with
+            scaling="strong",
+            split="even",
+            steps=steps,
+            windows=-(-iterations // steps),
+        )
+        for share in sorted({point.share(0), point.share(point.gpus - 1)})
+    ]
+
+
+def together(point: Request, iterations: int) -> list[Request]:
+    """The run that times the messages of a point, if it has some and this machine has its ranks.
+
+    All its steps are in one window, as the times of messages are kept for one.
+    """
+    if point.gpus == 1 or isinstance(point.strategy, NoExchange) or point.gpus > _ranks_here():
+        return []
+    return [msgspec.structs.replace(point, measure="phases", steps=iterations, windows=1)]
+
+
+def _ranks_here() -> int:
+    """GPUs of this machine; without any, the cores, of which every rank needs one of its own."""
+    from resnetx.measure.nvml import gpus_here
+
+    return gpus_here() or cores()
+
+
+def _planned(request: Request, settings: RunSettings, folder: Path) -> PlannedRun:
+    of = subject(request)
+    place = folder / f"{of.model_slug}_{of.image_size}_{of.precision}_{of.key}" / request.slug
+    task = run_file(request, settings, None)
+    return PlannedRun(task, RunFolder(place), obstacle_to(request), frozenset({request.key}), None)

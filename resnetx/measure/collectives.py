@@ -1,0 +1,120 @@
+"""Collectives over sizes: one rank times them, checks what they make, and (rank 0) puts the record together.
+
+    torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 -m resnetx.train RUN.json
+
+As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
+behind a barrier, and counts with the slowest rank's time (nccl-tests times many in a row and divides, so that its small
+sizes come out shorter by what it takes to start and to notice one); sizes come in random order; all is in place.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import torch
+
+from resnetx.host import cores
+from resnetx.measure import distributed, exact
+from resnetx.measure.clock import timed_with_cpu
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.environment import environment
+from resnetx.measure.host_load import cpu_times, host_load
+from resnetx.measure.process import keep_freed_memory
+from resnetx.record import BenchFile, BenchRecord, BenchRequest, Unknown, Warning, array_bytes, bench_opening, seal
+
+_ELEMENT_BYTES = 4  # fp32, as gradients
+
+
+def run(task: BenchFile, started: float) -> BenchRecord | None:
+    """Executes one rank of the bench; rank 0 returns the record. `started`: when this process began (epoch)."""
+    request = task.request
+    torch.set_num_threads(request.threads)
+    if not torch.cuda.is_available():
+        keep_freed_memory()  # as training ranks do: gloo, too, allocates and frees what it works in
+    with distributed.joined(request.gpus, request.devices, task.timeout_s) as ranks:
+        machine = environment(None) if ranks.first else None
+        ranks.barrier()
+        before = cpu_times()
+        points = measure(request, ranks)
+        load = host_load(before, cpu_times())
+        devices = ranks.gather(distributed.describe_device(ranks))
+        logs = ranks.gather(ranks.nccl_log())
+        if machine is None:
+            return None
+        fields = {
+            "points": points,
+            "environment": machine,
+            "devices": devices,
+            "transport": distributed.transport(ranks, logs),
+            "library": _library(ranks, machine),
+            "host_load": load,
+            "warnings": _warnings(request, ranks),
+        }
+        return _record(task, fields, started)
+
+
+def measure(request: BenchRequest, ranks: Ranks) -> list[dict[str, Any]]:
+    """Every collective at every size, in an order that is random and the same on all ranks: `BenchPoint`s as dicts."""
+    pairs = product(request.collectives, request.sizes_bytes)
+    points = list(dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs))
+    random.Random(request.seed).shuffle(points)
+    # One array for all: written to, so that the kernel gives it pages of its own, and zero, so that sums stay finite.
+    largest = max(size_bytes for _, size_bytes in points)
+    buffer = torch.empty(largest // _ELEMENT_BYTES, device=ranks.device).zero_()
+    return [_point(name, buffer[: size_bytes // _ELEMENT_BYTES], request, ranks) for name, size_bytes in points]
+
+
+def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
+    """Times one collective on one array, then checks it."""
+    array.zero_()
+    operation = ranks.collective(name, array)
+    for _ in range(request.warmup):
+        operation()
+    seen = [timed_with_cpu(operation, ranks.device, ranks.barrier) for _ in range(request.iterations)]
+    every = ranks.gather(seen)
+    exact.fill(array, name, ranks)
+    operation()
+    wrong = ranks.gather(exact.wrong_elements(array, name, ranks))
+    return {
+        "collective": name,
+        "size_bytes": len(array) * _ELEMENT_BYTES,
+        "times_s": [max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
+        "wrong": sum(wrong),
+        "cpu_share": _cpu_share(every, ranks),
+    }
+
+
+def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> float | Unknown:
+    """CPU seconds over seconds while the operation runs, the mean of the ranks."""
+    if ranks.device.type == "cuda":
+        return Unknown("on GPUs, collectives take no CPU time that computing needs")
+    shares = [sum(cpu for _, cpu in times) / sum(wall for wall, _ in times) for times in every]
+    return sum(shares) / len(shares)
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+
+def _library(ranks: Ranks, machine: dict[str, Any]) -> str:
+    if distributed.backend(ranks.device) == "nccl":
+        return f"NCCL {machine['nccl']}"
+    return f"gloo (torch {torch.__version__})"
+
+
+def _warnings(request: BenchRequest, ranks: Ranks) -> list[Warning]:
+    if ranks.device.type == "cuda" or request.gpus <= cores():
+        return []
+    message = f"{request.gpus} CPU ranks take turns on {cores()} cores: times are those of the scheduler, too"
+    return [Warning(code="oversubscribed", message=message, remedy="lower gpus")]
+
+
+def _record(task: BenchFile, fields: dict[str, Any], started: float) -> BenchRecord:
+    """The record of a bench that went well."""
+    plain = {"outcome": "ok", "reason": "", "failures": [], "stderr_end": "", "unknown": {}}
+    duration_s = time.time() - started
+    record: BenchRecord = seal(
+        {**bench_opening(task, started), **plain, **fields, "duration_s": duration_s}, BenchRecord
+    )
+    return record

@@ -1,0 +1,195 @@
+"""A training step seen layer by layer: when each layer's forward and backward pass ended.
+
+A `LayerWatch` stands in for the model in the step that `train` measures, and is told of the step's phases. While it
+watches, the forward pass is the module's graph (torch.fx), executed operation by operation, and the names are those of
+the layer table. For the backward pass, every autograd node says when it is about to run, and whose it is: it belongs
+to the layer that made it. (Module hooks would miss functions, and full backward hooks raise on in-place operations.)
+
+**Cuts, not intervals.** One mark ends a layer and begins the next, so that the layers of a pass add up to the pass,
+whatever lies between them: a view counts to the layer behind it, the sum of two branches' gradients to the layer whose
+backward pass added it, and what the optimizer has of a layer (its `AccumulateGrad` nodes) to that layer. The loss is
+the last layer forward and the first one backward. Autograd runs what was made last first, so that a layer may run in
+several pieces where a net has branches.
+
+**Clocks** are those of `phases`: the host's on CPUs, CUDA events on GPUs, read once the device has been waited for.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils.hooks import RemovableHandle
+
+from resnetx.measure.phases import Clock
+from resnetx.workloads.layers import operations, tensors
+
+LOSS = "loss"
+DIGITS = 8  # of recorded seconds behind the decimal point: a small layer takes a microsecond on a CPU
+
+
+@dataclass
+class _Step:
+    """The marks of one step, as the clock notes them. Layers are told by their places in `LayerWatch.names`."""
+
+    marks: dict[str, Any] = field(default_factory=dict)  # phase -> its begin
+    forward: list[tuple[int, Any]] = field(default_factory=list)  # a layer, and its end
+    backward: list[tuple[int, Any]] = field(default_factory=list)  # a layer, and the begin of a piece of it
+
+
+@dataclass(frozen=True)
+class WatchedStep:
+    """Seconds of the parts of one step; `forward_s` and `backward_s` have an entry for every layer."""
+
+    input_wait_s: float
+    host_to_device_s: float
+    forward_s: list[float]
+    backward_s: list[float]
+    update_s: float
+    step_s: float
+
+
+class LayerWatch:
+    """One rank's model, as `train.training_step` uses one, that notes the steps in which it is `watching`."""
+
+    name = "bare"  # a trace is of one rank, which exchanges nothing
+
+    def __init__(self, module: nn.Module, image_size: int, clock: Clock) -> None:
+        self.module = module
+        self.watching = False
+        found = operations(module, image_size)
+        self.names = [*found.layer_of.values(), LOSS]  # in the order of the forward pass
+        self.gradient_bytes = [0] * len(self.names)  # of each layer; known once a step was watched
+        self._clock = clock
+        places = {name: place for place, name in enumerate(self.names)}
+        self._forward = _Forward(module, found.graph, {node: places[name] for node, name in found.layer_of.items()})
+        self._steps: list[_Step] = []
+        self._nodes: dict[Any, int] = {}  # autograd nodes of this step -> the layer that made them
+        self._hooks: list[RemovableHandle] = []
+
+    # ---- what the step tells ----------------------------------------------------------------------------------------
+
+    def __call__(self, images: torch.Tensor) -> Any:
+        if not self.watching:
+            return self.module(images)
+        return self._forward.watched(images, self._ended)
+
+    def finish(self) -> None:
+        """One rank has nothing on its way."""
+
+    def mark(self, phase: str) -> None:
+        """The phase begins now, if anybody watches."""
+        if not self.watching:
+            return
+        if phase == "input_wait":
+            self._steps.append(_Step())
+        step = self._steps[-1]
+        if phase == "backward":
+            self._ended(len(self.names) - 1)
+            self._hook()  # takes its time, which belongs to no phase
+            step.backward.append((len(self.names) - 1, self._clock.now()))
+        step.marks[phase] = self._clock.now()
+        if phase == "end":
+            self._release()
+
+    def arrived(self) -> None:
+        """A batch is there, and is copied to the device from now on."""
+        self.mark("host_to_device")
+
+    def _ended(self, place: int) -> None:
+        self._steps[-1].forward.append((place, self._clock.now()))
+
+    # ---- the backward pass ------------------------------------------------------------------------------------------
+
+    def _hook(self) -> None:
+        """Makes every autograd node say when it begins. Those of the loss run first, and need not."""
+        first = not any(self.gradient_bytes)
+        for place, made in self._forward.made:
+            for node in _new_nodes(made, self._nodes):
+                self._nodes[node] = place
+                self._hooks.append(node.register_prehook(partial(self._begins, place)))
+                if first and (parameter := getattr(node, "variable", None)) is not None:
+                    self.gradient_bytes[place] += parameter.nbytes
+        self._forward.made.clear()
+
+    def _begins(self, place: int, _: Any) -> None:
+        pieces = self._steps[-1].backward
+        if pieces[-1][0] != place:
+            pieces.append((place, self._clock.now()))
+
+    def _release(self) -> None:
+        """Lets go of the graph; its nodes for parameters may outlive it."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._nodes.clear()
+
+    # ---- what was seen ----------------------------------------------------------------------------------------------
+
+    def take(self) -> list[WatchedStep]:
+        """The steps since the last call, once the device has been waited for."""
+        steps, self._steps = self._steps, []
+        return [self._worked_up(step) for step in steps]
+
+    def _worked_up(self, step: _Step) -> WatchedStep:
+        zero = step.marks["input_wait"]
+        at = {phase: self._clock.seconds(zero, mark) for phase, mark in step.marks.items()}
+        arrived = at.get("host_to_device", at["forward"])  # where the step itself copies nothing to the device
+        ends = [(place, self._clock.seconds(zero, mark)) for place, mark in step.forward]
+        begins = [(place, self._clock.seconds(zero, mark)) for place, mark in step.backward]
+        begun = [time for _, time in begins]
+        ended = [time for _, time in ends]
+        return WatchedStep(
+            input_wait_s=round(arrived, DIGITS),
+            host_to_device_s=round(at["forward"] - arrived, DIGITS),
+            forward_s=self._by_layer([place for place, _ in ends], [at["forward"], *ended]),
+            backward_s=self._by_layer([place for place, _ in begins], [*begun, at["optimizer"]]),
+            update_s=round(at["end"] - at["optimizer"], DIGITS),
+            step_s=round(at["end"], DIGITS),
+        )
+
+    def _by_layer(self, places: list[int], cuts: list[float]) -> list[float]:
+        """What lies between neighbouring cuts, added up for each layer."""
+        summed: dict[int, float] = defaultdict(float)
+        for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
+            summed[place] += end - begin
+        return [round(summed[place], DIGITS) for place in range(len(self.names))]
+
+
+class _Forward(fx.Interpreter):
+    """The forward pass, operation by operation."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph, places: dict[str, int]) -> None:
+        super().__init__(module, graph=graph)
+        self.made: list[tuple[int, list[Any]]] = []  # a layer, and the autograd nodes of what it made
+        self._places = places
+        self._ended: Any = None
+
+    def watched(self, images: torch.Tensor, ended: Any) -> Any:
+        self._ended = ended
+        made = self.run(images)
+        self.env = {}  # else the result would live until the next step
+        return made
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if (place := self._places.get(n.name)) is not None:
+            self._ended(place)
+            # Now: an operation in place, further on, gives the tensor another node.
+            self.made.append((place, [tensor.grad_fn for tensor in tensors(value)]))
+        return value
+
+
+def _new_nodes(made: Iterable[Any], known: dict[Any, int]) -> list[Any]:
+    """Autograd nodes that lead to `made`, and are not known from the layers before."""
+    found: dict[Any, None] = {}
+    waiting = [node for node in made if node is not None]
+    while waiting:
+        node = waiting.pop()
+        if node not in known and node not in found:
+            found[node] = None
+            waiting += [below for below, _ in node.next_functions if below is not None]
+    return list(found)

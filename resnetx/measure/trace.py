@@ -1,0 +1,121 @@
+"""Traces: one rank trains, and its steps are seen layer by layer in turns with clean steps.
+
+`measure` is the page to read. A window of clean steps, then as many watched ones (`layer_watch`), and so on: what
+slows the machine for a while slows both, so that the watched steps can be held against the clean ones. Behind the
+windows follows what a prediction needs besides: how fast the input pipeline is alone, how fast gradients are copied
+into messages, and whether a clean step keeps the device busy.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from resnetx import inputs
+from resnetx.config import Request, SyntheticInput
+from resnetx.inputs import Batches, nothing
+from resnetx.measure import summary
+from resnetx.measure.clock import timed
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.kernels import busy_s
+from resnetx.measure.layer_watch import LayerWatch, WatchedStep
+from resnetx.measure.phases import clock_of
+from resnetx.measure.process import StartUp
+from resnetx.measure.strategies import Message, copy_scaled, trainable
+from resnetx.measure.train import build, training_step
+from resnetx.measure.windows import measure_windows
+from resnetx.record import Unknown
+
+WATCHED_WARMUP = 3  # watched steps before the first that counts
+REPEATS = 10  # of what is measured behind the windows
+# Between kernels that are queued one behind the other the device idles for a microsecond or two: a few hundredths of a
+# step of small kernels. Where it idles for more than a tenth of the step, the host is late with the next kernel.
+BUSY = 0.9
+
+
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+    """Trains on one rank; returns what the record has of it."""
+    watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device))
+    clock.lap("model_s")
+    batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
+    clock.lap("input_s")
+    step, progress = training_step(watch, batches, request, ranks, watch.mark)
+    seen: list[WatchedStep] = []
+
+    def note(windows: int) -> None:
+        progress.note()
+        watch.watching = True
+        timed(step, request.steps if windows else WATCHED_WARMUP, ranks.device, ranks.barrier)
+        watch.watching = False
+        taken = watch.take()
+        seen.extend(taken if windows else [])
+
+    facts = measure_windows(step, note, request, ranks, clock)
+    facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": Unknown("one rank sends no gradients")}
+    clean_s = [window / request.steps for window in facts["windows_s"]]
+    times = {
+        "clock": clock_of(ranks.device).name,
+        **_by_part(watch, seen),
+        "clean_step_s": clean_s,
+        **_busy(step, median(clean_s), ranks.device),
+        "gradient_copy_Bps": copy_rate_Bps(watch.module.parameters(), ranks.device),
+    }
+    if not isinstance(request.input, SyntheticInput):  # which is not read ahead: what a step waits is what it takes
+        times["input_s"] = pipeline_s(batches, request, ranks.device)
+    fields = summary.of_training(request, ranks, watch.name, [facts], batches) | {"layers": times}
+    batches.close()
+    return fields
+
+
+def _by_part(watch: LayerWatch, steps: Sequence[WatchedStep]) -> dict[str, Any]:
+    """The watched steps as `record.trace.LayerTimes` has them: a list for each part, with an entry for each step."""
+    layers = [
+        {
+            "name": name,
+            "forward_s": [step.forward_s[place] for step in steps],
+            "backward_s": [step.backward_s[place] for step in steps],
+            "communication_s": [],
+            "gradient_bytes": watch.gradient_bytes[place],
+        }
+        for place, name in enumerate(watch.names)
+    ]
+    parts = ("input_wait_s", "host_to_device_s", "update_s", "step_s")
+    of_parts = {part: [getattr(step, part) for step in steps] for part in parts}
+    return {"layers": layers, **of_parts, "input_s": of_parts["input_wait_s"]}
+
+
+def pipeline_s(batches: Batches, request: Request, device: torch.device) -> list[float]:
+    """Seconds per batch of the input pipeline alone, of several windows; what lies ready is used up before.
+
+    What a training step waits for its input says nothing of what the input takes: a pipeline works ahead.
+    """
+
+    def read() -> None:
+        next(batches)
+
+    timed(read, getattr(request.input, "prefetch", 0) + request.warmup, device, nothing)
+    return [timed(read, request.steps, device, nothing) / request.steps for _ in range(REPEATS)]
+
+
+def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> float:
+    """Bytes of gradients per second that the strategies `layerwise` and `after` copy into their messages."""
+    message = Message(trainable(parameters))
+    gradients = [torch.ones_like(parameter) for parameter, _ in message.views]  # zeros may lie in no memory at all
+
+    def copy() -> None:
+        for gradient, (_, view) in zip(gradients, message.views, strict=True):
+            copy_scaled(gradient, 0.5, view)
+
+    timed(copy, 1, device, nothing)
+    return message.buffer.nbytes / median(timed(copy, 1, device, nothing) for _ in range(REPEATS))
+
+
+def _busy(step: Callable[[], None], clean_step_s: float, device: torch.device) -> dict[str, Any]:
+    """The share of a clean step in which the device computes, and whether it waits for the host."""
+    if device.type != "cuda":
+        return {"device_busy": Unknown("a CPU rank has no device beside its host"), "host_bound": False}
+    # Kernels take as long under the profiler as without; the gaps between them do not. So the step is the clean one.
+    busy = min(1.0, busy_s(step, device) / clean_step_s)
+    return {"device_busy": busy, "host_bound": busy < BUSY}

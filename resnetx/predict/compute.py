@@ -1,0 +1,252 @@
+"""Whose compute? What one rank's step takes on a GPU, and where that is known from.
+
+    measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced ones
+    rescaled    a trace of another GPU model, each layer by the ratio of the roofline's times on the two
+    roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
+
+A trace is never used elsewhere in silence: the note says what was done, and a trace that was bound by its host is
+refused for any other host.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median, stdev
+
+from resnetx.config import ConfigError
+from resnetx.interconnect.parts import Cpu, Gpu
+from resnetx.interconnect.system import System, parts_table
+from resnetx.predict import roofline
+from resnetx.predict.step import LayerTime, StepTimes
+from resnetx.record.prediction import ComputeSource, Origin
+from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
+from resnetx.workloads.counts import Layer
+
+PUBLISHED = "results/published/training.yaml"
+CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
+SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
+CLOCKS_AGREE = 0.02
+# Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
+COPY_SHARE = 0.5 * 0.8
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One rank's step on one GPU."""
+
+    step: StepTimes
+    source: ComputeSource
+    origin: Origin
+    where: str  # the trace, or what the roofline was fitted to
+    note: str  # in a sentence
+    error: float  # relative: how far from the truth the step may be
+    gradient_copy_Bps: float
+
+
+def of_trace(trace: Trace, batch_size: int, system: System, device: int, layers: Sequence[Layer] | None) -> Compute:
+    """What `batch_size` images take on a GPU of `system`, by a trace; `layers`: the workload's table, for rescaling."""
+    gpu = system.gpu_part(device)
+    _refuse_other_host(trace, system)
+    step, spread, between = _at(trace, batch_size)
+    copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
+    if _is_of(trace, gpu, system.gpus[device].part_name):
+        note = f"measured on {trace.device}{_clock(trace)}{_host(trace)}{between}"
+        return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps)
+    source_gpu = _part_of(trace)
+    if layers is None:
+        raise ConfigError(
+            f"{trace.source}: measured on {trace.device}, and an imported trace has no layer table to rescale it by; "
+            f"predict for systems of {trace.device}"
+        )
+    model = roofline.fitted()
+    rescaled = _rescaled(step, layers, batch_size, trace, source_gpu, gpu, model)
+    off = _error(model, gpu)
+    note = (
+        f"rescaled from {trace.device} to {system.gpus[device].part_name} layer by layer, by a roofline that misses "
+        f"published one-GPU rates by {off:.0%} on average{between}"
+    )
+    error = (spread**2 + off**2) ** 0.5
+    return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, gpu.memory_Bps.value * COPY_SHARE)
+
+
+def of_roofline(
+    layers: Sequence[Layer], image_size: int, batch_size: int, precision: str, gpu: Gpu, clock_Hz: float | None
+) -> Compute:
+    """What `batch_size` images take by the roofline alone."""
+    if CPU in gpu.product_names:
+        raise ConfigError("systems: cpu-host needs a trace of that host; `resnetx trace` makes one")
+    model = roofline.fitted(gpu)
+    found = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
+    update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in found), gpu)
+    at = f" at {clock_Hz / 1e6:.0f} MHz" if clock_Hz else ""
+    note = f"{gpu.about}{at}: {model.source}"
+    step, copy_Bps = StepTimes(tuple(found), update_s), gpu.memory_Bps.value * COPY_SHARE
+    return Compute(step, "roofline", "published", PUBLISHED, note, _error(model, gpu), copy_Bps)
+
+
+def _error(model: roofline.Roofline, gpu: Gpu) -> float:
+    """Of a GPU whose generation it was fitted to, as each rate was missed when left out; else as whole GPUs were."""
+    if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
+        return model.error
+    return model.unseen_gpu_error
+
+
+# ---- the trace's own device -----------------------------------------------------------------------------------------
+
+
+def _is_of(trace: Trace, gpu: Gpu, part_name: str) -> bool:
+    return trace.device is not None and trace.device in (*gpu.product_names, part_name)
+
+
+def _part_of(trace: Trace) -> Gpu:
+    """The described GPU that a trace was measured on."""
+    if trace.device == CPU:
+        raise ConfigError(
+            f"{trace.source}: measured on CPU ranks, which say nothing of a GPU; use systems=cpu-host, or leave the "
+            "trace out to predict by a roofline"
+        )
+    table: dict[str, Gpu] = parts_table("gpus")
+    for name, part in table.items():
+        if _is_of(trace, part, name):
+            return part
+    raise ConfigError(
+        f"{trace.source}: measured on {trace.device}, which is in no table of parts, so that it cannot be rescaled; "
+        "describe it in a system file, or predict for its own model"
+    )
+
+
+def _refuse_other_host(trace: Trace, system: System) -> None:
+    """A device that waited for its host did so for that host."""
+    bound = [each.batch_size for each in trace.batches if each.times.host_bound]
+    if not bound:
+        return
+    cpus = [component.part.about for component in system.components if isinstance(component.part, Cpu)]
+    if not any(_same_cpu(trace.cpu or "", about) for about in cpus):
+        raise ConfigError(
+            f"{trace.source}: its GPU waited for the host ({trace.cpu}) at per-GPU batch {', '.join(map(str, bound))}, "
+            f"and {system.name} has another one; trace larger batches, or on a faster host"
+        )
+
+
+def _same_cpu(traced: str, about: str) -> bool:
+    """Whether both name one model: a word with three digits or more, as 8480C or E5-2698."""
+    words = [set(re.findall(r"[\w-]*\d{3}\w*", text.upper())) for text in (traced, about)]
+    return bool(words[0] & words[1])
+
+
+def _origin(trace: Trace) -> Origin:
+    return "measured here" if trace.how == "measured" else "published"
+
+
+def _clock(trace: Trace) -> str:
+    return "" if trace.sm_clock_Hz is None else f" at {trace.sm_clock_Hz / 1e6:.0f} MHz"
+
+
+def _host(trace: Trace) -> str:
+    return "" if trace.cpu is None else f" under {trace.cpu}"
+
+
+# ---- a batch of a trace ---------------------------------------------------------------------------------------------
+
+
+def _at(trace: Trace, batch_size: int) -> tuple[StepTimes, float, str]:
+    """(step, relative spread, words on how) of a per-GPU batch: traced, or on the line between two that are."""
+    traced = {each.batch_size: each for each in trace.batches}
+    if batch_size in traced:
+        return step_of(traced[batch_size]), spread_of(traced[batch_size].times), ""
+    below = max((size for size in traced if size < batch_size), default=None)
+    above = min((size for size in traced if size > batch_size), default=None)
+    if below is None or above is None:
+        known = ", ".join(map(str, traced))
+        raise ConfigError(
+            f"{trace.source}: has the per-GPU batches {known}, and {batch_size} is outside of them; layer times do not "
+            f"shrink in proportion, so trace it too (resnetx trace batch_size={batch_size})"
+        )
+    share = (batch_size - below) / (above - below)
+    step = _between(step_of(traced[below]), step_of(traced[above]), share)
+    spread = max(spread_of(traced[size].times) for size in (below, above))
+    return step, spread, f"; on the line between its batches {below} and {above}"
+
+
+def step_of(traced: TracedBatch) -> StepTimes:
+    """Medians over the iterations, stretched so that together they are the step that nobody watched."""
+    times = traced.times
+    layers = [_layer(each) for each in times.layers]
+    update_s = _median(times.update_s)
+    parts = StepTimes(tuple(layers), update_s, _median(times.input_s), _median(times.host_to_device_s))
+    return _stretched(parts, times)
+
+
+def _stretched(parts: StepTimes, times: LayerTimes) -> StepTimes:
+    """Watching makes steps longer, and what no part covers belongs to all; waiting for input is no computing."""
+    if not times.clean_step_s or parts.compute_s == 0:
+        return parts
+    waited_s = _median(times.input_wait_s) + parts.host_to_device_s
+    return parts.slowed((median(times.clean_step_s) - waited_s) / parts.compute_s)
+
+
+def spread_of(times: LayerTimes) -> float:
+    """How much the clean step varied, as the half-width of an interval over its mean; 0 where it was taken once."""
+    steps = times.clean_step_s or times.step_s or []
+    return SPREAD * stdev(steps) / fmean(steps) if len(steps) > 1 else 0.0
+
+
+def _layer(traced: TracedLayer) -> LayerTime:
+    return LayerTime(traced.name, _median(traced.forward_s), _median(traced.backward_s), traced.gradient_bytes)
+
+
+def _median(values: Sequence[float]) -> float:
+    return median(values) if values else 0.0
+
+
+def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
+    def line(a: float, b: float) -> float:
+        return a + share * (b - a)
+
+    layers = [
+        LayerTime(a.name, line(a.forward_s, b.forward_s), line(a.backward_s, b.backward_s), a.gradient_bytes)
+        for a, b in zip(below.layers, above.layers, strict=True)
+    ]
+    return StepTimes(
+        tuple(layers),
+        line(below.update_s, above.update_s),
+        line(below.input_s, above.input_s),
+        line(below.host_to_device_s, above.host_to_device_s),
+    )
+
+
+def _median_copy_Bps(trace: Trace) -> float | None:
+    rates = [each.times.gradient_copy_Bps for each in trace.batches if each.times.gradient_copy_Bps]
+    return median(rates) if rates else None
+
+
+# ---- another device -------------------------------------------------------------------------------------------------
+
+
+def _rescaled(
+    step: StepTimes,
+    layers: Sequence[Layer],
+    batch_size: int,
+    trace: Trace,
+    source: Gpu,
+    target: Gpu,
+    model: roofline.Roofline,
+) -> StepTimes:
+    """Each layer's times by the ratio that the roofline has for it; what has no row in the table, by that of all."""
+    assert trace.request is not None, "a trace with a layer table has a request"
+    size, precision = trace.request.image_size, trace.request.precision
+    here = roofline.roofs(source, precision, trace.sm_clock_Hz)
+    there = roofline.roofs(target, precision)
+    by_name = {each.name: each for each in roofline.ratios(model, layers, size, batch_size, here, there)}
+    known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
+    before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
+    after_s = sum(layer.forward_s * each.forward + layer.backward_s * each.backward for layer, each in known)
+    rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
+    scaled = [_times(layer, by_name.get(layer.name, rest)) for layer in step.layers]
+    gradients = sum(layer.gradient_bytes for layer in step.layers)
+    update = roofline.update_s(model, gradients, target) / roofline.update_s(model, gradients, source)
+    return replace(step, layers=tuple(scaled), update_s=step.update_s * update)
+
+
+def _times(layer: LayerTime, ratio: roofline.Ratio) -> LayerTime:
+    return replace(layer, forward_s=layer.forward_s * ratio.forward, backward_s=layer.backward_s * ratio.backward)

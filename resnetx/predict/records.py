@@ -1,0 +1,79 @@
+"""Predictions as a record: with what went into them, where the model was checked, when they were made, and a digest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx import __version__
+from resnetx.config import CONFIGS
+from resnetx.record import SCHEMA, Unknown, seal
+from resnetx.record.prediction import Domain, Prediction, digest
+
+
+def prediction(
+    points: Sequence[Mapping[str, Any]], inputs: Sequence[Mapping[str, Any]], settings: Mapping[str, str]
+) -> Prediction:
+    """The record of these points, as of now."""
+    made: Prediction = seal(
+        {
+            "kind": "prediction",
+            "schema": SCHEMA,
+            "resnetx": __version__,
+            "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "digest": "",
+            "settings": dict(settings),
+            "inputs": list(inputs),
+            "domains": [msgspec.to_builtins(domain) for domain in domains()],
+            "points": list(points),
+            "unknown": {},
+        },
+        Prediction,
+    )
+    return msgspec.structs.replace(made, digest=digest(made))
+
+
+def inputs_of(points: Sequence[Mapping[str, Any]], calibration: str | None) -> Iterator[dict[str, Any]]:
+    """What went in, each thing once: whose compute, whose collectives."""
+    seen = set()
+    for point in points:
+        if point["outcome"] != "ok":
+            continue
+        for found in (_compute(point), _collectives(point, calibration)):
+            if found is not None and (key := (found["what"], found["value"])) not in seen:
+                seen.add(key)
+                yield found
+
+
+def _compute(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "what": f"compute of {point['workload']} on {point['system']}",
+        "value": point["compute_note"],
+        "origin": point["compute_origin"],
+        "source": point["compute_where"],
+        "error": point["compute_error"],
+    }
+
+
+def _collectives(point: Mapping[str, Any], calibration: str | None) -> dict[str, Any] | None:
+    if point["gpus"] == 1 or isinstance(point["limiting_link"], Unknown):
+        return None
+    return {
+        "what": f"all-reduce on {point['gpus']} GPUs of {point['system']} with {point['library']}",
+        "value": f"limited by {point['limiting_link']}",
+        "origin": "measured here" if calibration else "datasheet",
+        "source": calibration or "the system's file, with the source of each figure; not calibrated",
+        "error": point["communication_error"],
+    }
+
+
+@cache
+def domains() -> tuple[Domain, ...]:
+    """Where predictions were put beside measurements: `results/published/domains.yaml`."""
+    import yaml
+
+    path: Path = CONFIGS.parent / "results" / "published" / "domains.yaml"
+    return tuple(msgspec.convert(yaml.safe_load(path.read_text())["domains"], list[Domain]))

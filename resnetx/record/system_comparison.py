@@ -1,0 +1,147 @@
+"""The record of a comparison of systems: the points of one prediction, the systems side by side.
+
+Rates are predicted, so their ends are those of a prediction interval, not of repeated runs. A rate is null where a
+system cannot run the point: outcome and reason beside it say why. What follows from the rates of two systems is null
+where fewer than two of them have one.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from resnetx.config import Request
+
+Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: no difference at all
+Axis = Literal["payload", "intensity", "gpus", "message"]
+Outcome = Literal["hit", "miss", "not predicted"]
+
+
+def system_comparison_file(folder: Path) -> Path:
+    """Where the comparison of a folder is; nothing else in resnetx spells its name."""
+    return folder / "systems.json"
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Estimate(_Part, frozen=True):
+    """A predicted figure with the ends of its prediction interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Side(_Part, frozen=True):
+    """One point on one system."""
+
+    system: str
+    library: str
+    outcome: Literal["ok", "oom", "refused"]
+    reason: str  # "" where the outcome is ok
+    iterations_per_s: Estimate | None
+    images_per_s: Estimate | None
+    speedup: float | None
+    limited_by: str | None
+    limit_share: float | None  # of the iteration that would be saved if what limits cost nothing
+    compute_s: float | None
+    communication_s: float | None  # all messages, one after the other, alone
+    exposed_communication_s: float | None
+    compute_source: str | None
+
+
+class SimpleModel(_Part, frozen=True):
+    """What `report.simple_model` (Tallent et al. 2017, section 4.4) expects of the first system over the second."""
+
+    communication_share: float  # of the first system's step, nothing overlapping
+    allreduce_advantage: float  # of the first system: 0.4 is 40 % faster
+    ratio: float  # 1 + share x advantage
+
+
+class Margin(_Part, frozen=True):
+    """The fastest system over the next one."""
+
+    first: str
+    second: str
+    ratio: Estimate  # of iterations/s
+    lead: Lead
+    simple_model: SimpleModel | None  # null: how long messages take alone is not predicted
+
+
+class SystemPoint(_Part, frozen=True):
+    """One workload on one number of GPUs, on every system."""
+
+    workload: str
+    batch_size: int  # global
+    gpus: int
+    strategy: str
+    precision: str
+    library: str  # of all systems; "" where each has its own
+    variant: str  # what tells it from other points of its workload, batch and GPUs: "bf16, layerwise"
+    gradient_bytes: int
+    intensity_per_gpu: float | None
+    request: Request | None  # without the devices, which may be others on each system
+    sides: list[Side]  # in the order of `SystemComparison.systems`
+    margin: Margin | None
+
+
+class Crossing(_Part, frozen=True):
+    """Where one system takes the lead from another as one thing grows, all else alike."""
+
+    axis: Axis
+    # payload, message: bytes; intensity: activations per parameter on each GPU; gpus: how many.
+    at: float  # interpolated, both axes logarithmic
+    between: list[float]  # [below, above]: the neighbouring points that differ in who leads
+    below: str  # who leads below, and above
+    above: str
+    library: str
+    fixed: str  # what is alike along the line: "8 GPUs, batch 16"
+    shown: bool | None  # both neighbours have a margin whose interval leaves out 1; null: messages alone have none
+
+
+class CollectivePoint(_Part, frozen=True):
+    """One collective of one size on some GPUs of a system."""
+
+    system: str
+    library: str
+    collective: str
+    gpus: int
+    size_bytes: int
+    time_s: float
+    algbw_Bps: float  # size / time: the effective bandwidth of Tallent et al. 2017
+
+
+class CheckedClaim(_Part, frozen=True):
+    """What a paper states of its systems, and what these predictions say of the same."""
+
+    claim: str  # "Tc9"
+    section: str
+    says: str
+    reading: str  # how the sentence was made into a check; "" where it says so itself
+    variant: str  # of the points: "nccl1, bucket, fp32"
+    where: str  # the point, or the set of points: "AlexNet, batch 256, 8 GPUs"
+    quantity: str
+    unit: str
+    stated: float | None  # null: the paper states an order or a direction, no figure
+    ours: float | None  # null: not predicted
+    difference: float | None  # ours / stated - 1; null where nothing is stated
+    tolerance: float | None  # of the difference, for a hit
+    outcome: Outcome
+    note: str  # the count of points that agree, where the check is over several
+
+
+class SystemComparison(_Part, frozen=True):
+    """`systems.json`."""
+
+    kind: Literal["system comparison"]
+    schema: int
+    resnetx: str  # version
+    prediction: str  # digest of the prediction
+    made_at: str  # when the prediction was made
+    systems: list[str]
+    points: list[SystemPoint]
+    crossings: list[Crossing]
+    claims: list[CheckedClaim]
+    collectives: list[CollectivePoint]
