@@ -2,8 +2,8 @@
 
     python -m resnetx.predict.fitting        writes results/published/roofline.yaml, and prints each rate's error
 
-Three figures are fitted (see `roofline`) by least squares of the logarithm of predicted over measured step times, within
-bounds that physics sets. There is one fit to all GPUs, and one to each generation with enough rates of enough
+Three figures are fitted (see `roofline`) by least squares of the logarithm of predicted over measured step times,
+within bounds that physics sets. There is one fit to all GPUs, and one to each generation with enough rates of enough
 networks. A rate is predicted whole: all layers, forward and backward, and the update; no input, no host.
 """
 
@@ -78,7 +78,7 @@ def rows() -> list[Row]:
 
 def fit(chosen: Sequence[Row]) -> Parameters:
     """The figures with the least squared logarithm of predicted over measured."""
-    from scipy.optimize import least_squares
+    from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     first, least, most = np.log(np.array([_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _PASS_S])).T
 

@@ -3,7 +3,6 @@ predictions are judged. Every figure has its source, and says whether it was kno
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec

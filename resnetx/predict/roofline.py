@@ -137,7 +137,7 @@ def layer_times(
     precision: str,
     clock_Hz: float | None = None,
 ) -> list[LayerTime]:
-    """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors (the GPU's boost unless given)."""
+    """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost unless given."""
     forward_s, backward_s = _times(roofline, table, image_size, batch_size, roofs(gpu, precision, clock_Hz))
     return [
         LayerTime(layer.name, forward, backward, BYTES_PER_PARAMETER * sum(layer.parameters))
