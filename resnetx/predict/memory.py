@@ -77,9 +77,7 @@ class _Kept:
     bytes_per_image: int
 
 
-def _torch_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy
-) -> int:
+def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
     parameters = counts.parameters(table, "torch")
