@@ -108,7 +108,7 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
                 points += curve(each.subject, fabric, each.wanted, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
-    inputs = list(records.inputs_of(points, asked.calibration))
+    inputs = list(records.inputs_of(points))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
 
 

@@ -10,7 +10,7 @@ from resnetx.config import ConfigError
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.units import si
 
-LINES_OF_INPUTS = 12  # what goes in, in the table; the record has all
+THINGS = 3  # of which the same is said, by name; the record has all
 
 
 def store(made: Prediction, folder: Path) -> None:
@@ -79,17 +79,22 @@ def _sensitivity(points: Sequence[PredictedPoint]) -> None:
 
 
 def _inputs(made: Prediction) -> None:
-    rows = [
-        [each.what, each.origin, "" if each.error is None else f"{each.error:.0%}", each.value, each.source]
-        for each in made.inputs[:LINES_OF_INPUTS]
-    ]
-    more = len(made.inputs) - LINES_OF_INPUTS
-    note = f"and {more} more in the record" if more > 0 else ""
-    show.table("What went in", ["what", "is", ">off by", "", "from"], rows, note)
+    """What went in, in sentences; things that are said of one system in the same words are said once."""
+    said: dict[tuple[str, str, str], list[str]] = {}
+    for each in made.inputs:
+        off = "off by an unknown share" if each.error is None else f"off by {each.error:.0%}"
+        said.setdefault((each.origin, off, f"{each.value} ({each.source})"), []).append(each.what)
+    show.out.print("What went in, and how far off that may be", style="bold", soft_wrap=True)
+    for (origin, off, words), things in said.items():
+        shown = ", ".join(things[:THINGS]) + f" and {len(things) - THINGS} more" * (len(things) > THINGS)
+        show.out.print(f"- {shown}: {origin}, {off}. {words}", soft_wrap=True)
     show.out.print()
 
 
 def _domains(made: Prediction) -> None:
+    if not made.domains:
+        show.out.print("Such predictions were put beside no measurement yet.", soft_wrap=True)
+        return
     rows = [
         [each.what, f"{each.points}", f"{each.mean_error:.1%}", f"{each.worst_error:.1%}", each.source]
         for each in made.domains

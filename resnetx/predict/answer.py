@@ -49,7 +49,7 @@ def _as_run(request: Request, point: Point) -> Request:
     )
 
 
-def answer(job: Job, sent: Exchange, computes: Sequence[Compute], batch_size: int) -> dict[str, Any]:
+def answer(job: Job, sent: Exchange, computes: Sequence[Compute], point: Point) -> dict[str, Any]:
     """The predicted fields of a point."""
     whole_s = iteration_s(job)
     saved = _saved(job, whole_s)
@@ -62,7 +62,7 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], batch_size: in
         "reason": "",
         "iteration_s": whole_s,
         "interval_s": _interval_s(job, compute_error, sent.error),
-        "images_per_s": batch_size / whole_s,
+        "images_per_s": point.batch_size / whole_s,
         "compute_s": slowest.compute_s,
         "communication_s": sent.time_s,
         "exposed_communication_s": saved["communication"] * whole_s,
@@ -75,8 +75,10 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], batch_size: in
         "compute_note": computes[0].note,
         "compute_error": compute_error,
         "communication_error": sent.error if sent.messages else alone,
-        "compute_origin": computes[0].origin,  # these two for the record's list of what went in
+        "compute_origin": computes[0].origin,  # these for the record's list of what went in
         "compute_where": computes[0].where,
+        "communication_origin": "measured here" if sent.calibrated else point.fabric.links_origin,
+        "communication_where": sent.calibrated,
     }
 
 

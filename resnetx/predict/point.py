@@ -11,6 +11,7 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.predict.ssgd import Overlap
+from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import Gradient, ready_order
@@ -81,6 +82,12 @@ class Fabric:
     def on_cpus(self) -> bool:
         """Whether its ranks are processes on the cores of one host."""
         return CPU in self.described.gpu_part(0).product_names
+
+    @cached_property
+    def links_origin(self) -> Origin:
+        """Where the rates of its links are from: the weakest of their sources."""
+        found = {link.wire.copy_Bps.provenance for link in self.system.links}
+        return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
 
     def measured_on(self, gpus: int) -> Measured | None:
         """What there is to calibrate with, of this number of GPUs or of one that the file does not say."""

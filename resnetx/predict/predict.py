@@ -34,7 +34,7 @@ def predict(point: Point) -> dict[str, Any]:
     computes = [compute.of_point(point, images) for images, _ in point.shares]
     sent = _sent(point, computes[0])
     job = _job(point, computes, sent)
-    fields |= answer(job, sent, computes, point.batch_size)
+    fields |= answer(job, sent, computes, point)
     fields["sensitivity"] = _sensitivity(point, fields["iteration_s"]) if point.setting.sensitivity else []
     fields["timeline"] = bars(job) if point.setting.timeline else []
     return fields

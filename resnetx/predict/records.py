@@ -36,13 +36,13 @@ def prediction(
     return msgspec.structs.replace(made, digest=digest(made))
 
 
-def inputs_of(points: Sequence[Mapping[str, Any]], calibration: str | None) -> Iterator[dict[str, Any]]:
+def inputs_of(points: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """What went in, each thing once: whose compute, whose collectives."""
     seen = set()
     for point in points:
         if point["outcome"] != "ok":
             continue
-        for found in (_compute(point), _collectives(point, calibration)):
+        for found in (_compute(point), _collectives(point)):
             if found is not None and (key := (found["what"], found["value"])) not in seen:
                 seen.add(key)
                 yield found
@@ -58,14 +58,15 @@ def _compute(point: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _collectives(point: Mapping[str, Any], calibration: str | None) -> dict[str, Any] | None:
+def _collectives(point: Mapping[str, Any]) -> dict[str, Any] | None:
     if point["gpus"] == 1 or isinstance(point["limiting_link"], Unknown):
         return None
     return {
         "what": f"all-reduce on {point['gpus']} GPUs of {point['system']} with {point['library']}",
         "value": f"limited by {point['limiting_link']}",
-        "origin": "measured here" if calibration else "datasheet",
-        "source": calibration or "the system's file, with the source of each figure; not calibrated",
+        "origin": point["communication_origin"],
+        "source": point["communication_where"]
+        or f"not calibrated: the links of {point['system']}, each with its source",
         "error": point["communication_error"],
     }
 

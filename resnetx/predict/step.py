@@ -39,7 +39,7 @@ class StepTimes:
     def slowed(self, factor: float) -> "StepTimes":
         """The same work on a device that takes `factor` times as long for all its computing."""
         layers = tuple(
-            replace(layer, forward_s=layer.forward_s * factor, backward_s=layer.backward_s * factor)
+            LayerTime(layer.name, layer.forward_s * factor, layer.backward_s * factor, layer.gradient_bytes)
             for layer in self.layers
         )
         return replace(self, layers=layers, update_s=self.update_s * factor)
@@ -47,7 +47,13 @@ class StepTimes:
     def copying_gradients(self, s_per_byte: float) -> "StepTimes":
         """The same with each layer's gradients copied into the buffer that is sent, behind its backward pass."""
         layers = tuple(
-            replace(layer, backward_s=layer.backward_s + layer.gradient_bytes * s_per_byte) for layer in self.layers
+            LayerTime(
+                layer.name,
+                layer.forward_s,
+                layer.backward_s + layer.gradient_bytes * s_per_byte,
+                layer.gradient_bytes,
+            )
+            for layer in self.layers
         )
         return replace(self, layers=layers)
 
