@@ -312,6 +312,13 @@ def test_what_a_file_does_not_say_is_asked_for(capsys, tmp_path):
     assert ({point.collective for point in found.points}, found.world_size) == ({"broadcast"}, 8)
 
 
+def test_a_bench_record_is_not_imported_again(capsys, tmp_path):
+    *_, (path,) = imported(capsys, tmp_path, "reduced.json", JSON)
+    status, _, err = run(capsys, "bench", "--import", str(path), f"results={tmp_path / 'again'}")
+    assert status == 2
+    assert "a bench record already" in err
+
+
 def test_an_imported_record_calibrates_as_its_file_does(capsys, tmp_path):
     from resnetx.interconnect.calibration import read
 

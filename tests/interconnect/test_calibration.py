@@ -9,6 +9,7 @@ from resnetx import record
 from resnetx.config import ConfigError
 from resnetx.interconnect.calibration import Measured, Parts, Point, bands, fit, read
 from resnetx.interconnect.collective import calibrate, plan
+from resnetx.interconnect.measured import by_gpus
 from resnetx.interconnect.system import load
 from resnetx.record import BenchFile, BenchPoint, BenchRequest, cut_short
 
@@ -158,6 +159,14 @@ def test_the_share_of_the_cpu_is_that_of_large_sizes(bench_file):
 def test_records_that_lack_the_collective_are_refused(bench_file, points, collective, said):
     with pytest.raises(ConfigError, match=re.escape(said)):
         read(bench_file(*points, outcome="ok" if points else "failed"), collective)
+
+
+def test_a_folder_of_benches_is_read_by_gpus(bench_file, tmp_path):
+    path = bench_file(*BOTH)
+    assert by_gpus(str(tmp_path), "allreduce") == {2: read(path, "allreduce")}
+    assert by_gpus(path, "allreduce") == by_gpus(str(tmp_path), "allreduce")
+    (tmp_path / "typed.yaml").write_text(YAML)
+    assert list(by_gpus(str(tmp_path / "typed.yaml"), "allreduce")) == [None]
 
 
 def test_a_broken_record_is_refused_in_a_sentence(tmp_path):
