@@ -8,10 +8,12 @@ import pytest
 PURE = [
     "resnetx",
     "resnetx.cli",
+    "resnetx.cli.bench",
     "resnetx.cli.topology",
     "resnetx.cli.verbs",
     "resnetx.config",
     "resnetx.host",
+    "resnetx.interconnect.calibration",
     "resnetx.measure.launch",
     "resnetx.measure.sweep",
     "resnetx.measure.worker",

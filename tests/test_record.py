@@ -8,7 +8,7 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.record import RecordError, RunFile, RunRecord, Unknown, seal
+from resnetx.record import BenchFile, BenchRecord, BenchRequest, RecordError, RunFile, RunRecord, Unknown, seal
 
 SCHEMAS = Path(resnetx.__file__).parent / "schemas"
 
@@ -56,10 +56,44 @@ def test_records_fulfil_the_published_schema_and_it_rejects_others(record_of):
             jsonschema.validate(broken, schema)
 
 
-def test_the_published_schema_is_that_of_the_code():
-    assert (SCHEMAS / "run.schema.json").read_bytes() == record.json_schema(), (
-        "accept the change with: python -m resnetx.record > resnetx/schemas/run.schema.json"
+@pytest.mark.parametrize(("name", "kind"), [("run", RunRecord), ("bench", BenchRecord)])
+def test_the_published_schema_is_that_of_the_code(name, kind):
+    assert (SCHEMAS / f"{name}.schema.json").read_bytes() == record.json_schema(kind), (
+        f"accept the change with: python -m resnetx.record {name} > resnetx/schemas/{name}.schema.json"
     )
+
+
+BENCH = BenchFile(
+    kind="bench",
+    schema=record.SCHEMA,
+    request=BenchRequest(
+        collectives=["allreduce", "broadcast"],
+        sizes_bytes=[8, 64],
+        gpus=2,
+        devices=None,
+        env={},
+        threads=1,
+        warmup=5,
+        iterations=20,
+        seed=0,
+    ),
+    timeout_s=60,
+)
+
+
+def test_a_bench_cut_short_is_a_record_of_a_bench_with_a_reason_for_every_null():
+    found = record.cut_short(BENCH, 0.0, "timeout", "made by a test")
+    assert isinstance(found, BenchRecord)
+    assert (found.outcome, found.request, found.points) == ("timeout", BENCH.request, [])
+    assert set(record.nulls(msgspec.to_builtins(found))) == set(found.unknown)
+    jsonschema.validate(msgspec.to_builtins(found), json.loads((SCHEMAS / "bench.schema.json").read_text()))
+    assert BENCH.request.slug == "allreduce-broadcast_g2"
+
+
+def test_a_task_is_read_as_what_it_is(tmp_path, task_of):
+    for task in (BENCH, task_of()):
+        record.write(tmp_path / "run.json", task)
+        assert record.read_task(tmp_path / "run.json") == task
 
 
 def test_what_is_written_is_read_back_equal(tmp_path, record_of):

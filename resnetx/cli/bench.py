@@ -187,7 +187,7 @@ def _import(options: Namespace, paths: list[Path], asked: Asked, given: list[str
         raise ConfigError(f"--import: expected one file of nccl-tests, got {len(paths)}")
     if unread := [key for key in given if key not in ("collective", "gpus", "results")]:
         raise ConfigError(f"{unread[0]}: nothing is measured with --import; it reads collective, gpus and results")
-    points = measured.read(str(paths[0]), _imported_collective(asked), asked_by="--import ")
+    points = measured.read_nccl_tests(str(paths[0]), _imported_collective(asked), f"--import {paths[0]}")
     ended = _imported(paths[0], points, asked)
     folder = run_folder(Path(asked.results), "bench", paths[0].stem, node="imported")
     from resnetx.measure import launch

@@ -68,12 +68,12 @@ def _obstacle_to_task(task: Task) -> str:
 
 def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
     """What came of a run that was started by hand."""
-    if isinstance(task, BenchFile) or isinstance(record, BenchRecord):
+    if isinstance(record, BenchRecord):
         from resnetx.cli.show_bench import bench
 
-        assert isinstance(record, BenchRecord), f"a bench left a {type(record).__name__}"
         bench(record, folder)
         return
+    assert isinstance(task, RunFile), f"a {type(task).__name__} left a record of a run"
     from resnetx.measure.trackers import track
 
     show.run(record, folder)

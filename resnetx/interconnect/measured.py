@@ -53,25 +53,23 @@ class Measured:
         return sum(weight * share for weight, share in known) / sum(weight for weight, _ in known) if known else None
 
 
-def read(path: str, collective: str | None = None, *, asked_by: str = "calibration=") -> Measured:
+def read(path: str, collective: str | None = None) -> Measured:
     """Measured points from a bench record (or its folder), nccl-tests (out of place), or a YAML file of points.
 
-    `collective`: which one is wanted; of several in a record it must be said. `asked_by`: what to blame a mistake on.
+    `collective`: which one is wanted; of several in a record it must be said.
     """
-    where = f"{asked_by}{path}"
+    where = f"calibration={path}"
     file = RunFolder(Path(path)).record if Path(path).is_dir() else Path(path)
     text = _text(file, where)
     if file.suffix in (".yaml", ".yml"):
-        found = _typed(where, text)
-    elif file.suffix == ".json":
-        found = _from_json(where, file, text, collective)
-    else:
-        found = _from_table(file, text)
-    if not found.points:
-        raise ConfigError(f"{where}: no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
-    if collective and found.collective and found.collective != collective:
-        raise ConfigError(f"{where}: holds {found.collective}; expected {collective}")
-    return found
+        return _typed(where, text)
+    if _is_bench_record(file, text):
+        try:
+            record: BenchRecord = read_record(file, BenchRecord)
+        except RecordError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        return measured(record, collective, f"{file.parent.name}/{file.name}", where)
+    return _nccl_tests(where, file, text, collective)
 
 
 def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
@@ -82,6 +80,35 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
         found = read(path, collective)
         return {found.gpus: found}
     return {found.gpus: found for found in (read(str(run), collective) for run in runs)}
+
+
+def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
+    """The same from a table or JSON of nccl-tests, and nothing else; `where`: what to blame a mistake on."""
+    file = Path(path)
+    text = _text(file, where)
+    if _is_bench_record(file, text):
+        raise ConfigError(f"{where}: a bench record already; expected the text or JSON of nccl-tests")
+    return _nccl_tests(where, file, text, collective)
+
+
+def _nccl_tests(where: str, file: Path, text: str, collective: str | None) -> Measured:
+    found = _from_json(where, file, text) if file.suffix == ".json" else _from_table(file, text)
+    if not found.points:
+        raise ConfigError(f"{where}: no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
+    if collective and found.collective and found.collective != collective:
+        raise ConfigError(f"{where}: holds {found.collective}; expected {collective}")
+    return found
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def _is_bench_record(file: Path, text: str) -> bool:
+    try:
+        return file.suffix == ".json" and msgspec.json.decode(text, type=_Kind).kind == "bench"
+    except msgspec.DecodeError:  # what is wrong with it, its reader says
+        return False
 
 
 def _text(file: Path, where: str) -> str:
@@ -147,13 +174,10 @@ def _median(point: BenchPoint) -> Point:
 # ---- nccl-tests (its src/util.cu writes both forms)
 
 
-def _from_json(where: str, file: Path, text: str, collective: str | None) -> Measured:
-    """A bench record, or what nccl-tests writes with --json."""
+def _from_json(where: str, file: Path, text: str) -> Measured:
+    """What nccl-tests writes with -J."""
     try:
         tree = json.loads(text)
-        if "kind" in tree:
-            record: BenchRecord = read_record(file, BenchRecord)
-            return measured(record, collective, f"{file.parent.name}/{file.name}", where)
         points = [
             Point(float(each["size"]), float(each["out_of_place"]["time"]) * 1e-6, _count(each["out_of_place"]))
             for each in tree["results"]
@@ -162,9 +186,7 @@ def _from_json(where: str, file: Path, text: str, collective: str | None) -> Mea
         ranks = tree.get("config", {}).get("devices", [])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{where}: not the JSON of nccl-tests: {error}") from None
-    except RecordError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    return _nccl_tests(file, points, program, len(ranks))
+    return _from_rows(file, points, program, len(ranks))
 
 
 def _count(result: dict[str, Any]) -> int | None:
@@ -191,10 +213,10 @@ def _from_table(file: Path, text: str) -> Measured:
             except ValueError:
                 continue
     program = re.search(r"^# Collective test starting: (\S+)", text, re.MULTILINE)
-    return _nccl_tests(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
+    return _from_rows(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
 
 
-def _nccl_tests(file: Path, points: Sequence[Point], program: str, ranks: int) -> Measured:
+def _from_rows(file: Path, points: Sequence[Point], program: str, ranks: int) -> Measured:
     """`program`: its path, or ""; `ranks`: how many it lists (one: MPI builds alone list all of them in JSON)."""
     name = re.match(r"(\w+)_perf", Path(program).name)
     return Measured(

@@ -5,10 +5,13 @@ import re
 
 import pytest
 
+from resnetx import record
 from resnetx.config import ConfigError
-from resnetx.interconnect.calibration import Measured, Parts, Point, fit, read
+from resnetx.interconnect.calibration import Measured, Parts, Point, bands, fit, read
 from resnetx.interconnect.collective import calibrate, plan
+from resnetx.interconnect.measured import by_gpus
 from resnetx.interconnect.system import load
+from resnetx.record import BenchFile, BenchPoint, BenchRequest, cut_short
 
 SIZES = [2**20 * 4**power for power in range(6)]
 
@@ -78,6 +81,100 @@ def test_calibration_of_four_gpus_serves_eight():
     )
 
 
+def test_a_calibration_of_four_gpus_is_refused_for_the_plan_of_eight():
+    system = load("dgx1-p100")
+    measured = Measured("my.txt", tuple(Point(size, 1e-3) for size in SIZES), gpus=4)
+    assert calibrate(plan(system, devices=range(4)), measured).calibration
+    with pytest.raises(ConfigError, match=r"my.txt: measured on 4 GPUs; expected 8, as many as devices=\[0, 1, 2"):
+        calibrate(plan(system, devices=range(8)), measured)
+
+
+def test_bands_are_in_seconds_and_bytes_per_second():
+    sizes = [2**power for power in range(10, 26, 2)]
+    points = [Point(size, (2e-5 if size < 2**18 else 1e-4) + size / 4e9) for size in sizes]
+    (small, large), error = bands(Measured("my.txt", tuple(points)))
+    assert (small.from_bytes, large.from_bytes) == (0, pytest.approx(2**17))
+    assert (small.latency_s, large.latency_s) == (pytest.approx(2e-5), pytest.approx(1e-4))
+    assert (small.bandwidth_Bps, large.bandwidth_Bps) == (pytest.approx(4e9), pytest.approx(4e9))
+    assert error == pytest.approx(0, abs=1e-6)
+
+
+def test_the_held_out_error_is_that_of_points_predicted_from_the_others():
+    points = [Point(size, time_s) for size, time_s in ((1, 1.0), (2, 2.0), (3, 3.0), (4, 8.0))]
+    held_out = []
+    for left_out in points:
+        (band,), _ = bands(Measured("a test", tuple(point for point in points if point is not left_out)))
+        held_out.append(abs((band.latency_s + left_out.size_bytes / band.bandwidth_Bps) / left_out.time_s - 1))
+    assert bands(Measured("a test", tuple(points)))[1] == pytest.approx(sum(held_out) / 4)
+
+
+# ---- bench records
+
+
+@pytest.fixture
+def bench_file(tmp_path):
+    """Writes the record of a bench with these points."""
+
+    def write(*points, outcome="ok"):
+        counts = {"gpus": 2, "threads": 1, "warmup": 1, "iterations": 3, "seed": 0}
+        request = BenchRequest(collectives=["allreduce"], sizes_bytes=[8], devices=None, env={}, **counts)
+        task = BenchFile(kind="bench", schema=record.SCHEMA, request=request, timeout_s=1)
+        made = [
+            BenchPoint(collective=name, size_bytes=size, times_s=times_s, wrong=0, cpu_share=share)
+            for name, size, times_s, share in points
+        ]
+        record.write(tmp_path / "b" / "record.json", cut_short(task, 0.0, outcome, "made by a test", points=made))
+        return str(tmp_path / "b" / "record.json")
+
+    return write
+
+
+BOTH = (
+    ("broadcast", 8, [9.0, 9.0, 9.0], 0.1),
+    ("allreduce", 300, [3.0, 5.0, 4.0], 0.8),
+    ("allreduce", 100, [1.0, 1.0, 9.0], 0.4),
+)
+
+
+def test_a_record_gives_the_medians_of_one_collective_by_size(bench_file, tmp_path):
+    for path in (bench_file(*BOTH), str(tmp_path / "b")):
+        found = read(path, "allreduce")
+        assert found.points == (Point(100, 1.0, 0, 0.4), Point(300, 4.0, 0, 0.8))
+        assert (found.source, found.collective, found.gpus) == ("b/record.json", "allreduce", 2)
+
+
+def test_the_share_of_the_cpu_is_that_of_large_sizes(bench_file):
+    assert read(bench_file(*BOTH), "allreduce").cpu_share == pytest.approx((100 * 0.4 + 300 * 0.8) / 400)
+    assert Measured("my.txt", (Point(8, 1.0),)).cpu_share is None
+
+
+@pytest.mark.parametrize(
+    ("points", "collective", "said"),
+    [
+        (BOTH, None, "holds allreduce, broadcast; say which with collective="),
+        (BOTH, "reduce", "holds allreduce, broadcast; expected reduce"),
+        ((), None, "has no points (failed: made by a test)"),
+    ],
+)
+def test_records_that_lack_the_collective_are_refused(bench_file, points, collective, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read(bench_file(*points, outcome="ok" if points else "failed"), collective)
+
+
+def test_a_folder_of_benches_is_read_by_gpus(bench_file, tmp_path):
+    path = bench_file(*BOTH)
+    assert by_gpus(str(tmp_path), "allreduce") == {2: read(path, "allreduce")}
+    assert by_gpus(path, "allreduce") == by_gpus(str(tmp_path), "allreduce")
+    (tmp_path / "typed.yaml").write_text(YAML)
+    assert list(by_gpus(str(tmp_path / "typed.yaml"), "allreduce")) == [None]
+
+
+def test_a_broken_record_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "record.json").write_text('{"kind": "bench", "schema": 1}')
+    with pytest.raises(ConfigError, match="not a BenchRecord of resnetx"):
+        read(str(tmp_path))
+
+
 # ---- forms
 
 TABLE = """\
@@ -120,6 +217,7 @@ def test_points_are_read(tmp_path, name, text, source):
         (2**20, pytest.approx(80.1e-6)),
         (2**22, pytest.approx(151e-6)),
     ]
+    assert [point.wrong for point in measured.points] == [0 if name == "new.txt" else None, None]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,328 @@
+"""`resnetx bench`: real ranks, workloads' payloads, files of nccl-tests, and how it refuses and fails."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+import resnetx
+from resnetx import record
+from resnetx.cli import main
+from resnetx.measure import launch
+from resnetx.record import BenchPoint, BenchRecord
+
+SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
+SMALL = ["warmup=1", "iterations=4", "threads=1"]
+
+
+def run(capsys, *words):
+    status = main(list(words))
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """One good bench on two gloo ranks, by the command line: its printed JSON, and its file."""
+    results = tmp_path_factory.mktemp("bench")
+    words = [*SMALL, "gpus=2", "collective=[allreduce,broadcast,allgather]", "size=[8,4KiB,100kB,1MiB]"]
+    command = [sys.executable, "-m", "resnetx", "bench", *words, f"results={results}", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout), next(results.rglob("record.json"))
+
+
+@pytest.mark.dist
+def test_two_ranks_leave_a_complete_record(two_ranks):
+    printed, path = two_ranks
+    found = record.read(path, BenchRecord)
+    assert printed == msgspec.to_builtins(found)
+    jsonschema.validate(printed, SCHEMA)
+    assert (found.outcome, found.world_size, found.source) == ("ok", 2, "measured")
+    assert found.library.startswith("gloo (torch ")
+    assert found.transport.used == ["socket"]
+    assert [device.rank for device in found.devices] == [0, 1]
+    assert path.parent.parent.name == "bench"
+    assert {(point.collective, point.size_bytes) for point in found.points} == {
+        (name, size) for name in ("allreduce", "broadcast", "allgather") for size in (8, 4096, 100_000, 2**20)
+    } - {("allgather", 8)} | {("allgather", 32)}
+    assert {point.wrong for point in found.points} == {0}
+    assert all(len(point.times_s) == 4 and min(point.times_s) > 0 for point in found.points)
+    assert all(point.cpu_share > 0 for point in found.points)
+
+
+@pytest.mark.dist
+def test_a_bench_refines_a_plan_of_as_many_ranks_and_no_other(two_ranks, capsys, tmp_path):
+    _, path = two_ranks
+    words = ["systems=sli-rtx2080", "library=gloo", "size=1MiB", f"results={tmp_path}", "--json"]
+    status, out, _ = run(capsys, "topology", *words, "collective=allreduce", f"calibration={path.parent}")
+    assert status == 0
+    assert "Calibrated from 4 points" in json.loads(out)["explanation"][-1]
+    status, _, err = run(capsys, "topology", *words, "collective=reduce", f"calibration={path}")
+    assert status == 2
+    assert "holds allgather, allreduce, broadcast; expected reduce" in err
+    words[0] = "systems=gx8"
+    status, _, err = run(capsys, "topology", *words, "collective=allreduce", f"calibration={path}")
+    assert status == 2
+    assert "measured on 2 GPUs; expected 8" in err
+
+
+@pytest.mark.dist
+def test_a_bench_is_repeated_by_hand_from_its_run_file(two_ranks, tmp_path):
+    _, path = two_ranks
+    before = path.read_bytes()
+    command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "-m", "resnetx.train"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*command, str(path.parent / "run.json")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (repeated,) = tmp_path.rglob("record.json")
+    assert record.read(repeated, BenchRecord).request == record.read(path, BenchRecord).request
+    assert path.read_bytes() == before
+    assert "allreduce, gpus=2, gloo" in done.stdout
+
+
+@pytest.mark.dist
+def test_train_does_not_take_a_bench_for_a_run(two_ranks, capsys):
+    _, path = two_ranks
+    status, _, err = run(capsys, "train", str(path.parent / "run.json"))
+    assert status == 2
+    assert "run.json: a bench" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize(
+    ("words", "outcome", "reason"),
+    [
+        (["size=100TiB"], "oom", "can't allocate memory"),
+        (["size=8", "env.GLOO_SOCKET_IFNAME=none0"], "failed", "Unable to find address for: none0"),
+        (["size=8", "timeout=1"], "timeout", "not finished after timeout=1 seconds"),
+    ],
+)
+def test_a_bench_that_dies_leaves_a_record(capsys, tmp_path, words, outcome, reason):
+    status, _, err = run(capsys, "bench", *SMALL, *words, f"results={tmp_path}")
+    found = record.read(next(tmp_path.rglob("record.json")), BenchRecord)
+    assert status == 1
+    assert (found.outcome, found.points) == (outcome, [])
+    assert reason in found.reason
+    assert reason in err
+
+
+# ---- what is asked, with a launcher that starts nothing
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The tasks that would have run; their records have two points, of which `wrong` elements are wrong."""
+    tasks = []
+
+    def execute(task, folder):
+        tasks.append(task)
+        ended = record.cut_short(task, 0.0, "ok", "")
+        points = [
+            BenchPoint(
+                collective="allreduce", size_bytes=size, times_s=[time_s] * 3, wrong=execute.wrong, cpu_share=1.0
+            )
+            for size, time_s in ((2**10, 1e-4), (2**20, 1e-3))
+        ]
+        launch.write(folder.record, ended)
+        return msgspec.structs.replace(ended, points=points, library="gloo")
+
+    execute.wrong = 0
+    monkeypatch.setattr(launch, "execute", execute)
+    tasks.append(execute)
+    return tasks
+
+
+def asked(launched):
+    return [task.request for task in launched[1:]]
+
+
+def test_without_words_an_allreduce_on_two_ranks_from_8_bytes_to_256_mib(capsys, tmp_path, launched):
+    assert run(capsys, "bench", f"results={tmp_path}")[0] == 0
+    (request,) = asked(launched)
+    assert (request.collectives, request.gpus, request.devices) == (["allreduce"], 2, None)
+    assert (request.sizes_bytes[0], request.sizes_bytes[-1]) == (8, 256 * 2**20)
+    assert (request.warmup, request.iterations) == (5, 20)
+
+
+def test_one_process_group_for_each_number_of_ranks_with_the_same_threads(capsys, tmp_path, launched, monkeypatch):
+    monkeypatch.setattr("resnetx.config.cores", lambda: 8)
+    assert run(capsys, "bench", "gpus=[2,4]", "env.NCCL_PROTO=Simple", "size=8", f"results={tmp_path}")[0] == 0
+    assert [(request.gpus, request.threads) for request in asked(launched)] == [(2, 2), (4, 2)]
+    assert {request.env["NCCL_PROTO"] for request in asked(launched)} == {"Simple"}
+    assert len(list(tmp_path.rglob("record.json"))) == 2
+
+
+def test_payloads_of_workloads_are_sizes_too(capsys, tmp_path, launched):
+    words = ["size=[8]", "model=resnetx", "model.x=[4,8]", "strategy=[bucket,after]", f"results={tmp_path}"]
+    assert run(capsys, "bench", *words)[0] == 0
+    _, last, four, first, eight = asked(launched)[0].sizes_bytes
+    assert four == 1_025_440  # ResNet/4 is one message by either strategy
+    assert last + first == eight  # ResNet/8 is two buckets, or one message behind the backward pass
+
+
+def test_size_empty_leaves_the_payloads_alone(capsys, tmp_path, launched):
+    assert run(capsys, "bench", "size=[]", "model.x=4", f"results={tmp_path}")[0] == 0
+    assert asked(launched)[0].sizes_bytes == [1_025_440]
+
+
+def test_a_studys_messages_are_sizes_whatever_its_gpus(capsys, tmp_path, launched):
+    assert run(capsys, "bench", "size=[]", "study=quickstart", "gpus=3", f"results={tmp_path}")[0] == 0
+    (request,) = asked(launched)
+    assert request.gpus == 3
+    assert len(request.sizes_bytes) > 1
+
+
+def test_the_table_has_nccl_tests_columns_and_the_fit(capsys, tmp_path, launched):
+    _, out, _ = run(capsys, "bench", f"results={tmp_path}")
+    assert [line.split() for line in out.splitlines() if line.lstrip().startswith("1 MiB")] == [
+        ["1", "MiB", "1048576", "1,000.0", "1,000.0", "to", "1,000.0", "1.05", "1.05", "0", "1.00"]
+    ]
+    assert "from 0 B: 99.1 us + size / 1.16 GB/s" in out
+    assert "too few sizes to hold any out" in out
+
+
+def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
+    launched[0].wrong = 7
+    status, out, _ = run(capsys, "bench", f"results={tmp_path}")
+    assert status == 1
+    assert out.splitlines()[2].split()[-2] == "7"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gpus=1"], "gpus=1: one rank has nobody to send to; use gpus=2 or more"),
+        (["gpus=[2,0]"], "gpus=0: expected at least 2"),
+        (["collective=alltoall"], "collective=alltoall: no collective has that name"),
+        (["size=64M"], "size=64M: not a size in"),
+        (["size=[]"], "size=[]: expected at least one size"),
+        (["size=0"], "size=0: expected at least one byte"),
+        (["batch_size=3"], "batch_size: a setting, but `resnetx bench` has no use for it"),
+        (["devices=[0,1]", "gpus=3"], "devices=[0, 1]: expected 3 different GPU ids"),
+        (["devices=[0,9]"], "devices=[0, 9]: this machine shows 2 GPUs; ask for fewer"),
+        (["gpus=[2,4]"], "gpus=4: this machine shows 2 GPUs; ask for fewer"),
+        (["iterations=0"], "iterations=0: expected at least 1"),
+        (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
+        (["model=alexne"], "model=alexne: no such model (did you mean alexnet?)"),
+        (["study=papr"], "study=papr: no study has that name; did you mean paper?"),
+        (["timeout=soon"], "timeout=soon: expected a duration"),
+        (
+            ["all_reduce.txt"],
+            "all_reduce.txt: `resnetx bench` measures; to take over a file of nccl-tests, add --import",
+        ),
+        (["--import"], "--import: expected one file of nccl-tests, got 0"),
+        (["--import", "nowhere.txt"], "--import nowhere.txt: No such file or directory"),
+        (["--import", "x.txt", "iterations=3"], "iterations: nothing is measured with --import"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused_in_one_sentence_and_nothing_starts(
+    capsys, tmp_path, launched, monkeypatch, words, sentence
+):
+    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 2)
+    status, _, err = run(capsys, "bench", f"results={tmp_path}", *words)
+    assert status == 2
+    assert sentence in err
+    assert err.startswith("resnetx: ")
+    assert err.count("\n") == 1
+    assert not asked(launched)
+    assert not list(tmp_path.iterdir())
+
+
+# ---- files of nccl-tests
+
+TEXT = """\
+# nccl-tests version 2.17.6 nccl-headers=22602 nccl-library=22602
+# Collective test starting: all_gather_perf
+# nThread 1 nGpus 2 minBytes 1048576 maxBytes 4194304
+#  Rank  0 Group  0 Pid    353 on       node device  0 [0000:04:00] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid    353 on       node device  1 [0000:05:00] NVIDIA H100 80GB HBM3
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float    none      -1    80.10   13.09    6.55      0    79.90   13.12    6.56      0
+     4194304       1048576     float    none      -1    151.0   27.78   13.89      3    150.9   27.80   13.90    N/A
+"""
+JSON = json.dumps({
+    "version": 2,
+    "args": ["/opt/nccl-tests/build/all_reduce_perf", "-b", "8"],
+    "config": {"devices": [{"rank": 0}, {"rank": 1}, {"rank": 2}, {"rank": 3}]},
+    "results": [
+        {"size": 1048576, "out_of_place": {"time": 80.1, "nwrong": 0.0}, "in_place": {"time": 79.9}},
+        {"size": 4194304, "out_of_place": {"time": 151.0, "nwrong": None}, "in_place": {"time": 150.9}},
+    ],
+})  # fmt: skip
+OLD = "\n".join(line for line in TEXT.splitlines() if "Collective test" not in line and "Rank" not in line)
+
+
+def imported(capsys, tmp_path, name, text, *words):
+    (tmp_path / name).write_text(text)
+    results = tmp_path / "results"
+    status, out, err = run(capsys, "bench", "--import", str(tmp_path / name), *words, f"results={results}")
+    return status, out, err, list(results.rglob("record.json"))
+
+
+def test_text_of_nccl_tests_becomes_a_record_with_its_wrong_elements(capsys, tmp_path):
+    status, out, _, (path,) = imported(capsys, tmp_path, "gathered.txt", TEXT)
+    found = record.read(path, BenchRecord)
+    jsonschema.validate(msgspec.to_builtins(found), SCHEMA)
+    assert status == 1  # elements were wrong
+    assert (found.source, found.library, found.world_size) == ("gathered.txt (nccl-tests)", "nccl-tests", 2)
+    assert [(point.collective, point.size_bytes, point.wrong) for point in found.points] == [
+        ("allgather", 2**20, 0),
+        ("allgather", 2**22, 3),
+    ]
+    assert found.points[0].times_s == [pytest.approx(80.1e-6)]
+    assert found.unknown["environment"] == "imported from gathered.txt"
+    assert "13.09" in out
+    assert "6.55" in out  # nccl-tests' own bus bandwidth
+
+
+def test_json_of_nccl_tests_becomes_a_record(capsys, tmp_path):
+    status, out, _, (path,) = imported(capsys, tmp_path, "reduced.json", JSON, "--json")
+    found = record.read(path, BenchRecord)
+    assert json.loads(out) == msgspec.to_builtins(found)
+    assert status == 0
+    assert found.world_size == 4
+    assert [(point.collective, point.wrong) for point in found.points] == [("allreduce", 0), ("allreduce", None)]
+    assert found.unknown["points.1.wrong"] == "nccl-tests does not tell"
+
+
+def test_what_a_file_does_not_say_is_asked_for(capsys, tmp_path):
+    status, _, err, paths = imported(capsys, tmp_path, "old.txt", OLD)
+    assert (status, paths) == (2, [])
+    assert "it does not say of which collective it is; expected collective= one of allreduce, broadcast" in err
+    status, _, err, paths = imported(capsys, tmp_path, "new.txt", TEXT, "collective=allreduce")
+    assert (status, paths) == (2, [])
+    assert "new.txt: holds allgather; expected allreduce" in err
+    status, _, _, (path,) = imported(capsys, tmp_path, "old.txt", OLD, "collective=broadcast", "gpus=8")
+    found = record.read(path, BenchRecord)
+    assert ({point.collective for point in found.points}, found.world_size) == ({"broadcast"}, 8)
+
+
+def test_a_bench_record_is_not_imported_again(capsys, tmp_path):
+    *_, (path,) = imported(capsys, tmp_path, "reduced.json", JSON)
+    status, _, err = run(capsys, "bench", "--import", str(path), f"results={tmp_path / 'again'}")
+    assert status == 2
+    assert "a bench record already" in err
+
+
+def test_an_imported_record_calibrates_as_its_file_does(capsys, tmp_path):
+    from resnetx.interconnect.calibration import read
+
+    *_, (path,) = imported(capsys, tmp_path, "reduced.json", JSON)
+    assert [(point.size_bytes, point.time_s) for point in read(str(path)).points] == [
+        (point.size_bytes, point.time_s) for point in read(str(tmp_path / "reduced.json")).points
+    ]

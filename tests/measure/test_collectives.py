@@ -1,0 +1,184 @@
+"""The bench of collectives in one process: what is timed, in which order, and whether wrong data is found."""
+
+import dataclasses
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from resnetx.measure import collectives, exact
+from resnetx.measure.distributed import Ranks
+from resnetx.record import BenchRequest, Unknown, array_bytes
+
+WORLD = 3
+ELEMENTS = 1200  # of the whole array: divides over the ranks, and is no multiple of the data's period
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
+PART = ELEMENTS // WORLD
+
+
+def ranks_of(count):
+    return [Ranks(rank=rank, local_rank=rank, world_size=count, device=torch.device("cpu")) for rank in range(count)]
+
+
+def carried_out(collective):
+    """The array of each of three ranks after the collective, done by hand on what `fill` writes."""
+    ranks = ranks_of(WORLD)
+    before = [torch.zeros(ELEMENTS) for _ in ranks]
+    for array, rank in zip(before, ranks, strict=True):
+        exact.fill(array, collective, rank)
+    total = torch.stack(before).sum(dim=0)
+    parts = [slice(rank * PART, (rank + 1) * PART) for rank in range(WORLD)]
+    after = [array.clone() for array in before]
+    for rank, array in enumerate(after):
+        match collective:
+            case "allreduce":
+                array.copy_(total)
+            case "broadcast":
+                array.copy_(before[0])
+            case "reduce" if rank == 0:
+                array.copy_(total)
+            case "allgather":
+                array.copy_(torch.cat([before[other][parts[other]] for other in range(WORLD)]))
+            case "reduce_scatter":
+                array[parts[rank]] = total[parts[rank]]
+    return after
+
+
+def wrong(collective, arrays):
+    return [exact.wrong_elements(array, collective, rank) for array, rank in zip(arrays, ranks_of(WORLD), strict=True)]
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_what_a_collective_should_make_is_right(collective):
+    assert wrong(collective, carried_out(collective)) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_corrupted_element_is_counted(collective):
+    arrays = carried_out(collective)
+    arrays[0][0] += 1
+    arrays[0][PART - 1] = float("nan")
+    arrays[0][PART // 2] = 0.5
+    assert wrong(collective, arrays) == [3, 0, 0]
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "broadcast", "allgather"])
+def test_data_in_another_place_is_wrong(collective):
+    arrays = carried_out(collective)
+    assert wrong(collective, [arrays[0], arrays[1].roll(64), arrays[2]])[1] > ELEMENTS / 2
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "broadcast", "allgather", "reduce_scatter"])
+def test_a_collective_that_does_nothing_is_found(collective):
+    arrays = [torch.zeros(ELEMENTS) for _ in range(WORLD)]
+    for array, rank in zip(arrays, ranks_of(WORLD), strict=True):
+        exact.fill(array, collective, rank)
+    assert min(wrong(collective, arrays)[1:]) > 0
+
+
+@pytest.mark.parametrize(
+    ("collective", "asked", "used"),
+    [
+        ("allreduce", 8, 8),  # nccl-tests' smallest
+        ("allreduce", 1, 4),
+        ("broadcast", 16, 16),
+        ("allreduce", 17, 32),
+        ("allreduce", 1_025_441, 1_025_456),
+        ("allgather", 8, 64),  # 16 bytes for each of four ranks
+        ("reduce_scatter", 1000, 1024),
+    ],
+)
+def test_arrays_are_rounded_up_to_16_bytes_per_rank(collective, asked, used):
+    assert array_bytes(collective, asked, ranks=4) == used
+
+
+# ---- timing
+
+
+asked: list[tuple[str, int]] = []  # what the collectives of the fakes below were called on
+broken: list[bool] = []  # whether a broadcast of theirs spoils an element
+
+
+class Alone(Ranks):
+    """One rank whose collectives are the test's: it keeps what was asked of it."""
+
+    def collective(self, name, array):
+        def operate():
+            asked.append((name, 4 * len(array)))
+            if broken and name == "broadcast":
+                array[1] = -1
+
+        return operate
+
+
+@pytest.fixture
+def alone():
+    asked.clear()
+    broken.clear()
+    return Alone(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+
+
+REQUEST = BenchRequest(
+    collectives=["allreduce", "broadcast"],
+    sizes_bytes=[8, 20, 32, 4096, 65536],
+    gpus=1,
+    devices=None,
+    env={},
+    threads=1,
+    warmup=2,
+    iterations=3,
+    seed=0,
+)
+
+
+def test_every_size_is_warmed_up_timed_and_checked_once(alone):
+    points = collectives.measure(REQUEST, alone)
+    places = [(point["collective"], point["size_bytes"]) for point in points]
+    assert sorted(places) == [(name, size) for name in REQUEST.collectives for size in (8, 32, 4096, 65536)]  # 20 is 32
+    assert asked == [place for place in places for _ in range(2 + 3 + 1)]
+    assert {len(point["times_s"]) for point in points} == {3}
+    assert {point["wrong"] for point in points} == {0}
+
+
+def test_sizes_come_in_random_order_that_the_seed_decides(alone):
+    orders = [
+        [(point["collective"], point["size_bytes"]) for point in collectives.measure(request, alone)]
+        for request in (REQUEST, REQUEST, replace(REQUEST, seed=1))
+    ]
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert orders[0] != sorted(orders[0])
+
+
+def test_a_wrong_result_is_counted_where_it_happened(alone):
+    broken.append(True)
+    points = collectives.measure(REQUEST, alone)
+    assert {(point["collective"], point["wrong"]) for point in points} == {("allreduce", 0), ("broadcast", 1)}
+
+
+class Two(Alone):
+    """Rank 0 of two, the other one being three times as slow in every second operation."""
+
+    def gather(self, value):
+        if isinstance(value, int):
+            return [value, 5]
+        return [[(1.0, 0.5), (2.0, 1.0), (1.0, 0.5)], [(3.0, 3.0), (1.0, 1.0), (3.0, 3.0)]]
+
+
+def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ranks_add_up(alone):
+    points = collectives.measure(REQUEST, Two(**dataclasses.asdict(alone)))
+    assert {tuple(point["times_s"]) for point in points} == {(3.0, 2.0, 3.0)}
+    assert {point["wrong"] for point in points} == {5}
+    assert points[0]["cpu_share"] == pytest.approx((0.5 + 1.0) / 2)
+
+
+def test_gpus_have_no_share_of_the_cpu(alone):
+    on_gpu = dataclasses.replace(alone, device=torch.device("cuda", 0))
+    assert isinstance(collectives._cpu_share([[(1.0, 1.0)]], on_gpu), Unknown)
+
+
+def test_more_cpu_ranks_than_cores_are_warned_of(alone, monkeypatch):
+    monkeypatch.setattr(collectives, "cores", lambda: 2)
+    assert collectives._warnings(replace(REQUEST, gpus=2), alone) == []
+    (warning,) = collectives._warnings(replace(REQUEST, gpus=3), alone)
+    assert warning.message.startswith("3 CPU ranks take turns on 2 cores")
