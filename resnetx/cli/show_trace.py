@@ -70,8 +70,8 @@ def _batches(found: Trace) -> None:
         )
     note = (
         "Median ms of an iteration. rest: what watching itself takes. clean: steps of the same process that nobody "
-        "watched.\nparts/clean: all parts but the rest over the clean step, window against window. input alone: a batch, when nothing else "
-        "runs."
+        "watched.\nparts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
+        "input alone:\na batch, when nothing else runs."
     )
     if any(batch.times.host_bound for batch in found.batches):
         note += "\nhost-bound: the device waits for this host; under another one, these times say nothing."

@@ -45,6 +45,7 @@ def sums(times: LayerTimes) -> TraceSums:
     parts = [part for part in (times.input_wait_s, times.host_to_device_s, forward, backward, times.update_s) if part]
     watched, clean = times.step_s or [], times.clean_step_s or []
     rest = [step - sum(of_step) for step, *of_step in zip(watched, *parts, strict=False)]
+    accounted = [step - left for step, left in zip(watched, rest, strict=False)]
     return TraceSums(
         input_s=_median(times.input_s),
         input_wait_s=_median(times.input_wait_s),
@@ -56,7 +57,7 @@ def sums(times: LayerTimes) -> TraceSums:
         step_s=_median(watched),
         clean_step_s=_median(clean),
         watched_over_clean=_over_clean(watched, clean),
-        parts_over_clean=_over_clean([step - left for step, left in zip(watched, rest, strict=True)], clean),
+        parts_over_clean=_over_clean(accounted, clean),
     )
 
 
