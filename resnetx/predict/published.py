@@ -10,10 +10,12 @@ import msgspec
 from resnetx import config
 from resnetx.interconnect.parts import Gpu
 from resnetx.interconnect.system import parts_table
+from resnetx.workloads import tables
+from resnetx.workloads.counts import Layer
 
 FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel carries it beside `configs`
 
-Network = Literal["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
+Network = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
@@ -22,9 +24,11 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     network: Network
     seen: bool
 
-    @property
-    def model(self) -> config.Torchvision:
-        return config.Torchvision(name=self.network, classes=1000)
+    def table(self, image_size: int) -> list[Layer]:
+        """The layers of torchvision's network, which ship as data."""
+        found = tables.kept(config.Torchvision(name=self.network, classes=1000), image_size)
+        assert found is not None, f"{self.network} at {image_size} pixels is not among workloads.tables.KEPT"
+        return found
 
 
 class OneGpu(_Entry, frozen=True, kw_only=True):
