@@ -17,11 +17,12 @@ inputs. The peak over these times is what is needed. What an operation keeps, ea
     sum, concatenation     nothing
     any other              its inputs and its output
 
-`caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of every
-parameter a value, a gradient and a momentum. Of the points that they report as not fitting into 16 GB it finds GoogLeNet
-at 256 and 512 on one GPU and 512 on two, and ResNet/32 at 64 on one. It cannot find the other two, nor could anything
-that looks at one GPU alone: GoogLeNet at 256 on two GPUs has as many images on each as 512 on four, which ran, and
-ResNet/32 at 64 on two as many as 32 on one, which ran, and needs less than ResNet/16 at 64 on one, which ran too.
+`caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of
+every parameter a value, a gradient and a momentum. Of the points that they report as not fitting into 16 GB it finds
+GoogLeNet at 256 and 512 on one GPU and 512 on two, and ResNet/32 at 64 on one. It cannot find the other two, nor could
+anything that looks at one GPU alone: GoogLeNet at 256 on two GPUs has as many images on each as 512 on four, which they
+do not report as missing, and ResNet/32 at 64 on two as many as 32 on one; besides, that takes less than ResNet/16 at 64
+on one does.
 
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
 """
@@ -77,9 +78,7 @@ class _Kept:
     bytes_per_image: int
 
 
-def _torch_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy
-) -> int:
+def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
     parameters = counts.parameters(table, "torch")

@@ -62,7 +62,6 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
 class Scaling(_Entry, frozen=True, kw_only=True):
     """Weak scaling: images a second of all GPUs, by their count."""
 
-    group: str
     system: str | None
     library: str
     batch_size_per_gpu: int
@@ -94,7 +93,15 @@ class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_us: dict[int, float]
 
 
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows of the validation table, and the worst relative error that one of them may have; null: any."""
+
+    about: str
+    tolerance: float | None
+
+
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    groups: dict[str, Group]
     one_gpu: list[OneGpu]
     scaling: list[Scaling]
     small_allreduce: SmallAllreduce
