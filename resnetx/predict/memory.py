@@ -54,7 +54,7 @@ def needed_bytes(
             return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy)
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size)
-    raise config.unknown_name("convention of counting memory", convention, CONVENTIONS, "convention")
+    raise config.unknown_name("way to count memory", convention, CONVENTIONS, "memory_model")
 
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:
