@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx import workloads
+from resnetx import study, workloads
 from resnetx.cli import show, show_predict
 from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.topology import TRANSPORTS
@@ -19,9 +19,11 @@ from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.system import System
 from resnetx.predict import records
+from resnetx.predict.curve import Asked as AskedPoint
 from resnetx.predict.curve import curve
-from resnetx.predict.predict import Setting, Subject
+from resnetx.predict.point import Fabric, Setting, Subject
 from resnetx.predict.ssgd import Overlap
 from resnetx.record.prediction import Prediction
 from resnetx.record.trace import Trace
@@ -97,13 +99,13 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
-    curves = list(_curves(paths, words, asked))
-    found = _measured(asked)
+    curves, found, setting = list(_curves(paths, words, asked)), _measured(asked), _setting(asked)
     points: list[dict[str, Any]] = []
     for machine in machines:
         for library in asked.library:
+            fabric = _fabric(asked, machine, library, found)
             for each in curves:
-                points += curve(each.subject, machine, each.wanted, each.baseline, _setting(asked, library, found))
+                points += curve(each.subject, fabric, each.wanted, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
     inputs = list(records.inputs_of(points, asked.calibration))
@@ -143,14 +145,15 @@ def _check(asked: Asked) -> None:
             raise ConfigError(f"{key}={given:g}: expected {'1 or more' if least else 'more than 0'}")
 
 
-def _setting(asked: Asked, library: str | None, found: Mapping[int | None, Measured]) -> Setting:
+def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
     transport: Transport = TRANSPORTS[asked.transport]
+    what_if = asked.what_if
+    return Fabric(machine, library or machine.library, transport, found, what_if.bandwidth, what_if.latency)
+
+
+def _setting(asked: Asked) -> Setting:
     overlap = Overlap(asked.overlap.input, asked.overlap.host_to_device)
     return Setting(
-        library=library,
-        transport=transport,
-        devices=None if asked.devices is None else tuple(asked.devices),
-        measured=found,
         overlap=FRAMEWORKS[asked.framework][1] if asked.framework else overlap,
         gradients=asked.gradients,
         straggler=asked.straggler,
@@ -158,8 +161,6 @@ def _setting(asked: Asked, library: str | None, found: Mapping[int | None, Measu
         memory_bytes=_memory(asked.memory),
         memory_model=asked.memory_model,
         clock_Hz=None if asked.clock is None else asked.clock * 1e6,
-        bandwidth=asked.what_if.bandwidth,
-        latency=asked.what_if.latency,
         sensitivity=asked.sensitivity,
         timeline=asked.timeline,
     )
@@ -192,8 +193,8 @@ class _Curve:
     """Points of one workload that share a baseline."""
 
     subject: Subject
-    wanted: list[tuple[int, int]]  # (GPUs, global batch size)
-    baseline: tuple[int, int]
+    wanted: list[AskedPoint]
+    baseline: AskedPoint
 
 
 def _curves(paths: Sequence[Path], words: list[str], asked: Asked) -> Iterator[_Curve]:
@@ -216,8 +217,8 @@ def _of_requests(requests: Sequence[Request], asked: Asked, trace: Trace | None)
         first = together[0].on(1)
         table = workloads.table(first.model, first.image_size)
         subject = Subject.of(first, table, asked.convention, trace)
-        wanted = list(dict.fromkeys((request.gpus, request.batch_size) for request in together))
-        yield _Curve(subject, wanted, (1, first.batch_size))
+        wanted = list(dict.fromkeys((_devices(asked, request.gpus), request.batch_size) for request in together))
+        yield _Curve(subject, wanted, ((0,), first.batch_size))
 
 
 def _requests(words: list[str], asked: Asked) -> list[Request]:
@@ -225,7 +226,22 @@ def _requests(words: list[str], asked: Asked) -> list[Request]:
     given = {word.partition("=")[0] for word in words}
     defaults = [*_gpus(given, asked), *([] if "input" in given else ["input=synthetic"])]
     _, points = points_of([*defaults, *words])
-    return [_checked(_framed(request_from(compose(point)), asked)) for point in points]
+    return list(_composed(points, asked))
+
+
+def _composed(points: Sequence[study.Point], asked: Asked) -> Iterator[Request]:
+    """The checked requests of points. Those that differ in GPUs alone are composed once: composing takes its time."""
+    known: dict[str, Request] = {}
+    for point in points:
+        others = {key: value for key, value in point.items() if key != "gpus"}
+        if repr(others) not in known:
+            known[repr(others)] = _framed(request_from(compose({**others, "gpus": 1})), asked)
+        request, gpus = known[repr(others)], point.get("gpus", 1)
+        if not isinstance(gpus, int) or gpus < 1:
+            raise ConfigError(f"gpus={gpus}: expected a number of GPUs, 1 or more")
+        found = request.on(gpus)
+        check(msgspec.structs.replace(found, split=others.get("split", "even")))
+        yield found
 
 
 def _gpus(given: set[str], asked: Asked) -> list[str]:
@@ -233,6 +249,10 @@ def _gpus(given: set[str], asked: Asked) -> list[str]:
     if given & {"gpus", "study"}:
         return []
     return [f"gpus={len(asked.devices)}"] if asked.devices else ["gpus=[1,2,4,8]"]
+
+
+def _devices(asked: Asked, gpus: int) -> tuple[int, ...]:
+    return tuple(range(gpus)) if asked.devices is None else tuple(asked.devices)
 
 
 def _checked(request: Request) -> Request:
@@ -287,9 +307,9 @@ def _of_import(trace: Trace, words: list[str], asked: Asked) -> Iterator[_Curve]
     _, points = points_of([*defaults, *words])
     requests = [_framed(request_from(compose(point)), asked) for point in points]
     for strategy in dict.fromkeys(request.strategy for request in requests):
-        wanted = [(request.gpus, request.batch_size) for request in requests if request.strategy == strategy]
-        base = next(request.on(1).batch_size for request in requests if request.strategy == strategy)
-        yield _Curve(Subject.of_import(trace, strategy), wanted, (1, base))
+        alike = [request for request in requests if request.strategy == strategy]
+        wanted = [(_devices(asked, request.gpus), request.batch_size) for request in alike]
+        yield _Curve(Subject.of_import(trace, strategy), wanted, ((0,), alike[0].on(1).batch_size))
 
 
 def traces(path: Path) -> list[Trace]:

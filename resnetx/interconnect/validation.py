@@ -85,12 +85,12 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
     return found
 
 
-def mean_tolerance(system: str, library: str) -> float:
+def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> float:
     """The mean error granted to uncalibrated plans like this one: of the same system and library, else the largest."""
     published = _published()
-    plain = {entry.group for entry in published.entries if not entry.calibrate_from}
-    alike = {entry.group for entry in published.entries if (entry.system, entry.library) == (system, library)} & plain
-    return max(published.groups[name].tolerance.mean for name in alike or plain)
+    plain = [each for each in published.entries if each.collective == collective and not each.calibrate_from]
+    alike = [each for each in plain if (each.system, each.library) == (system, library)]
+    return max(published.groups[each.group].tolerance.mean for each in alike or plain)
 
 
 def published_points(system: str, library: str, collective: str, gpus: int) -> list[Point]:

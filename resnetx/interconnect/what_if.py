@@ -1,10 +1,12 @@
-"""Systems that differ from a described one in one thing: which link is worth money?"""
+"""Systems and plans that differ from described ones in one thing: which link is worth money?"""
 
+import dataclasses
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from resnetx.config import unknown_name
+from resnetx.interconnect.collective import Plan
 from resnetx.interconnect.parts import Figure, Wire
 from resnetx.interconnect.system import System
 
@@ -26,6 +28,12 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
         for link in system.links
     )
     return replace(system, links=links)
+
+
+def with_latency(plan: Plan, factor: float) -> Plan:
+    """The plan with that many times the time that no byte costs."""
+    ways = tuple(dataclasses.replace(way, fixed_s=way.fixed_s * factor) for way in plan.ways)
+    return plan if factor == 1 else dataclasses.replace(plan, ways=ways)
 
 
 def _scaled(wire: Wire, factor: float) -> Wire:

@@ -17,13 +17,13 @@ from resnetx.config import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
 from resnetx.interconnect.system import System, parts_table
 from resnetx.predict import roofline
+from resnetx.predict.point import CPU, Point
 from resnetx.predict.step import LayerTime, StepTimes
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
 from resnetx.workloads.counts import Layer
 
 PUBLISHED = "results/published/training.yaml"
-CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 CLOCKS_AGREE = 0.02
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
@@ -41,6 +41,18 @@ class Compute:
     note: str  # in a sentence
     error: float  # relative: how far from the truth the step may be
     gradient_copy_Bps: float
+
+
+def of_point(point: Point, images: int) -> Compute:
+    """What a rank of a point takes for its share of the batch."""
+    subject, system, setting = point.subject, point.fabric.system, point.setting
+    if subject.trace is not None:
+        found = of_trace(subject.trace, images, system, point.devices[0], subject.layers)
+    else:
+        assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
+        gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
+        found = of_roofline(subject.layers, size, images, subject.precision, gpu, setting.clock_Hz)
+    return replace(found, step=replace(found.step, host_s=setting.host_s))
 
 
 def of_trace(trace: Trace, batch_size: int, system: System, device: int, layers: Sequence[Layer] | None) -> Compute:

@@ -1,15 +1,12 @@
 """What the ranks of a point send each other, and what that costs on a system."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from resnetx import config
-from resnetx.interconnect import collective, validation
+from resnetx.interconnect import validation
 from resnetx.interconnect.collective import Plan
-from resnetx.interconnect.measured import Measured
-from resnetx.interconnect.paths import Transport
-from resnetx.interconnect.system import System
 from resnetx.predict.step import Message
 from resnetx.workloads import buckets
 from resnetx.workloads.buckets import Gradient
@@ -63,21 +60,6 @@ def exchange(
         max(costs, key=lambda cost: cost.time_s).limiting_link,
         sum(sizes) / large.algbw_Bps / sum(cost.time_s for cost in costs),
     )
-
-
-def planned(
-    system: System,
-    devices: Sequence[int],
-    library: str | None,
-    transport: Transport,
-    measured: Measured | None,
-    latency: float = 1.0,
-) -> Plan:
-    """How gradients are all-reduced; `latency`: a factor on the time that no byte costs."""
-    made = collective.plan(system, "allreduce", devices, library, transport)
-    if latency != 1.0:
-        made = replace(made, ways=tuple(replace(way, fixed_s=way.fixed_s * latency) for way in made.ways))
-    return made if measured is None else collective.calibrate(made, measured)
 
 
 def error_of(made: Plan) -> float:

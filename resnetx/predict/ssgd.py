@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from resnetx.predict.simulator import Resource, Spans, Task, simulate
 from resnetx.predict.step import LayerTime, Message, StepTimes
 
-ITERATIONS = 6  # simulated; the pipeline is full after two
-STEADY = 3  # of these, the last ones are what is reported
+ITERATIONS = 5  # simulated; the pipeline is full after two, and the last two tell the time of one
+STEADY = 2
 
 HOST_CORES = "host cores"
 
@@ -99,7 +99,7 @@ def timeline(job: Job) -> list[Bar]:
     """Every task of one steady iteration, and what runs beside it of the input of those behind it."""
     graph = _graph(job, detailed=True)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
-    begin, end = _updated(graph, spans, ITERATIONS - 4), _updated(graph, spans, ITERATIONS - 3)
+    begin, end = _updated(graph, spans, 1), _updated(graph, spans, 2)
     return [
         Bar(name, lane, rank_class, spans.start_s[place] - begin, spans.end_s[place] - begin)
         for place, (name, lane, rank_class) in enumerate(graph.labels)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from resnetx.config import ConfigError, NoExchange, Request
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.run import SCHEMA, GradientBucket, RunRecord
-from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication, TracedMessage
+from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedMessage
 from resnetx.record.unknown import nulls
 
 _UNTOLD = "the run does not tell it"

@@ -25,12 +25,12 @@ def seal(tree: Any, kind: Any) -> Any:
 
 
 def nulls(tree: Any, path: str = "") -> Iterator[str]:
-    """Paths of the null fields of a record, apart from its request, in which null is an answer."""
+    """Paths of the null fields of a record, apart from those of requests, in which null is an answer."""
     if tree is None:
         yield path
     elif isinstance(tree, dict):
         for key, value in tree.items():
-            if path or key != "request":
+            if key != "request" or value is None:
                 yield from nulls(value, f"{path}.{key}".lstrip("."))
     elif isinstance(tree, list):
         for index, value in enumerate(tree):
