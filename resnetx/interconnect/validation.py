@@ -93,6 +93,19 @@ def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> 
     return max(published.groups[each.group].tolerance.mean for each in alike or plain)
 
 
+def published_points(system: str, library: str, collective: str, gpus: int) -> list[Point]:
+    """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
+    wanted = (system, library, collective, None)
+    return [
+        _point(entry, count, size_bytes, figure)
+        for entry in _published().entries
+        if (entry.system, entry.library, entry.collective, entry.cluster) == wanted
+        and entry.figures[0] in ("busbw_GBps", "time_us")
+        for _, count, size_bytes, figure in entry.points()
+        if count == gpus
+    ]
+
+
 # ---- the file
 
 
@@ -220,12 +233,17 @@ def _as(quantity: Quantity, made: Plan, size_bytes: int, over: Plan | None) -> f
 
 def _measured(entry: _Entry) -> Measured:
     """The points that an entry says to calibrate from."""
-    quantity, _ = entry.figures
-    points = []
-    for key, gpus, size_bytes, figure in entry.points():
-        if str(key) in entry.calibrate_from:
-            time_s = figure * 1e-6
-            if quantity == "busbw_GBps":
-                time_s = size_bytes * bus_factor(entry.collective, gpus) / (figure * 1e9)
-            points.append(Point(size_bytes, time_s))
+    points = [
+        _point(entry, gpus, size_bytes, figure)
+        for key, gpus, size_bytes, figure in entry.points()
+        if str(key) in entry.calibrate_from
+    ]
     return Measured(entry.source, tuple(points))
+
+
+def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> Point:
+    quantity, _ = entry.figures
+    time_s = figure * 1e-6
+    if quantity == "busbw_GBps":
+        time_s = size_bytes * bus_factor(entry.collective, gpus) / (figure * 1e9)
+    return Point(size_bytes, time_s)

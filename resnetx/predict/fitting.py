@@ -66,12 +66,10 @@ class Row:
 
 def rows() -> list[Row]:
     """All published rates of one GPU."""
-    from resnetx.workloads import table
-
     found = []
     for rate in rates():
         entry = rate.entry
-        layers = table(entry.model, entry.image_size)
+        layers = entry.table(entry.image_size)
         found.append(Row(rate, work(layers, entry.image_size), roofs(entry.part, entry.precision, entry.clock_Hz)))
     return found
 

@@ -17,11 +17,12 @@ inputs. The peak over these times is what is needed. What an operation keeps, ea
     sum, concatenation     nothing
     any other              its inputs and its output
 
-`caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of every
-parameter a value, a gradient and a momentum. Of the points that they report as not fitting into 16 GB it finds GoogLeNet
-at 256 and 512 on one GPU and 512 on two, and ResNet/32 at 64 on one. It cannot find the other two, nor could anything
-that looks at one GPU alone: GoogLeNet at 256 on two GPUs has as many images on each as 512 on four, which ran, and
-ResNet/32 at 64 on two as many as 32 on one, which ran, and needs less than ResNet/16 at 64 on one, which ran too.
+`caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of
+every parameter a value, a gradient and a momentum. Of the points that they report as not fitting into 16 GB it finds
+GoogLeNet at 256 and 512 on one GPU and 512 on two, and ResNet/32 at 64 on one. It cannot find the other two, nor could
+anything that looks at one GPU alone: GoogLeNet at 256 on two GPUs has as many images on each as 512 on four, which they
+do not report as missing, and ResNet/32 at 64 on two as many as 32 on one; besides, that takes less than ResNet/16 at 64
+on one does.
 
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
 """
@@ -53,7 +54,7 @@ def needed_bytes(
             return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy)
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size)
-    raise config.unknown_name("convention of counting memory", convention, CONVENTIONS, "convention")
+    raise config.unknown_name("way to count memory", convention, CONVENTIONS, "memory_model")
 
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:

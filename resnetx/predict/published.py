@@ -10,10 +10,12 @@ import msgspec
 from resnetx import config
 from resnetx.interconnect.parts import Gpu
 from resnetx.interconnect.system import parts_table
+from resnetx.workloads import tables
+from resnetx.workloads.counts import Layer
 
 FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel carries it beside `configs`
 
-Network = Literal["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
+Network = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
@@ -22,9 +24,11 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     network: Network
     seen: bool
 
-    @property
-    def model(self) -> config.Torchvision:
-        return config.Torchvision(name=self.network, classes=1000)
+    def table(self, image_size: int) -> list[Layer]:
+        """The layers of torchvision's network, which ship as data."""
+        found = tables.kept(config.Torchvision(name=self.network, classes=1000), image_size)
+        assert found is not None, f"{self.network} at {image_size} pixels is not among workloads.tables.KEPT"
+        return found
 
 
 class OneGpu(_Entry, frozen=True, kw_only=True):
@@ -58,7 +62,6 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
 class Scaling(_Entry, frozen=True, kw_only=True):
     """Weak scaling: images a second of all GPUs, by their count."""
 
-    group: str
     system: str | None
     library: str
     batch_size_per_gpu: int
@@ -90,7 +93,15 @@ class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_us: dict[int, float]
 
 
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rows of the validation table, and the worst relative error that one of them may have; null: any."""
+
+    about: str
+    tolerance: float | None
+
+
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    groups: dict[str, Group]
     one_gpu: list[OneGpu]
     scaling: list[Scaling]
     small_allreduce: SmallAllreduce

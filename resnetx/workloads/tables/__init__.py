@@ -23,6 +23,9 @@ KEPT: dict[str, tuple[config.Model, int]] = {
     "googlenet": (config.GoogLeNet(classes=1000), 224),
     "torchvision-alexnet": (config.Torchvision(name="alexnet", classes=1000), 224),
     "torchvision-resnet50": (config.Torchvision(name="resnet50", classes=1000), 224),
+    "torchvision-resnet152": (config.Torchvision(name="resnet152", classes=1000), 224),
+    "torchvision-inception_v3": (config.Torchvision(name="inception_v3", classes=1000), 299),
+    "torchvision-vgg16": (config.Torchvision(name="vgg16", classes=1000), 224),
 }
 
 
