@@ -54,5 +54,5 @@ def decode(data: bytes, path: Path) -> ChromeTrace:
         return msgspec.json.decode(data, type=ChromeTrace, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: not a Chrome trace as torch.profiler exports it ({error})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: truncated or not JSON ({error})") from None

@@ -5,7 +5,8 @@
     1   conv1  3.27e+06 288202    123.424  139776
 
 Columns are separated by tabs or blanks. A header, comments (#) and blank lines may stand anywhere. An iteration begins
-where the first id stands again, or, behind a blank line, the first name.
+where the first id stands again, or, behind a blank line, the first name. The communication of such a trace has waiting
+for other GPUs in it.
 """
 
 import math
@@ -41,11 +42,14 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     iterations = _iterations(list(_rows(text, path)), path)
     columns = list(zip(*iterations, strict=True))  # of each layer, its rows
     has_input = columns[0][0].name.lower() == INPUT and columns[0][0].size_bytes == 0
+    layers = columns[1:] if has_input else columns
+    if not layers:
+        raise ConfigError(f"{path}: has no layer but {INPUT}; expected all layers of a network")
     exchanged = any(row.communication_s for rows in columns for row in rows)
     silent = "a file of six columns does not say"
     return {
         "clock": CLOCK,
-        "layers": [_layer(rows, exchanged) for rows in columns[has_input:]],
+        "layers": [_layer(rows, exchanged) for rows in layers],
         "input_s": [row.forward_s for row in columns[0]] if has_input else [],
         "host_to_device_s": [],
         "update_s": [],
@@ -119,7 +123,7 @@ def _number(cell: str, column: str, line: int, path: Path) -> float:
         value = float(cell)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0 and (not whole or value.is_integer())):
+    if not (0 <= value < 2**63 and (not whole or value.is_integer())):
         kind = "a whole number" if whole else "microseconds"
         raise ConfigError(f"{path}, line {line}: {column} is {cell[:40]!r}; expected {kind}, 0 or more")
     return value
@@ -134,6 +138,12 @@ def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
         if row.id == rows[0].id or (row.behind_blank and row.name == rows[0].name):
             found.append([])
         found[-1].append(row)
+    names = [row.name for row in found[0]]
+    if twice := [row for index, row in enumerate(found[0]) if row.name in names[:index]]:
+        raise ConfigError(
+            f"{path}, line {twice[0].line}: a second layer is called {twice[0].name}; expected every name once in an "
+            "iteration, which begins with the first line's id"
+        )
     for iteration in found[1:]:
         for first, row in zip(found[0], iteration, strict=False):
             if (row.name, row.size_bytes) != (first.name, first.size_bytes):
@@ -143,8 +153,8 @@ def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
                 )
         if len(iteration) != len(found[0]):
             raise ConfigError(
-                f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} layers; expected "
-                f"{len(found[0])}, as the first one has"
+                f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
+                f"{len(found[0])} layers that the first one has; expected all of them"
             )
     return found
 

@@ -106,7 +106,7 @@ def _is_ours(path: Path) -> bool:
         return False
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Kind).kind == "trace"
-    except (msgspec.DecodeError, OSError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
         return False
 
 
@@ -131,6 +131,10 @@ def _content(path: Path) -> bytes:
 
 
 def _text(data: bytes, path: Path) -> str:
+    if len(data) > files.MAX_BYTES:
+        raise ConfigError(
+            f"{path}: text of more than {files.MAX_BYTES >> 20} MiB; expected a trace of fewer iterations"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
