@@ -22,7 +22,7 @@ from typing import Any
 
 from resnetx.config import ConfigError
 from resnetx.record.chrome_events import ChromeTrace, Event, decode
-from resnetx.record.kineto_works import Call, Work, Works, works
+from resnetx.record.kineto_works import ONE_PROCESS, Call, Work, Works, works
 from resnetx.record.unknown import Unknown
 
 UNATTRIBUTED = "unattributed"
@@ -38,6 +38,7 @@ class Profile:
     measured_at: str | None  # UTC, ISO 8601
     left_out: int  # iterations that did not execute the layers that most of them did
     has_gradient_sizes: bool
+    on_device: bool  # the times are those of a GPU's kernels, not of the host's operations
 
 
 def parse(data: bytes, path: Path) -> Profile:
@@ -62,6 +63,7 @@ def parse(data: bytes, path: Path) -> Profile:
         measured_at=_measured_at(file, events),
         left_out=len(iterations) - len(kept),
         has_gradient_sizes=any(layer.gradient_bytes for layer in kept[0].layers),
+        on_device=found.on_device,
     )
 
 
@@ -113,7 +115,8 @@ class _Iteration:
     end: float
     rest: _Layer = field(default_factory=lambda: _Layer(UNATTRIBUTED))
     update_s: float = 0.0
-    input_s: float = 0.0
+    input_s: float = 0.0  # of the loader, where the step does its work
+    input_wait_s: float = 0.0
     host_to_device_s: float = 0.0
 
 
@@ -153,7 +156,9 @@ def _add(found: _Iteration, work: Work, owner: _Layer, cost: "_Cost") -> None:
     else:
         found.host_to_device_s += cost.to_device_s
         if work.part == "input":
-            found.input_s += work.event.dur / 1e6  # of the host, also where the device had nothing to do meanwhile
+            waited_s = work.event.dur / 1e6  # of the host, also where the device had nothing to do meanwhile
+            found.input_wait_s += waited_s
+            found.input_s += waited_s if work.event.name.startswith(ONE_PROCESS) else 0.0
         else:
             found.rest.forward_s += cost.compute_s
 
@@ -257,9 +262,10 @@ def _times(iterations: Sequence[_Iteration], on_device: bool) -> dict[str, Any]:
         rows = [[*layers, rest] for layers, rest in zip(rows, rests, strict=True)]
     slowed = "a profile has no steps that nobody watched"
     return {
-        "clock": "torch.profiler: " + ("kernels on the GPU" if on_device else "operations on the CPU"),
+        "clock": f"torch.profiler ({'kernels' if on_device else 'operations'})",
         "layers": [_traced(layers) for layers in zip(*rows, strict=True)],
         "input_s": _measured(iteration.input_s for iteration in iterations),
+        "input_wait_s": _measured(iteration.input_wait_s for iteration in iterations),
         "host_to_device_s": _measured(iteration.host_to_device_s for iteration in iterations),
         "update_s": _measured(iteration.update_s for iteration in iterations),
         "clean_step_s": Unknown(slowed),

@@ -32,6 +32,8 @@ ANNOTATIONS: dict[str, Part | None] = {
     "nccl:": "communication",
 }
 
+ONE_PROCESS = "enumerate(DataLoader)#_SingleProcess"  # the loader works while the step waits for it, and only then
+
 ELEMENT_BYTES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2}
 
 

@@ -183,7 +183,8 @@ def test_updates_input_and_steps_are_those_of_the_annotations(plain: Profiled) -
     times = plain.found.times
     zero_s, step_s = annotated_s("zero_grad"), annotated_s("Optimizer.step")
     assert times["update_s"] == pytest.approx([a + b for a, b in zip(zero_s, step_s, strict=True)])
-    assert times["input_s"] == pytest.approx(annotated_s("enumerate(DataLoader)"))
+    assert times["input_wait_s"] == pytest.approx(annotated_s("enumerate(DataLoader)"))
+    assert times["input_s"] == times["input_wait_s"]  # this loader has no processes that work ahead
     assert times["step_s"] == pytest.approx(annotated_s("ProfilerStep#"), rel=1e-4)
     parts_s = [sum(sum(layer["forward_s"]) + sum(layer["backward_s"]) for layer in times["layers"])]
     assert sum(parts_s) + sum(times["update_s"]) + sum(times["input_s"]) < sum(times["step_s"])
@@ -306,7 +307,7 @@ def test_kernels_count_where_they_were_launched(on_gpu: OnGpu) -> None:
     assert rest["forward_s"] == [3e-6] * 2
     assert times["host_to_device_s"] == [40e-6] * 2
     assert times["update_s"] == [11e-6] * 2
-    assert times["clock"].endswith("kernels on the GPU")
+    assert times["clock"] == "torch.profiler (kernels)"
 
 
 def test_a_step_is_as_long_as_the_device_takes_to_the_next(on_gpu: OnGpu) -> None:
