@@ -57,8 +57,11 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "trace": (
         "trace",
         "time a workload layer by layer on one GPU, at every per-GPU batch that gpus=[...] or a study needs",
-        "",
-        {"json": JSON},
+        "FILE",
+        {
+            "json": JSON,
+            "import": "make a trace of FILE, a PyTorch profile or a text of six columns, instead of measuring",
+        },
     ),
     "report": ("report", "write a page, figures and tables of studies (out=FOLDER, baseline=GPUS)", "STUDY ...", {}),
     "verify": (

@@ -313,8 +313,8 @@ def _of_import(trace: Trace, words: list[str], asked: Asked) -> Iterator[_Curve]
 
 
 def traces(path: Path) -> list[Trace]:
-    """The traces at a path: runs that `resnetx trace` has made, or a file."""
+    """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
     from resnetx.record.trace_files import read_trace
     from resnetx.record.trace_runs import read_all
 
-    return read_all(path) if path.is_dir() else [read_trace(path)]
+    return (read_all(path) if path.is_dir() else []) or [read_trace(path)]

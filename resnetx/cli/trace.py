@@ -12,6 +12,7 @@ from resnetx.cli import show, show_trace
 from resnetx.cli.compose import chosen, compose, points_of
 from resnetx.cli.runs import obstacle_to, run_file
 from resnetx.cli.studies import execute, one_for_all, requests_of, skip
+from resnetx.cli.trace_import import imported
 from resnetx.config import ConfigError, NoExchange, Request, RunSettings, check
 from resnetx.host import cores, node_name
 from resnetx.measure.sweep import PlannedRun, check_same_machine, locked, split_settled
@@ -36,8 +37,15 @@ class _Asked:
         return list(dict.fromkeys(run.folder.path.parent for run in self.runs))
 
 
-def trace_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
-    """Runs what is not there yet, and shows the traces."""
+def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
+    """Runs what is not there yet, and shows the traces; or takes over a file of another program."""
+    if getattr(options, "import"):
+        _show(options, [imported(paths, overrides)])
+        return 0
+    if paths:
+        raise ConfigError(
+            f"{paths[0]}: `resnetx trace` measures; to take over a file that others measured, add --import"
+        )
     asked = _asked(overrides)
     if all(run.obstacle for run in asked.runs):
         raise ConfigError(asked.runs[0].obstacle)
@@ -51,12 +59,16 @@ def trace_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         random.Random(asked.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
         execute(f"trace: runs into {asked.folder}", asked.settings, kept, able)
     traces = [trace for folder in asked.folders for trace in read_all(folder)]
+    _show(options, traces)
+    return _status(asked, traces)
+
+
+def _show(options: Namespace, traces: list[Trace]) -> None:
     if options.json:
         show.json_lines(traces)
     else:
         for trace in traces:
             show_trace.trace(trace)
-    return _status(asked, traces)
 
 
 def _status(asked: _Asked, traces: list[Trace]) -> int:

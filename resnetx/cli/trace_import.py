@@ -1,0 +1,45 @@
+"""`trace --import`: takes over what another program measured, as a trace that `predict` reads."""
+
+from pathlib import Path
+
+import msgspec
+
+from resnetx.cli.compose import chosen, settings
+from resnetx.config import ConfigError, at_least, unknown_name
+from resnetx.interconnect.system import parts_table
+from resnetx.record.trace import Trace
+from resnetx.record.trace_files import CPU, import_, read_trace
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that it reads."""
+
+    batch_size: int
+    device: str | None
+    workload: str | None
+    results: str
+
+
+def imported(paths: list[Path], overrides: list[str]) -> Trace:
+    """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
+    given = chosen(overrides)
+    asked = settings("trace --import", given, Asked, listed=())
+    if len(paths) != 1:
+        raise ConfigError(f"--import: expected one file, of six columns or a profile of PyTorch, got {len(paths)}")
+    known = parts_table("gpus")
+    if "batch_size" not in given or asked.device is None:
+        raise ConfigError(
+            f"--import {paths[0]}: the file says neither its batch nor its GPU; expected batch_size= images on the one "
+            f"GPU, and device= one of {', '.join(sorted(known))}"
+        )
+    at_least({"batch_size": (asked.batch_size, 1)})
+    if asked.device not in known:
+        raise unknown_name("GPU", asked.device, known, "device")
+    kept = import_(
+        paths[0],
+        batch_size=asked.batch_size,
+        device=CPU if CPU in known[asked.device].product_names else asked.device,
+        results=Path(asked.results),
+        workload=asked.workload,
+    )
+    return read_trace(kept.parent.parent)

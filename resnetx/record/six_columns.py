@@ -1,0 +1,195 @@
+"""Traces as Shi et al. 2018 publish theirs (section VI, Table VI): one line for each layer, iteration after iteration.
+
+    id  name   forward  backward  comm     size       times in microseconds, the size of the gradients in bytes
+    0   data   1.20e+06 0         0        0          reading a batch and copying it to the device
+    1   conv1  3.27e+06 288202    123.424  139776
+
+Columns are separated by tabs or blanks. A header, comments (#) and blank lines may stand anywhere. An iteration begins
+where the first id stands again, or, behind a blank line, the first name. The communication of such a trace has waiting
+for other GPUs in it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from resnetx.config import ConfigError
+from resnetx.record.trace import LayerTimes, TracedLayer
+from resnetx.record.unknown import Unknown
+
+COLUMNS = ("id", "name", "forward", "backward", "comm", "size")
+INPUT = "data"  # the layer whose forward pass is reading and copying a batch
+CLOCK = "unknown"
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: int
+    id: int
+    name: str
+    forward_s: float
+    backward_s: float
+    communication_s: float
+    size_bytes: int
+    behind_blank: bool
+
+
+def parse(text: str, path: Path) -> dict[str, Any]:
+    """The fields of `LayerTimes` that a file has; what it cannot say is `Unknown`. The path is for error messages."""
+    iterations = _iterations(list(_rows(text, path)), path)
+    columns = list(zip(*iterations, strict=True))  # of each layer, its rows
+    has_input = columns[0][0].name.lower() == INPUT and columns[0][0].size_bytes == 0
+    layers = columns[1:] if has_input else columns
+    if not layers:
+        raise ConfigError(f"{path}: has no layer but {INPUT}; expected all layers of a network")
+    exchanged = any(row.communication_s for rows in columns for row in rows)
+    silent = "a file of six columns does not say"
+    return {
+        "clock": CLOCK,
+        "layers": [_layer(rows, exchanged) for rows in layers],
+        "input_s": [row.forward_s for row in columns[0]] if has_input else [],
+        "host_to_device_s": [],
+        "update_s": [],
+        "step_s": Unknown(silent),
+        "clean_step_s": Unknown(silent),
+        "device_busy": Unknown(silent),
+        "host_bound": Unknown(silent),
+        "gradient_copy_Bps": Unknown(silent),
+    }
+
+
+def write_six_columns(times: LayerTimes) -> str:
+    """The text of such a file. It has no place for updates; what was not timed is 0.
+
+    Where a list has fewer entries than there are iterations, its mean stands for those that it lacks.
+    """
+    lists = [times.input_s, times.host_to_device_s] + [each for layer in times.layers for each in _columns(layer)]
+    iterations = range(max(map(len, lists)))
+    arriving_s = [_entry(times.input_s, index) + _entry(times.host_to_device_s, index) for index in iterations]
+    first = TracedLayer(name=INPUT, forward_s=arriving_s, backward_s=[], communication_s=[], gradient_bytes=0)
+    blocks = [
+        "".join(_line(id_, layer, index) for id_, layer in enumerate([first, *times.layers])) for index in iterations
+    ]
+    return "\t".join(COLUMNS) + "\n" + "\n".join(blocks)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def _rows(text: str, path: Path) -> Iterator[_Row]:
+    blank = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            blank = True
+        elif not line.lstrip().startswith("#"):
+            cells = _cells(line)
+            if cells[0].lower() != COLUMNS[0]:  # else it is a header
+                yield _row(cells, number, blank, path)
+                blank = False
+
+
+def _cells(line: str) -> list[str]:
+    """Tabs separate where there are any, so that names may have blanks."""
+    return [cell.strip() for cell in line.strip().split("\t") if cell.strip()] if "\t" in line else line.split()
+
+
+def _row(cells: list[str], line: int, behind_blank: bool, path: Path) -> _Row:
+    if len(cells) != len(COLUMNS):
+        raise ConfigError(
+            f"{path}, line {line}: {len(cells)} columns; expected the six of a trace: {', '.join(COLUMNS)} "
+            "(microseconds, bytes)"
+        )
+    figures = {column: _number(cell, column, line, path) for column, cell in zip(COLUMNS, cells, strict=True)}
+    return _Row(
+        line,
+        int(figures["id"]),
+        cells[1],
+        figures["forward"] / 1e6,
+        figures["backward"] / 1e6,
+        figures["comm"] / 1e6,
+        int(figures["size"]),
+        behind_blank,
+    )
+
+
+def _number(cell: str, column: str, line: int, path: Path) -> float:
+    if column == "name":
+        return 0.0
+    whole = column in ("id", "size")
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not (0 <= value < 2**63 and (not whole or value.is_integer())):
+        kind = "a whole number" if whole else "microseconds"
+        raise ConfigError(f"{path}, line {line}: {column} is {cell[:40]!r}; expected {kind}, 0 or more")
+    return value
+
+
+def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
+    """The rows of each iteration; all iterations have the same layers."""
+    if not rows:
+        raise ConfigError(f"{path}: no line has a layer; expected the six columns of a trace: {', '.join(COLUMNS)}")
+    found: list[list[_Row]] = []
+    for row in rows:
+        if row.id == rows[0].id or (row.behind_blank and row.name == rows[0].name):
+            found.append([])
+        found[-1].append(row)
+    names = [row.name for row in found[0]]
+    if twice := [row for index, row in enumerate(found[0]) if row.name in names[:index]]:
+        raise ConfigError(
+            f"{path}, line {twice[0].line}: a second layer is called {twice[0].name}; expected every name once in an "
+            "iteration, which begins with the first line's id"
+        )
+    for iteration in found[1:]:
+        for first, row in zip(found[0], iteration, strict=False):
+            if (row.name, row.size_bytes) != (first.name, first.size_bytes):
+                raise ConfigError(
+                    f"{path}, line {row.line}: {row.name} of {row.size_bytes} bytes, where the first iteration has "
+                    f"{first.name} of {first.size_bytes}; expected the same layers in every iteration"
+                )
+        if len(iteration) != len(found[0]):
+            raise ConfigError(
+                f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
+                f"{len(found[0])} layers that the first one has; expected all of them"
+            )
+    return found
+
+
+def _layer(rows: Sequence[_Row], exchanged: bool) -> dict[str, Any]:
+    """A layer without parameters sends nothing; a file in which none does is of one GPU, and measured none."""
+    sends = exchanged and (rows[0].size_bytes > 0 or any(row.communication_s for row in rows))
+    return {
+        "name": rows[0].name,
+        "forward_s": [row.forward_s for row in rows],
+        "backward_s": [row.backward_s for row in rows],
+        "communication_s": [row.communication_s for row in rows] if sends else [],
+        "gradient_bytes": rows[0].size_bytes,
+    }
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def _columns(layer: TracedLayer) -> tuple[list[float], list[float], list[float]]:
+    return layer.forward_s, layer.backward_s, layer.communication_s
+
+
+def _line(id_: int, layer: TracedLayer, iteration: int) -> str:
+    name = " ".join(layer.name.split())  # a tab in it would be a column more
+    times = (_microseconds(_entry(seconds, iteration)) for seconds in _columns(layer))
+    return "\t".join([str(id_), name, *times, str(layer.gradient_bytes)]) + "\n"
+
+
+def _entry(seconds: Sequence[float], iteration: int) -> float:
+    if iteration < len(seconds):
+        return seconds[iteration]
+    return fmean(seconds) if seconds else 0.0
+
+
+def _microseconds(seconds: float) -> str:
+    """With 12 digits: more than any clock tells, and few enough for the rounding of a product not to show."""
+    return f"{seconds * 1e6:.12g}"

@@ -1,0 +1,201 @@
+"""Traces from files: our own, and those that other programs wrote. What a file is, its content says.
+
+read("prof.json.gz", batch_size=32, device="v100-sxm2-16gb")    # a PyTorch profile (`kineto`)
+read("alexnet.tsv", batch_size=1024, device="k80")              # six columns (`six_columns`)
+read_trace("results/imported/alexnet_k80_b1024/trace.json")
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from resnetx.config import ConfigError
+from resnetx.record import files, kineto, six_columns
+from resnetx.record.run import SCHEMA
+from resnetx.record.trace import Trace
+from resnetx.record.unknown import Unknown, seal
+
+MAX_BYTES = 2**30  # unpacked; a profile of some hundred iterations with Python's stack has about as many
+NAME = "trace.json"
+CPU = "CPU"  # the device of a trace that has none
+SILENT = "imported: the file does not say"
+
+
+def read(path: Path, *, batch_size: int, device: str, workload: str | None = None) -> Trace:
+    """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
+
+    Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
+    is the caller's to check, or "CPU". `workload` is the file's own name unless given.
+    """
+    data = _content(path)
+    notes: dict[str, str] = {}
+    source, measured_at = str(path), None
+    if _is_json(data):
+        profile = kineto.parse(data, path)
+        _check_device(profile, device, path)
+        times, measured_at = profile.times, profile.measured_at
+        if profile.left_out:
+            source += f" (without {profile.left_out} iterations that executed other layers than most did)"
+        if not profile.has_gradient_sizes:
+            notes["batches.0.times.layers"] = (
+                "the gradient_bytes of all layers are 0: the profile has no shapes (record_shapes=True)"
+            )
+    else:
+        times = six_columns.parse(_text(data, path), path)
+    tree = {
+        "kind": "trace",
+        "schema": SCHEMA,
+        "how": "imported",
+        "source": source,
+        "workload": workload or path.name.partition(".")[0],
+        "request": None,
+        "device": device,
+        "cpu": Unknown(SILENT),
+        "cpus": Unknown(SILENT),
+        "sm_clock_Hz": Unknown(SILENT),
+        "software": Unknown(SILENT),
+        "measured_at": measured_at or Unknown(SILENT),
+        "batches": [{"batch_size": batch_size, "times": times, "peak_memory_bytes": Unknown(SILENT)}],
+        "communication": [],
+        "unknown": notes,
+    }
+    trace: Trace = seal(tree, Trace)
+    return trace
+
+
+def _check_device(profile: kineto.Profile, device: str, path: Path) -> None:
+    """The host's operations say nothing of a GPU: they launch, and go on."""
+    if profile.on_device and device == CPU:
+        raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")
+    if not profile.on_device and device != CPU:
+        raise ConfigError(
+            f"{path}: has no kernels of a GPU, and device={device} is one; profile with ProfilerActivity.CUDA too, or "
+            "name the CPU as the device if the steps ran there"
+        )
+
+
+def read_trace(path: Path, *, batch_size: int | None = None, device: str | None = None) -> Trace:
+    """The trace in any file that holds one, or what `import_` has kept below a folder.
+
+    The files of other programs need `batch_size` and `device`, see `read`.
+    """
+    if path.is_dir():
+        return _together(path)
+    if _is_ours(path):
+        trace: Trace = files.read(path, Trace)
+        return trace
+    given = {"batch_size": batch_size, "device": device}
+    if batch_size is None or device is None:
+        missing = " and ".join(f"{key}=" for key, value in given.items() if value is None)
+        raise ConfigError(
+            f"{path}: no trace of resnetx, and what other programs write does not say on how many images per GPU, and "
+            f"on which GPU, it was taken; import it with {missing} (resnetx trace --import)"
+        )
+    return read(path, batch_size=batch_size, device=device)
+
+
+def import_(path: Path, *, batch_size: int, device: str, results: Path, workload: str | None = None) -> Path:
+    """Keeps the trace of another program's file in the results; returns where.
+
+    All batches of one workload on one device are below one folder, which `read_trace` reads as one trace.
+    """
+    trace = read(path, batch_size=batch_size, device=device, workload=workload)
+    target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
+    if target.parent.parent.is_dir():
+        others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
+        merged([*(files.read(each, Trace) for each in others), trace])  # refuses what does not belong together
+    files.write(target, trace)
+    return target
+
+
+def merged(traces: Sequence[Trace]) -> Trace:
+    """One trace of several that have different batches of one workload on one device."""
+    first = traces[0]
+    for other in traces[1:]:
+        if (other.workload, other.device) != (first.workload, first.device) or _names(other) != _names(first):
+            raise ConfigError(
+                f"{other.source}: {other.workload} on {other.device} has other layers than {first.workload} on "
+                f"{first.device} in {first.source}; expected two batches of one workload: give it another workload="
+            )
+    batches = sorted(
+        ((batch, _reasons(trace, place)) for trace in traces for place, batch in enumerate(trace.batches)),
+        key=lambda each: each[0].batch_size,
+    )
+    unknown = {key: why for key, why in first.unknown.items() if not key.startswith("batches.")}
+    for place, (_, reasons) in enumerate(batches):
+        unknown |= {f"batches.{place}.{key}": why for key, why in reasons.items()}
+    source = ", ".join(dict.fromkeys(trace.source for trace in traces))
+    return msgspec.structs.replace(first, batches=[batch for batch, _ in batches], source=source, unknown=unknown)
+
+
+def _together(folder: Path) -> Trace:
+    found = [folder / NAME] if (folder / NAME).is_file() else sorted(folder.glob(f"*/{NAME}"))
+    if not found:
+        raise ConfigError(f"{folder}: holds neither traced runs nor imported traces; `resnetx trace` makes both")
+    return merged([files.read(each, Trace) for each in found])
+
+
+def _names(trace: Trace) -> list[str]:
+    return [layer.name for layer in trace.batches[0].times.layers]
+
+
+def _reasons(trace: Trace, place: int) -> dict[str, str]:
+    """Why fields of a batch are null, by their paths in it."""
+    prefix = f"batches.{place}."
+    return {key.removeprefix(prefix): why for key, why in trace.unknown.items() if key.startswith(prefix)}
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+# ---- content --------------------------------------------------------------------------------------------------------
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a small JSON object that calls itself a trace."""
+    if not path.is_file() or path.stat().st_size > files.MAX_BYTES:
+        return False
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Kind).kind == "trace"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
+        return False
+
+
+def _is_json(data: bytes) -> bool:
+    return data.lstrip()[:1] in (b"{", b"[")
+
+
+def _content(path: Path) -> bytes:
+    """What is in the file, unpacked."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            data: bytes = file.read(MAX_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{path}: truncated or not gzip ({error})") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_BYTES >> 30} GiB; profile fewer iterations")
+    return data
+
+
+def _text(data: bytes, path: Path) -> str:
+    if len(data) > files.MAX_BYTES:
+        raise ConfigError(
+            f"{path}: text of more than {files.MAX_BYTES >> 20} MiB; expected a trace of fewer iterations"
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: neither text nor JSON; expected the six columns of a trace, or a profile") from None

@@ -1,0 +1,54 @@
+"""`resnetx trace --import`: the files of other programs become traces."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resnetx.cli import main
+
+COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "alexnet.tsv"
+    path.write_text(COLUMNS)
+    return str(path)
+
+
+def test_a_file_is_imported_and_shown(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["trace", "--import", file, "device=k80-562mhz", "workload=AlexNet", f"results={tmp_path}"]
+    assert main([*words, "batch_size=1024"]) == 0
+    assert "AlexNet, batch 1024 on k80-562mhz" in capsys.readouterr().out
+    assert main([*words, "batch_size=512", "--json"]) == 0
+    trace = json.loads(capsys.readouterr().out)
+    assert [each["batch_size"] for each in trace["batches"]] == [512, 1024]
+    assert (trace["how"], trace["device"]) == ("imported", "k80-562mhz")
+
+
+def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["trace", "--import", file, "batch_size=8", "device=cpu-rank", f"results={tmp_path}", "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == "CPU"  # as a trace of ours would have it
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--import", "FILE"], "expected batch_size= images on the one GPU, and device= one of a100-sxm4-80gb"),
+        (["--import", "FILE", "batch_size=8"], "expected batch_size= images on the one GPU, and device="),
+        (["--import", "FILE", "batch_size=8", "device=k80"], "device=k80: no GPU has that name"),
+        (["--import", "FILE", "batch_size=0", "device=k80-562mhz"], "batch_size=0: expected at least 1"),
+        (["--import", "FILE", "batch_size=two", "device=k80-562mhz"], "batch_size=two: expected a whole number"),
+        (["--import", "FILE", "gpus=2"], "gpus: a setting, but `resnetx trace --import` has no use for it"),
+        (["--import"], "--import: expected one file, of six columns or a profile of PyTorch, got 0"),
+        (["device=0"], "device=0: names the GPU of an imported trace; a run has devices=[0,1,...]"),
+        (["FILE"], "to take over a file that others measured, add --import"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused(
+    file: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", *(file if word == "FILE" else word for word in words)]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,352 @@
+"""Profiles of PyTorch in: real ones of a small network on the CPU, and one as a GPU's look."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from resnetx.config import ConfigError
+from resnetx.record import kineto
+
+STEPS = 3
+PROFILE = Path("profile.json")
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.conv(x))
+        y += x
+        return self.relu(self.relu(y))
+
+
+def network() -> nn.Module:
+    stem = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True))
+    return nn.Sequential(stem, Residual(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+
+
+def batches() -> Iterator[tuple[Tensor, Tensor]]:
+    images = torch.utils.data.TensorDataset(torch.randn(40, 3, 16, 16), torch.randint(0, 10, (40,)))
+    return iter(torch.utils.data.DataLoader(images, batch_size=8))
+
+
+@dataclass
+class Profiled:
+    profiler: profile
+    file: dict[str, Any]
+    found: kineto.Profile
+
+    @property
+    def layers(self) -> dict[str, dict[str, Any]]:
+        return {layer["name"]: layer for layer in self.found.times["layers"]}
+
+    def total_s(self, key: str) -> float:
+        """Seconds of all events of a name, as the profiler adds them up itself."""
+        return sum(each.cpu_time_total for each in self.profiler.key_averages() if each.key == key) / 1e6
+
+    def below_steps_s(self, of_interest: Callable[[str], bool]) -> float:
+        """Seconds of what is directly below a step, as the profiler's own tree of events has it."""
+        return (
+            sum(
+                event.cpu_time_total
+                for event in self.profiler.events()
+                if event.cpu_parent is not None
+                and event.cpu_parent.name.startswith("ProfilerStep")
+                and of_interest(event.name)
+            )
+            / 1e6
+        )
+
+
+def profiled(folder: Path, *, steps: bool = True, odd: int | None = None, **options: Any) -> Profiled:
+    """A profile of training steps; before one of them, `odd`, the network is run once more."""
+    torch.manual_seed(0)
+    model = network().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    source = batches()
+    if steps:
+        options["schedule"] = schedule(wait=0, warmup=1, active=STEPS, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], **options) as profiler:
+        for step in range(1 + STEPS if steps else 1):
+            images, labels = next(source)
+            optimizer.zero_grad()
+            outputs = model(model[0](images)[:, :3]) if step == odd else model(images)
+            loss = nn.functional.cross_entropy(outputs, labels)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+            if steps:
+                profiler.step()
+    path = folder / "profile.json"
+    profiler.export_chrome_trace(str(path))
+    return Profiled(profiler, json.loads(path.read_text()), kineto.parse(path.read_bytes(), path))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+    return profiled(tmp_path_factory.mktemp("plain"), record_shapes=True)
+
+
+@pytest.fixture(scope="module")
+def with_modules(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+    return profiled(tmp_path_factory.mktemp("modules"), record_shapes=True, with_stack=True)
+
+
+# ---- layers ---------------------------------------------------------------------------------------------------------
+
+
+def test_without_modules_the_operations_of_the_forward_pass_are_the_layers(plain: Profiled) -> None:
+    assert list(plain.layers) == [
+        "conv2d",
+        "relu_",
+        "conv2d@1",
+        "add_",  # batches that BatchNorm has seen
+        "batch_norm",
+        "add_@1",
+        "relu",
+        "relu@1",
+        "adaptive_avg_pool2d",
+        "flatten",
+        "linear",
+        "cross_entropy_loss",
+        "unattributed",
+    ]
+
+
+def test_with_modules_their_calls_are_the_layers(with_modules: Profiled) -> None:
+    assert list(with_modules.layers) == [
+        "Conv2d_0",
+        "ReLU_0",
+        "Conv2d_1",
+        "BatchNorm2d_0",
+        "Residual_0.add_",
+        "ReLU_1",
+        "ReLU_1@1",
+        "AdaptiveAvgPool2d_0",
+        "Flatten_0",
+        "Linear_0",
+        "cross_entropy_loss",
+        "unattributed",
+    ]
+
+
+@pytest.mark.parametrize("which", ["plain", "with_modules"])
+def test_gradients_are_those_of_the_parameters(which: str, request: pytest.FixtureRequest) -> None:
+    sizes = [layer["gradient_bytes"] for layer in request.getfixturevalue(which).found.times["layers"]]
+    conv, second, norm, linear = (3 * 9 * 4 + 4, 4 * 9 * 4, 4 + 4, 4 * 10 + 10)
+    assert [size for size in sizes if size] == [4 * count for count in (conv, second, norm, linear)]
+
+
+# ---- times ----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_take_what_the_profiler_says_of_their_operations(plain: Profiled) -> None:
+    convs = [plain.layers["conv2d"], plain.layers["conv2d@1"]]
+    assert sum(sum(conv["forward_s"]) for conv in convs) == pytest.approx(plain.total_s("aten::conv2d"))
+    assert sum(plain.layers["linear"]["forward_s"]) == pytest.approx(plain.total_s("aten::linear"))
+    node = "autograd::engine::evaluate_function: ReluBackward0"
+    relus = [plain.layers[name] for name in ("relu_", "relu", "relu@1")]
+    assert sum(sum(relu["backward_s"]) for relu in relus) == pytest.approx(plain.total_s(node))
+    assert all(len(layer["forward_s"]) == STEPS for layer in plain.layers.values())
+
+
+@pytest.mark.parametrize("which", ["plain", "with_modules"])
+def test_nothing_is_lost_and_nothing_counts_twice(which: str, request: pytest.FixtureRequest) -> None:
+    it: Profiled = request.getfixturevalue(which)
+    layers = it.found.times["layers"]
+    backward_s = (
+        sum(each.cpu_time_total for each in it.profiler.key_averages() if each.key.startswith("autograd::engine::"))
+        / 1e6
+    )
+    assert sum(sum(layer["backward_s"]) for layer in layers) == pytest.approx(backward_s)
+    if which == "plain":  # with modules, events lie below them
+        forward_s = it.below_steps_s(lambda name: name.startswith("aten::"))
+        assert sum(sum(layer["forward_s"]) for layer in layers) == pytest.approx(forward_s)
+
+
+def test_updates_input_and_steps_are_those_of_the_annotations(plain: Profiled) -> None:
+    def annotated_s(word: str) -> list[float]:
+        events = [event for event in plain.file["traceEvents"] if event.get("cat") == "user_annotation"]
+        return [event["dur"] / 1e6 for event in sorted(events, key=lambda e: e["ts"]) if word in event["name"]]
+
+    times = plain.found.times
+    zero_s, step_s = annotated_s("zero_grad"), annotated_s("Optimizer.step")
+    assert times["update_s"] == pytest.approx([a + b for a, b in zip(zero_s, step_s, strict=True)])
+    assert times["input_wait_s"] == pytest.approx(annotated_s("enumerate(DataLoader)"))
+    assert times["input_s"] == times["input_wait_s"]  # this loader has no processes that work ahead
+    assert times["step_s"] == pytest.approx(annotated_s("ProfilerStep#"), rel=1e-4)
+    parts_s = [sum(sum(layer["forward_s"]) + sum(layer["backward_s"]) for layer in times["layers"])]
+    assert sum(parts_s) + sum(times["update_s"]) + sum(times["input_s"]) < sum(times["step_s"])
+
+
+def test_the_loss_that_is_looked_at_is_no_layer(plain: Profiled) -> None:
+    rest = plain.layers["unattributed"]
+    looking_s = plain.below_steps_s(lambda name: name in ("aten::item", "aten::ones_like"))
+    assert sum(rest["forward_s"]) == pytest.approx(looking_s)
+    assert sum(rest["backward_s"]) == 0
+
+
+# ---- what profiles may lack -----------------------------------------------------------------------------------------
+
+
+def test_without_shapes_gradients_have_no_size(tmp_path: Path) -> None:
+    found = profiled(tmp_path).found
+    assert not found.has_gradient_sizes
+    assert {layer["gradient_bytes"] for layer in found.times["layers"]} == {0}
+
+
+def test_without_steps_the_profile_is_one_iteration_of_unknown_length(tmp_path: Path, plain: Profiled) -> None:
+    found = profiled(tmp_path, steps=False, record_shapes=True).found
+    assert [layer["name"] for layer in found.times["layers"]] == list(plain.layers)
+    assert all(len(layer["forward_s"]) == 1 for layer in found.times["layers"])
+    assert "no ProfilerStep#n" in found.times["step_s"]
+
+
+def test_an_iteration_that_executes_other_layers_is_left_out(tmp_path: Path, plain: Profiled) -> None:
+    it = profiled(tmp_path, odd=2, record_shapes=True)
+    assert it.found.left_out == 1
+    assert list(it.layers) == list(plain.layers)
+    assert len(it.found.times["step_s"]) == len(it.layers["linear"]["forward_s"]) == STEPS - 1
+
+
+def test_inference_has_layers_without_a_backward_pass(tmp_path: Path) -> None:
+    model = network().eval()
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as profiler:
+        model(images)
+    profiler.export_chrome_trace(str(tmp_path / "profile.json"))
+    layers = kineto.parse((tmp_path / "profile.json").read_bytes(), PROFILE).times["layers"]
+    assert [layer["name"] for layer in layers][:3] == ["conv2d", "relu_", "conv2d@1"]
+    assert all(layer["backward_s"] == [0.0] for layer in layers)
+
+
+# ---- a GPU's profile ------------------------------------------------------------------------------------------------
+
+
+class OnGpu:
+    """Events as Kineto writes them of a CUDA program: the host's, and those of the device that a launch points to."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.launched = 0
+
+    def host(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> None:
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}
+        )
+
+    def kernel(
+        self, launched: float, ts: float, dur: float, name: str = "k", cat: str = "kernel", tid: int = 1
+    ) -> None:
+        self.launched += 1
+        link = {"correlation": self.launched}
+        self.host("cuda_runtime", "cudaLaunchKernel", launched, 1, tid, **link)
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": 20, "ts": ts, "dur": dur, "args": link}
+        )
+
+    def step(self, number: int, t: float) -> None:
+        """A step of a linear layer from `t` on, of 100 us on the host; its kernels run 1,000 us later."""
+        late = t + 1000
+        self.host("user_annotation", f"ProfilerStep#{number}", t, 100)
+        self.host("gpu_user_annotation", f"ProfilerStep#{number}", late, 300, tid=20)
+        self.host("cpu_op", "aten::to", t + 1, 5)
+        self.kernel(t + 2, late, 40, "Memcpy HtoD (Pinned -> Device)", "gpu_memcpy")
+        self.host("cpu_op", "aten::linear", t + 10, 20, **{"External id": number, "Sequence number": 5})
+        self.host("cpu_op", "aten::addmm", t + 12, 16, **{"External id": 50 + number, "Sequence number": 6})
+        self.kernel(t + 13, late + 40, 30, "gemm")
+        self.kernel(t + 15, late + 70, 7, "bias")
+        node = "autograd::engine::evaluate_function: "
+        self.host("cpu_op", node + "AddmmBackward0", t + 40, 10, 2, **{"Sequence number": 6})
+        self.kernel(t + 41, late + 80, 50, "gemm_backward", tid=2)
+        self.host("cpu_op", node + "torch::autograd::AccumulateGrad", t + 50, 5, 2)
+        shapes = {"Input Dims": [[10, 4]], "Input type": ["c10::Half"]}
+        self.host("cpu_op", "torch::autograd::AccumulateGrad", t + 51, 3, 2, **shapes)
+        self.kernel(t + 52, late + 130, 4, "add", tid=2)
+        self.kernel(t + 58, late + 100, 60, "ncclDevKernel_AllReduce_Sum_f16_RING_LL", tid=2)
+        self.host("user_annotation", "Optimizer.step#SGD.step", t + 70, 20)
+        self.host("cpu_op", "aten::_foreach_add_", t + 71, 10)
+        self.kernel(t + 72, late + 160, 11, "multi_tensor")
+        self.kernel(t + 95, late + 175, 3, "of nobody")
+
+    def parse(self) -> kineto.Profile:
+        return kineto.parse(json.dumps({"traceEvents": self.events}).encode(), PROFILE)
+
+
+@pytest.fixture
+def on_gpu() -> OnGpu:
+    it = OnGpu()
+    it.step(1, 0)
+    it.step(2, 150)
+    return it
+
+
+def test_kernels_count_where_they_were_launched(on_gpu: OnGpu) -> None:
+    times = on_gpu.parse().times
+    linear, rest = times["layers"]
+    assert linear == {
+        "name": "linear",
+        "forward_s": [37e-6] * 2,
+        "backward_s": [54e-6] * 2,
+        "communication_s": [],
+        "gradient_bytes": 2 * 40,
+    }
+    assert rest["name"] == "unattributed"
+    assert rest["communication_s"] == [60e-6] * 2
+    assert rest["forward_s"] == [3e-6] * 2
+    assert times["host_to_device_s"] == [40e-6] * 2
+    assert times["update_s"] == [11e-6] * 2
+    assert times["clock"] == "torch.profiler (kernels)"
+
+
+def test_a_step_is_as_long_as_the_device_takes_to_the_next(on_gpu: OnGpu) -> None:
+    assert on_gpu.parse().times["step_s"] == pytest.approx([150e-6, 178e-6])
+
+
+def test_a_kernel_without_its_launch_belongs_to_the_operation_that_it_names(on_gpu: OnGpu) -> None:
+    before = on_gpu.parse().times["layers"][0]["forward_s"]
+    lone = {"External id": 51, "correlation": 999}
+    on_gpu.events.append(
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 20, "ts": 30, "dur": 5, "args": lone}
+    )
+    after = on_gpu.parse().times["layers"][0]["forward_s"]
+    assert after == pytest.approx([before[0] + 5e-6, before[1]])
+
+
+def test_what_lies_outside_of_the_steps_does_not_count(on_gpu: OnGpu) -> None:
+    before = on_gpu.parse().times
+    on_gpu.host("cpu_op", "aten::conv2d", -50, 20)
+    on_gpu.kernel(-45, 10, 30)
+    on_gpu.kernel(120, 1200, 30)  # between them
+    assert on_gpu.parse().times == before
+
+
+# ---- malformed ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"traceEvents": [', "truncated or not JSON"),
+        (b'{"runs": []}', "not a Chrome trace as torch.profiler exports it .*traceEvents"),
+        (b'{"traceEvents": [{"ph": "X", "ts": "now"}]}', "not a Chrome trace"),
+        (b'{"traceEvents": []}', "no operation of a forward pass"),
+        (b'[{"ph": "X", "name": "f", "ts": 1, "dur": 2}]', "no operation of a forward pass"),
+        (b'{"other": ' + b"[" * 100_000, "truncated or not JSON"),
+        (b'{"traceEvents": [{"ph": "X", "name": "\xff"}]}', "truncated or not JSON|not a Chrome trace"),
+    ],
+)
+def test_what_is_no_profile_is_refused_in_a_sentence(data: bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^profile\.json: .*({message})"):
+        kineto.parse(data, PROFILE)

@@ -1,0 +1,174 @@
+"""Traces from files: what a file is, its content says; what is imported is kept and read again."""
+
+import gzip
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resnetx import record
+from resnetx.config import ConfigError
+from resnetx.record import nulls, trace_files
+from resnetx.record.trace import Trace
+
+COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
+
+
+def profile(*, kernels: bool = True, shapes: bool = True) -> bytes:
+    """One step of a linear layer, as Kineto writes it."""
+    node = "autograd::engine::evaluate_function: "
+    of_gradient = {"Input Dims": [[10, 4]], "Input type": ["float"]} if shapes else {}
+    host = [
+        ("user_annotation", "ProfilerStep#1", 0, 100, {}),
+        ("cpu_op", "aten::linear", 10, 20, {"Sequence number": 5}),
+        ("cuda_runtime", "cudaLaunchKernel", 12, 1, {"correlation": 1}),
+        ("cpu_op", node + "AddmmBackward0", 40, 10, {"Sequence number": 5}),
+        ("cpu_op", node + "torch::autograd::AccumulateGrad", 50, 5, {}),
+        ("cpu_op", "torch::autograd::AccumulateGrad", 51, 3, of_gradient),
+    ]
+    device = [("kernel", "gemm", 300, 7, {"correlation": 1})] if kernels else []
+    events = [
+        {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "ts": ts,
+            "dur": dur,
+            "pid": 1,
+            "tid": 1 if cat != "kernel" else 7,
+            "args": args,
+        }
+        for cat, name, ts, dur, args in host + device
+    ]
+    return json.dumps({"baseTimeNanoseconds": 1_500_000_000_000_000_000, "traceEvents": events}).encode()
+
+
+@pytest.fixture
+def file(tmp_path: Path):
+    def make(content: str | bytes, name: str = "alexnet.trace") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return make
+
+
+# ---- what a file is -------------------------------------------------------------------------------------------------
+
+
+def test_six_columns_become_a_trace_whose_gaps_have_reasons(file) -> None:
+    path = file(COLUMNS)
+    trace = trace_files.read(path, batch_size=1024, device="k80-562mhz")
+    assert (trace.how, trace.workload, trace.device, trace.source) == ("imported", "alexnet", "k80-562mhz", str(path))
+    (batch,) = trace.batches
+    assert batch.batch_size == 1024
+    assert [layer.name for layer in batch.times.layers] == ["conv1", "loss"]
+    assert set(nulls(msgspec.to_builtins(trace))) == set(trace.unknown)
+    assert trace.request is None
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_profile_is_told_by_its_content_packed_or_not(file, packed: bool) -> None:
+    path = file(gzip.compress(profile()) if packed else profile(), "whatever.txt")
+    trace = trace_files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="Linear")
+    (layer,) = trace.batches[0].times.layers
+    assert (layer.name, layer.forward_s, layer.gradient_bytes) == ("linear", [7e-6], 160)
+    assert (trace.workload, trace.measured_at) == ("Linear", "2017-07-14T02:40:00+00:00")
+    assert set(nulls(msgspec.to_builtins(trace))) == set(trace.unknown)
+
+
+def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
+    trace = trace_files.read(file(profile(shapes=False)), batch_size=8, device="v100-sxm2-16gb")
+    assert "record_shapes=True" in trace.unknown["batches.0.times.layers"]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "device", "message"),
+    [
+        (False, "v100-sxm2-16gb", "has no kernels of a GPU, and device=v100-sxm2-16gb is one"),
+        (True, "CPU", "a profile of a GPU's kernels; expected device="),
+    ],
+)
+def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        trace_files.read(file(profile(kernels=kernels)), batch_size=8, device=device)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no line has a layer"),
+        (b"\x00\xff\xfe", "neither text nor JSON"),
+        (gzip.compress(profile())[:-20], "truncated or not gzip"),
+        (b"\x1f\x8bnonsense", "truncated or not gzip"),
+        (b'{"kind": "prediction"}', "not a Chrome trace as torch.profiler exports it"),
+        (b"{", "truncated or not JSON"),
+    ],
+)
+def test_what_is_neither_is_refused_with_the_file_named(file, content: bytes, message: str) -> None:
+    path = file(content)
+    with pytest.raises(ConfigError, match=rf"^{path}.*{message}"):
+        trace_files.read(path, batch_size=8, device="CPU")
+
+
+def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, monkeypatch) -> None:
+    with pytest.raises(ConfigError, match=r"none\.json: No such file"):
+        trace_files.read(tmp_path / "none.json", batch_size=8, device="CPU")
+    monkeypatch.setattr(trace_files, "MAX_BYTES", 1000)
+    with pytest.raises(ConfigError, match="larger than"):
+        trace_files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
+
+
+# ---- what is kept ---------------------------------------------------------------------------------------------------
+
+
+def kept(path: Path, results: Path, batch_size: int, **more: str) -> Path:
+    return trace_files.import_(path, batch_size=batch_size, device="k80-562mhz", results=results, **more)
+
+
+def test_what_is_imported_is_read_as_it_was(file, tmp_path: Path) -> None:
+    path = file(COLUMNS)
+    target = kept(path, tmp_path, 64)
+    assert target == tmp_path / "imported" / "trace" / "alexnet_k80-562mhz" / "b64" / "trace.json"
+    assert trace_files.read_trace(target) == trace_files.read(path, batch_size=64, device="k80-562mhz")
+    assert trace_files.read_trace(target.parent) == trace_files.read_trace(target.parent.parent)
+
+
+def test_the_batches_of_a_workload_are_one_trace(file, tmp_path: Path) -> None:
+    large = kept(file(COLUMNS, "alexnet.64"), tmp_path, 64)
+    kept(file(COLUMNS.replace("200", "120"), "alexnet.32"), tmp_path, 32)
+    kept(file(COLUMNS.replace("200", "130"), "alexnet.32"), tmp_path, 32)  # again: it replaces the first
+    trace: Trace = trace_files.read_trace(large.parent.parent)
+    assert [(each.batch_size, each.times.layers[0].forward_s) for each in trace.batches] == [
+        (32, [pytest.approx(130e-6)]),
+        (64, [pytest.approx(200e-6)]),
+    ]
+    assert set(nulls(msgspec.to_builtins(trace))) == set(trace.unknown)
+    assert trace.source == f"{tmp_path / 'alexnet.32'}, {tmp_path / 'alexnet.64'}"
+
+
+def test_other_layers_are_another_workload(file, tmp_path: Path) -> None:
+    kept(file(COLUMNS), tmp_path, 64)
+    other = file(COLUMNS.replace("conv1", "conv7"), "alexnet.other")
+    with pytest.raises(ConfigError, match=r"has other layers than alexnet on k80-562mhz .*give it another workload="):
+        kept(other, tmp_path, 32)
+    assert kept(other, tmp_path, 32, workload="AlexNet 7").is_file()
+
+
+def test_files_of_others_need_their_batch_and_device(file, tmp_path: Path) -> None:
+    path = file(COLUMNS)
+    assert trace_files.read_trace(path, batch_size=8, device="k80-562mhz").batches[0].batch_size == 8
+    with pytest.raises(ConfigError, match=r"import it with batch_size= and device= \(resnetx trace --import\)"):
+        trace_files.read_trace(path)
+    with pytest.raises(ConfigError, match="import it with device= "):
+        trace_files.read_trace(path, batch_size=8)
+    with pytest.raises(ConfigError, match="holds neither traced runs nor imported traces"):
+        trace_files.read_trace(tmp_path)
+
+
+def test_a_trace_of_a_newer_resnetx_is_refused(file, tmp_path: Path) -> None:
+    target = kept(file(COLUMNS), tmp_path, 64)
+    target.write_text(target.read_text().replace(f'"schema": {record.SCHEMA}', f'"schema": {record.SCHEMA + 1}'))
+    with pytest.raises(record.RecordError, match="update resnetx"):
+        trace_files.read_trace(target)
