@@ -21,7 +21,7 @@ from resnetx import __version__
 from resnetx.config import Request, SyntheticInput
 from resnetx.record import Warning
 from resnetx.report import charts, export
-from resnetx.report.charts import Figure
+from resnetx.report.charts_shared import Figure
 from resnetx.report.look import Look
 from resnetx.report.platform import platform
 from resnetx.report.results import Results
