@@ -17,7 +17,9 @@ from resnetx.record import Workload
 from resnetx.report.charts_shared import (
     CHARACTER,
     COLUMN,
+    WORD_HEIGHT,
     Figure,
+    domain_with_foot,
     gpus_axis,
     legend_of,
     log_ticks,
@@ -44,7 +46,6 @@ _WORDS = {
     "missing": ("todo", "not run yet"),
     "no rate": ("none", "ended well without a rate"),
 }
-_WORD_HEIGHT = 7
 _CROWD = 3  # more words than these in one place become one for each outcome, in black
 
 
@@ -272,7 +273,9 @@ def _curve_chart(
     panels = look.panels(points)
     columns = min(len(panels), 3 if len(panels) > 6 else 2)
     width, height = (COLUMN - 30 - 9 * len(title) * isinstance(title, list) - 8 * columns) // columns, 105
-    domain, word_step = _with_foot(data, field, height)
+    values = [row[end] for row in data for end in (f"{field}_low", f"{field}_high", "ideal") if row[end]]
+    places = [row["place"] for row in data if row["place"] is not None]
+    domain, word_step = domain_with_foot(values, max(places, default=-1) + 1, height)
     ticks = log_ticks([domain[0], domain[1] / word_step**0.6], base)  # else the uppermost label moves the panel's title
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
@@ -296,21 +299,12 @@ def _curve_chart(
         layers.append(marks.encode(y=y, color=_colour(look), shape=_shape(look), description="tell:N"))
         words = chart.transform_filter("isValid(datum.word)")
         words = words.transform_calculate(foot=f"{domain[0]} * pow({word_step}, datum.place + 0.15)")
-        words = words.mark_text(fontSize=_WORD_HEIGHT - 0.5, baseline="bottom", aria=False)
+        words = words.mark_text(fontSize=WORD_HEIGHT - 0.5, baseline="bottom", aria=False)
         own = alt.condition("datum.crowd", alt.value(INK), _colour(look))
         layers.append(words.encode(y=alt.Y("foot:Q"), text="word:N", color=own))
         return alt.layer(*layers)
 
     return panel_grid(data, "panel", panels, columns, panel)
-
-
-def _with_foot(data: Sequence[dict[str, Any]], field: str, height: int) -> tuple[list[float], float]:
-    """The domain of a log axis that leaves room for words below all values, and the factor from word to word."""
-    values = [value for row in data for value in (row[f"{field}_low"], row[f"{field}_high"], row["ideal"]) if value]
-    lowest, highest = min(values) / 1.3, max(values) * 1.3
-    rows = max((row["place"] + 1 for row in data if row["place"] is not None), default=0)
-    step = (highest / lowest) ** (_WORD_HEIGHT / (height - _WORD_HEIGHT * rows))
-    return [lowest / step**rows, highest], step
 
 
 def _told(value: Summary | None, field: str, ended: str) -> str:
@@ -386,7 +380,7 @@ def _limits(points: Sequence[Named], look: Look) -> Figure:
             y=y, color=alt.Color("part:N", scale=colours, legend=legend), order="order:Q", description="tell:N"
         )
         words = chart.transform_filter("isValid(datum.word)").mark_text(
-            fontSize=_WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False
+            fontSize=WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False
         )
         return bars + words.encode(y=alt.YDatum(0), text="word:N")
 

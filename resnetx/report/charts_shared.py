@@ -12,6 +12,7 @@ from resnetx.report.look import GRID, INK, PAPER, QUIET
 COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
 CHARACTER = 3.4  # mean width of a character of 7 points
 LABEL_LIMIT = 170  # longer names are cut
+WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,13 @@ def gpus_axis(gpus: Iterable[int], shown: bool) -> alt.X:
     scale = alt.Scale(type="log", base=2, domain=[counts[0] / 1.3, counts[-1] * 1.3], nice=False)
     axis = alt.Axis(values=counts, format="d", grid=False, labelOverlap=True, labels=shown, ticks=shown)
     return alt.X("gpus:Q", scale=scale, axis=axis, title="GPUs" if shown else None)
+
+
+def domain_with_foot(values: Sequence[float], rows: int, height: int) -> tuple[list[float], float]:
+    """The domain of a log axis with room for rows of words below all values, and the factor from row to row."""
+    lowest, highest = min(values) / 1.3, max(values) * 1.3
+    step = (highest / lowest) ** (WORD_HEIGHT / (height - WORD_HEIGHT * rows))
+    return [lowest / step**rows, highest], step
 
 
 def log_ticks(domain: Sequence[float], base: int) -> list[float]:
