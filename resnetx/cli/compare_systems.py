@@ -62,7 +62,7 @@ def _prediction(paths: Sequence[Path], overrides: list[str]) -> tuple[Prediction
                 f"baseline={baseline}: goes with two studies; a prediction has the baseline it was made with"
             )
         made = read_prediction(paths[0])
-        return made, out, dict(_known({point.system: {} for point in made.points}))
+        return made, out, dict(_known(dict.fromkeys((point.system for point in made.points), {})))
     from resnetx.cli.predict import predicted
 
     made = predicted(paths, [word for word in overrides if word.partition("=")[0] != "out"])

@@ -145,7 +145,7 @@ def _batch(point: SystemPoint) -> str:
 def _rate(
     points: Sequence[SystemPoint], systems: Sequence[str], name: str, title: str, number: int, by: _Name, line: _Name
 ) -> Figure:
-    """Iterations/s against GPUs: panels by one thing, lines by another and by system; `number`: of the paper's figure."""
+    """Iterations/s against GPUs: panels by one thing, lines by another and by system; `number`: the paper's figure."""
     order = sorted(points, key=lambda point: (point.batch_size, point.gradient_bytes, point.gpus))
     lines, names = list(dict.fromkeys(map(line, order))), list(dict.fromkeys(map(by, order)))
     data = [row for point in order for row in _rate_rows(point, order, systems, by, line)]
@@ -376,8 +376,8 @@ def accuracy_figure(found: Accuracy) -> Figure:
     return Figure(
         name="accuracy",
         title=f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
-        caption="Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; dotted: "
-        "10 % more and less.",
+        caption="Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; "
+        "dotted: 10 % more and less.",
         data=without(data, "tell"),
         specification=panel_grid(data, "system", names, 1, panel),
     )
