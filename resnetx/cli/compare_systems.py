@@ -1,7 +1,7 @@
 """`compare systems=[...]`: predicts, and puts the systems side by side; or those of a prediction that is stored."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,28 +58,23 @@ def _prediction(paths: Sequence[Path], overrides: list[str]) -> tuple[Prediction
     if "systems" not in asked:
         out, baseline = out_and_baseline("compare", overrides)
         if baseline is not None:
-            raise ConfigError(
-                f"baseline={baseline}: goes with two studies; a prediction has the baseline it was made with"
-            )
+            raise ConfigError(f"baseline={baseline}: goes with two studies; a prediction has its own")
         made = read_prediction(paths[0])
-        return made, out, dict(_known(dict.fromkeys((point.system for point in made.points), {})))
+        return made, out, dict(_known(dict.fromkeys(point.system for point in made.points)))
     from resnetx.cli.predict import predicted
 
     made = predicted(paths, [word for word in overrides if word.partition("=")[0] != "out"])
     names = asked["systems"] if isinstance(asked["systems"], list) else [asked["systems"]]
+    out = Path(str(asked["out"])) if asked.get("out") else None
     node = {key: asked[key] for key in ("nodes", "network", "nics") if key in asked}
-    return (
-        made,
-        Path(str(asked["out"])) if asked.get("out") else None,
-        dict(_known({str(name): node for name in names})),
-    )
+    return made, out, dict(_known(map(str, names), **node))
 
 
-def _known(names: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, System]]:
+def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
     """The systems that have these names; one from a file of a user's own is known by its path only."""
-    for name, nodes in names.items():
+    for name in names:
         try:
-            machine = system.load(name, **nodes)
+            machine = system.load(name, **node)
         except ConfigError as error:
             show.err.print(f"no curves of collectives for {name}: {error}", soft_wrap=True)
         else:

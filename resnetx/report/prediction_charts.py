@@ -64,7 +64,7 @@ def _collective(points: Sequence[CollectivePoint], name: str) -> Figure:
     """Effective bandwidth over size: all sizes, and closely those of ResNet/x's gradients."""
     data = [row for each in points for row in _collective_rows(each)]
     systems = list(dict.fromkeys(each.system for each in points))
-    counts = [f"{count}" for count in sorted({each.gpus for each in points})]
+    counts = sorted({each.gpus for each in points})
     sizes = [each.size_bytes for each in points]
     libraries = dict.fromkeys(each.library for each in points)
     names = [panel for library in libraries for panel in (library, _zoomed(library)) if _has(data, panel)]
@@ -146,7 +146,7 @@ def _rate(
     points: Sequence[SystemPoint], systems: Sequence[str], name: str, title: str, number: int, by: _Name, line: _Name
 ) -> Figure:
     """Iterations/s against GPUs: panels by one thing, lines by another and by system; `number`: the paper's figure."""
-    order = sorted(points, key=lambda point: (point.batch_size, point.gradient_bytes, point.gpus))
+    order = sorted(points, key=lambda point: point.batch_size)
     lines, names = list(dict.fromkeys(map(line, order))), list(dict.fromkeys(map(by, order)))
     data = [row for point in order for row in _rate_rows(point, order, systems, by, line)]
     values = [row[end] for row in data for end in ("iterations_per_s_low", "iterations_per_s_high") if row[end]]
@@ -172,9 +172,9 @@ def _rate(
         words = words.transform_calculate(foot=f"{domain[0]} * pow({step}, datum.place + 0.15)")
         words = words.mark_text(fontSize=WORD_HEIGHT - 1.5, baseline="bottom", color=INK, aria=False)
         return alt.layer(
-            placed.mark_line(strokeWidth=0.9, aria=False).encode(y=y, color=colour, strokeDash=dash),
+            placed.mark_line(strokeWidth=0.7, aria=False).encode(y=y, color=colour, strokeDash=dash),
             whisker.encode(y=alt.Y("iterations_per_s_low:Q"), y2="iterations_per_s_high:Q", color=colour),
-            able.mark_point(filled=True, size=10, opacity=1).encode(y=y, color=colour, description="tell:N"),
+            able.mark_point(filled=True, size=8, opacity=1).encode(y=y, color=colour, description="tell:N"),
             words.encode(y=alt.Y("foot:Q"), text="word:N"),
         )
 
@@ -193,7 +193,7 @@ def _rate_rows(
     """A row for each system; the first one has the word that says which systems cannot run the point."""
     unable = [side.system for side in point.sides if side.iterations_per_s is None]
     others = [each for each in points if by(each) == by(point) and each.gpus == point.gpus and _unable(each)]
-    word = line(point).replace("ResNet", "").replace("batch", "b") if unable else None
+    word = line(point).replace("ResNet", "").removeprefix("batch ") if unable else None
     if unable and len(unable) < len(point.sides):
         word = f"{word} {', '.join(unable)}"
     for place, side in enumerate(point.sides):
@@ -246,14 +246,14 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
     intensities = [row["activations_per_parameter_per_gpu"] for row in data]
     x_domain = [min(intensities) / 1.5, max(intensities) * 1.5]
     kinds = [f"{a} ahead", f"{b} ahead", "open"]
-    gpus = [f"{count}" for count in sorted({row["gpus"] for row in data})]
+    gpus = sorted({row["gpus"] for row in data})
     columns = min(2, len(libraries))
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
         chart = chart.properties(width=(COLUMN - 34 - 8 * columns) // columns, height=120)
         x = alt.X(
             "activations_per_parameter_per_gpu:Q",
-            title="activations per parameter per GPU" if last else None,
+            title="activations/parameter/GPU" if last else None,
             scale=alt.Scale(type="log", domain=x_domain, nice=False),
             axis=si_axis(log_ticks(x_domain, 10), last),
         )
@@ -266,11 +266,17 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
         scale = alt.Scale(domain=kinds, range=[SYSTEMS[0], SYSTEMS[1], PAPER])
         level = alt.Chart(alt.InlineData(values=[{}])).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
         whisker = chart.mark_rule(strokeWidth=0.7, opacity=0.5, stroke=QUIET, aria=False)
-        marks = chart.mark_point(size=18, stroke=INK, strokeWidth=0.5, opacity=1).encode(
+        marks = chart.mark_point(size=15, stroke=INK, strokeWidth=0.4, opacity=1).encode(
             x=x,
             y=y,
             fill=alt.Fill("lead:N", scale=scale, legend=legend_of(kinds, symbolStrokeColor=INK, symbolType="circle")),
-            shape=alt.Shape("gpus:O", scale=alt.Scale(domain=gpus), legend=legend_of(gpus, title="GPUs", orient="top")),
+            shape=alt.Shape(
+                "gpus:O",
+                scale=alt.Scale(domain=gpus),
+                legend=legend_of(
+                    list(map(str, gpus)), title="GPUs", orient="top", symbolFillColor=PAPER, symbolStrokeColor=INK
+                ),
+            ),
             description="tell:N",
         )
         return alt.layer(
@@ -311,9 +317,8 @@ def _lead_row(point: SystemPoint, a: str, b: str) -> dict[str, Any] | None:
 def _margin_ticks(domain: Sequence[float]) -> list[float]:
     """Ticks at round percentages: the finest step that leaves at most nine of them."""
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0):
-        ticks = [
-            1 + step * place for place in range(math.ceil((domain[0] - 1) / step), 1 + int((domain[1] - 1) / step))
-        ]
+        first, last = math.ceil((domain[0] - 1) / step), math.floor((domain[1] - 1) / step)
+        ticks = [1 + step * place for place in range(first, last + 1)]
         if len(ticks) <= 9:
             return ticks
     return [1.0]
@@ -405,7 +410,8 @@ def _line_colour(lines: Sequence[str]) -> alt.Color:
     return alt.Color("line:N", scale=scale, legend=legend_of(lines, symbolType="stroke", symbolStrokeWidth=1.5))
 
 
-def _dash(field: str, names: Sequence[str], title: str | None = None) -> alt.StrokeDash:
+def _dash(field: str, names: Sequence[str | int], title: str | None = None) -> alt.StrokeDash:
     dashes = [DASHES[place % len(DASHES)] for place in range(len(names))]
-    legend = legend_of(names, title=title, orient="top", symbolType="stroke", symbolSize=250, symbolStrokeColor=INK)
+    looks = {"orient": "top", "symbolType": "stroke", "symbolSize": 250, "symbolStrokeColor": INK}
+    legend = legend_of([f"{name}" for name in names], title=title, **looks)
     return alt.StrokeDash(field, scale=alt.Scale(domain=list(names), range=dashes), legend=legend)
