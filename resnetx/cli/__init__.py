@@ -72,8 +72,9 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     ),
     "compare": (
         "compare",
-        "how much faster study B is than study A, and what else differs between them (out=FOLDER, baseline=GPUS)",
-        "STUDY_A STUDY_B",
+        "put side by side two studies, systems=[...] by prediction, or a prediction and the study that checks it "
+        "(out=FOLDER, baseline=GPUS)",
+        "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON},
     ),
     "bench": (

@@ -1,15 +1,14 @@
-"""`compare`: two studies side by side."""
+"""`compare`: two studies side by side; systems, and predictions beside measurements, have modules of their own."""
 
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnetx import record
-from resnetx.cli import show
+from resnetx.cli import compare_accuracy, compare_systems, show
 from resnetx.cli.compose import out_and_baseline
+from resnetx.cli.one_study import only_study
 from resnetx.config import ConfigError
 from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side, comparison_file
-from resnetx.report import results
 from resnetx.report.compare import compare
 from resnetx.report.conclusion import ENDS, conclusion
 from resnetx.statistics import Summary
@@ -17,38 +16,26 @@ from resnetx.units import si
 
 
 def compare_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Compares study B, the second path, with study A, the first."""
+    """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
+    if compare_systems.is_asked(paths, overrides):
+        return compare_systems.compare_systems_(options, paths, overrides)
+    if len(paths) == 2 and compare_systems.is_prediction(paths[0]):
+        return compare_accuracy.compare_accuracy_(options, paths, overrides)
     if len(paths) != 2:
-        raise ConfigError(f"compare: {len(paths)} paths given; expected two study folders: A, then B, which is over A")
+        raise ConfigError(
+            f"compare: {len(paths)} paths given; expected two study folders: A, then B, which is over A (or "
+            "systems=[dgx1-p100,gx8], or a prediction, or that and the study that checks it)"
+        )
     out, baseline = out_and_baseline("compare", overrides)
-    a, b = (results.load(_only_study(path)) for path in paths)
-    for sentence in (*a.aside, *b.aside):
-        show.err.print(f"set aside: {sentence}", soft_wrap=True)
+    a, b = (only_study(path) for path in paths)
     found = compare(a, b, baseline)
     if options.json:
         show.json_lines([found])
     else:
         _show(found)
     if out:
-        _write(out, found)
+        show.store(out, comparison_file(out), found)
     return 0
-
-
-def _write(folder: Path, found: Comparison) -> None:
-    file = comparison_file(folder)
-    try:
-        record.write(file, found)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
-    show.err.print(f"record: {file}", soft_wrap=True)
-
-
-def _only_study(path: Path) -> record.StudyFolder:
-    found = results.find(path)
-    if len(found) > 1:
-        names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
-        raise ConfigError(f"{path}: holds {len(found)} studies; name the folder of one of them: {names}")
-    return found[0]
 
 
 # ---- what a person sees ---------------------------------------------------------------------------------------------

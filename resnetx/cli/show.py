@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from resnetx import record
+from resnetx.config import ConfigError
 from resnetx.record import Phases, RunFolder, RunRecord, TaskRecord, Workload
 from resnetx.units import duration, si
 
@@ -36,6 +39,15 @@ def json_lines(objects: Iterable[Any]) -> None:
     """Prints each object as one line of JSON."""
     for each in objects:
         print(msgspec.json.encode(each).decode())
+
+
+def store(folder: Path, file: Path, content: Any) -> None:
+    """Writes a record to the folder that `out=` names, and says where it is."""
+    try:
+        record.write(file, content)
+    except OSError as error:
+        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
+    err.print(f"record: {file}", soft_wrap=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:

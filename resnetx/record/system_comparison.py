@@ -50,6 +50,7 @@ class Side(_Part, frozen=True):
     communication_s: float | None  # all messages, one after the other, alone
     exposed_communication_s: float | None
     compute_source: str | None
+    compute_error: float | None
 
 
 class SimpleModel(_Part, frozen=True):

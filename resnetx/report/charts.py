@@ -6,26 +6,35 @@ not measured: a line has a gap where a point is missing, and a word at the foot 
 The forms are those of Tallent et al. 2017, Fig. 6, 7, 12 and 13.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import altair as alt
 
 from resnetx.record import Workload
+from resnetx.report.charts_shared import (
+    CHARACTER,
+    COLUMN,
+    WORD_HEIGHT,
+    Figure,
+    domain_with_foot,
+    gpus_axis,
+    legend_of,
+    log_ticks,
+    panel_grid,
+    si_axis,
+    styled,
+    without,
+)
 from resnetx.report.export import PARTS, estimate
-from resnetx.report.look import BASELINE, DASHES, EFFICIENCY, GRID, HOLLOW, INK, PAPER, QUIET, Look
+from resnetx.report.look import BASELINE, DASHES, EFFICIENCY, HOLLOW, INK, QUIET, Look
 from resnetx.report.look import PARTS as PART_COLOURS
 from resnetx.report.series import Named, category
 from resnetx.statistics import Summary
 from resnetx.units import si
 
-COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
-_CHARACTER = 3.4  # mean width of a character of 7 points
-_LABEL_LIMIT = 170  # longer names are cut
 WHISKERS = {"interval": "95 % interval", "range": "range"}
 
 # What stands at the foot of a panel in place of a missing point, and what it means.
@@ -37,19 +46,7 @@ _WORDS = {
     "missing": ("todo", "not run yet"),
     "no rate": ("none", "ended well without a rate"),
 }
-_WORD_HEIGHT = 7
 _CROWD = 3  # more words than these in one place become one for each outcome, in black
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure: what it shows, how it is read, what is in it, and how it is drawn."""
-
-    name: str  # of its files
-    title: str
-    caption: str
-    data: list[dict[str, Any]]
-    specification: dict[str, Any]  # Vega-Lite
 
 
 def figures(points: Sequence[Named]) -> list[Figure]:
@@ -97,8 +94,8 @@ def _intensity(counted: Sequence[Named], look: Look, convention: str, suffix: st
         f"{_span(data, 'activations_per_batch')} per batch",
         caption="Work of a batch (left) and its work over communication (right), by batch category: 1 is the smallest "
         f"batch that a workload has here. Counted by the {convention} convention. After Tallent et al. 2017, Fig. 6.",
-        data=_without(data, "tell"),
-        specification=_styled(alt.hconcat(*panels, spacing=8), {"all": data}),
+        data=without(data, "tell"),
+        specification=styled(alt.hconcat(*panels, spacing=8), {"all": data}),
     )
 
 
@@ -141,7 +138,9 @@ def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str)
     fill = alt.Fill(
         "shown_as:N",
         scale=alt.Scale(domain=classes, range=[colours[name] for name in classes]),
-        legend=_legend(classes, title="parallel efficiency", orient="top", symbolType="circle", symbolStrokeColor=INK),
+        legend=legend_of(
+            classes, title="parallel efficiency", orient="top", symbolType="circle", symbolStrokeColor=INK
+        ),
     )
     height = 170 if len(look.variants) == 1 else 100
     y = _log_y(data, "activations_per_parameter_per_gpu", f"activations per parameter per GPU ({convention})", height)
@@ -154,7 +153,7 @@ def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str)
             x=alt.X("gpus:O", title="GPUs" if last else None, axis=axis, scale=alt.Scale(domain=counts, padding=0.25)),
             xOffset=alt.XOffset("workload:N", scale=alt.Scale(domain=look.workloads)),
             y=y,
-            shape=_shape(look, _legend(look.workloads, symbolStrokeColor=INK, symbolFillColor=INK)),
+            shape=_shape(look, legend_of(look.workloads, symbolStrokeColor=INK, symbolFillColor=INK)),
             fill=fill,
             description="tell:N",
         )
@@ -166,8 +165,8 @@ def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str)
         "GPUs the workloads stand side by side in the order of the legend, each with its batches one above the other. "
         f"Hollow: not measured; the table says why. Counted by the {convention} convention. After Tallent et al. 2017, "
         "Fig. 7.",
-        data=_without(data, "tell"),
-        specification=_grid(data, "variant", look.variants, 1, panel),
+        data=without(data, "tell"),
+        specification=panel_grid(data, "variant", look.variants, 1, panel),
     )
 
 
@@ -205,7 +204,7 @@ def _rates(points: Sequence[Named], look: Look) -> Figure:
         title=f"Training rate against GPUs; the highest, {si(rate)} images/s: {best}",
         caption=f"{_reading(points, value_of)} Dotted: ideal, from the baseline ({_baselines(points)}). "
         "After Tallent et al. 2017, Fig. 12 and 13.",
-        data=_without(data, *_DRAWING),
+        data=without(data, *_DRAWING),
         specification=_curve_chart(data, points, look, "iterations_per_s", "iterations/s", base=10),
     )
 
@@ -224,7 +223,7 @@ def _speedups(points: Sequence[Named], look: Look) -> Figure:
         title=f"Parallel efficiency on {most} GPUs: {worst:.0%} ({where_worst})"
         + f" to {best:.0%} ({where_best})" * (len(reached) > 1),
         caption=f"{_reading(points, value_of)} Dotted: ideal. Baseline: {_baselines(points)}.",
-        data=_without(data, *_DRAWING),
+        data=without(data, *_DRAWING),
         specification=_curve_chart(data, points, look, "speedup", title, base=2),
     )
 
@@ -274,18 +273,20 @@ def _curve_chart(
     panels = look.panels(points)
     columns = min(len(panels), 3 if len(panels) > 6 else 2)
     width, height = (COLUMN - 30 - 9 * len(title) * isinstance(title, list) - 8 * columns) // columns, 105
-    domain, word_step = _with_foot(data, field, height)
-    ticks = _ticks([domain[0], domain[1] / word_step**0.6], base)  # else the uppermost label moves the panel's title
+    values = [row[end] for row in data for end in (f"{field}_low", f"{field}_high", "ideal") if row[end]]
+    places = [row["place"] for row in data if row["place"] is not None]
+    domain, word_step = domain_with_foot(values, max(places, default=-1) + 1, height)
+    ticks = log_ticks([domain[0], domain[1] / word_step**0.6], base)  # else the uppermost label moves the panel's title
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
         y = alt.Y(
             f"{field}:Q",
             title=title if left else None,
             scale=alt.Scale(type="log", domain=domain, nice=False),
-            axis=_axis(ticks, left),
+            axis=si_axis(ticks, left),
         )
         chart = chart.properties(width=width, height=height)
-        chart = chart.encode(x=_gpus_axis(points, last), detail=["workload:N", "variant:N"])
+        chart = chart.encode(x=gpus_axis((point.gpus for point in points), last), detail=["workload:N", "variant:N"])
         ideal = chart.transform_filter("isValid(datum.ideal)").encode(y=alt.Y("ideal:Q"))
         layers = [ideal.mark_line(strokeWidth=0.6, stroke=QUIET, strokeDash=[0.6, 1.8], aria=False)]
         line = chart.mark_line(strokeWidth=0.9, aria=False)
@@ -298,21 +299,12 @@ def _curve_chart(
         layers.append(marks.encode(y=y, color=_colour(look), shape=_shape(look), description="tell:N"))
         words = chart.transform_filter("isValid(datum.word)")
         words = words.transform_calculate(foot=f"{domain[0]} * pow({word_step}, datum.place + 0.15)")
-        words = words.mark_text(fontSize=_WORD_HEIGHT - 0.5, baseline="bottom", aria=False)
+        words = words.mark_text(fontSize=WORD_HEIGHT - 0.5, baseline="bottom", aria=False)
         own = alt.condition("datum.crowd", alt.value(INK), _colour(look))
         layers.append(words.encode(y=alt.Y("foot:Q"), text="word:N", color=own))
         return alt.layer(*layers)
 
-    return _grid(data, "panel", panels, columns, panel)
-
-
-def _with_foot(data: Sequence[dict[str, Any]], field: str, height: int) -> tuple[list[float], float]:
-    """The domain of a log axis that leaves room for words below all values, and the factor from word to word."""
-    values = [value for row in data for value in (row[f"{field}_low"], row[f"{field}_high"], row["ideal"]) if value]
-    lowest, highest = min(values) / 1.3, max(values) * 1.3
-    rows = max((row["place"] + 1 for row in data if row["place"] is not None), default=0)
-    step = (highest / lowest) ** (_WORD_HEIGHT / (height - _WORD_HEIGHT * rows))
-    return [lowest / step**rows, highest], step
+    return panel_grid(data, "panel", panels, columns, panel)
 
 
 def _told(value: Summary | None, field: str, ended: str) -> str:
@@ -365,7 +357,7 @@ def _limits(points: Sequence[Named], look: Look) -> Figure:
     domain = [min(0.0, *shares), 1.12 * max(1.0, 1 - min(0.0, *shares))]
     names = list(dict.fromkeys(bar["panel"] for bar in data))
     longest = max(len(line) for name in names for line in name.split(", "))
-    columns = max(1, min(4, len(names), int((COLUMN - 36) // (_CHARACTER * longest + 2))))
+    columns = max(1, min(4, len(names), int((COLUMN - 36) // (CHARACTER * longest + 2))))
     width = (COLUMN - 52 - 7 * (max(2, columns) - 1)) // max(2, columns)
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
@@ -383,12 +375,12 @@ def _limits(points: Sequence[Named], look: Look) -> Figure:
             scale=alt.Scale(domain=domain, nice=False),
             axis=alt.Axis(format="%", values=[0, 0.5, 1], labels=left, ticks=left),
         )
-        legend = _legend(parts, symbolType="square")
+        legend = legend_of(parts, symbolType="square")
         bars = bars.encode(
             y=y, color=alt.Color("part:N", scale=colours, legend=legend), order="order:Q", description="tell:N"
         )
         words = chart.transform_filter("isValid(datum.word)").mark_text(
-            fontSize=_WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False
+            fontSize=WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False
         )
         return bars + words.encode(y=alt.YDatum(0), text="word:N")
 
@@ -398,8 +390,8 @@ def _limits(points: Sequence[Named], look: Look) -> Figure:
         caption="Shares of the time of a step, by what it gets shorter without its input or without exchanging "
         "gradients, and by the time in which no kernel runs; the rest is computing. Below zero: without that part the "
         f"step was no shorter.{_not_apart(points)}{_words_told(points)}",
-        data=_without(data, "panel", "word", "tell"),
-        specification=_grid(data, "panel", names, columns, panel),
+        data=without(data, "panel", "word", "tell"),
+        specification=panel_grid(data, "panel", names, columns, panel),
     )
 
 
@@ -434,69 +426,30 @@ def _not_apart(points: Iterable[Named]) -> str:
 # ---- what all figures share -----------------------------------------------------------------------------------------
 
 
-def _grid(
-    data: Sequence[dict[str, Any]],
-    by: str,
-    names: Sequence[str],
-    columns: int,
-    panel: Callable[[alt.Chart, bool, bool], Any],
-) -> dict[str, Any]:
-    """A panel for each name, which is the value of the column `by` in its rows of the data.
-
-    `panel` gets a chart with its data and title, whether it is leftmost, and whether it is the last of its column.
-    """
-    charts, tables = [], {}
-    for place, name in enumerate(names):
-        table = f"panel{place}"
-        tables[table] = [row for row in data if row[by] == name]
-        chart = alt.Chart(alt.NamedData(table))
-        if name:
-            chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
-        charts.append(panel(chart, place % columns == 0, place + columns >= len(names)))
-    return _styled(alt.concat(*charts, columns=columns, spacing=7, align="each"), tables)
-
-
 def _colour(look: Look) -> alt.Color:
     scale = alt.Scale(domain=look.workloads, range=look.colours)
-    return alt.Color("workload:N", scale=scale, legend=_legend(look.workloads))
+    return alt.Color("workload:N", scale=scale, legend=legend_of(look.workloads))
 
 
 def _shape(look: Look, legend: alt.Legend | None = None) -> alt.Shape:
     scale = alt.Scale(domain=look.workloads, range=look.shapes)
-    return alt.Shape("workload:N", scale=scale, legend=legend or _legend(look.workloads))
+    return alt.Shape("workload:N", scale=scale, legend=legend or legend_of(look.workloads))
 
 
 def _dash(look: Look) -> Any:
     if not look.dashed:
         return alt.value([1, 0])
     scale = alt.Scale(domain=look.variants, range=list(DASHES[: len(look.variants)]))
-    legend = _legend(look.variants, orient="top", symbolType="stroke", symbolSize=250, symbolStrokeColor=INK)
+    legend = legend_of(look.variants, orient="top", symbolType="stroke", symbolSize=250, symbolStrokeColor=INK)
     return alt.StrokeDash("variant:N", scale=scale, legend=legend)
-
-
-def _legend(labels: Sequence[str], **more: Any) -> alt.Legend:
-    """A legend in as many columns as its labels leave room for."""
-    label_width = min(_LABEL_LIMIT, _CHARACTER * max(map(len, labels)))
-    columns = max(1, min(4, (COLUMN - 26) // int(label_width + 20)))
-    return alt.Legend(
-        **{"title": None, "orient": "bottom", "columns": columns, "symbolSize": 24, "symbolOpacity": 1, **more}
-    )
-
-
-def _gpus_axis(points: Sequence[Named], shown: bool) -> alt.X:
-    """GPUs on a log axis, with a tick at every count that there is."""
-    counts = sorted({point.gpus for point in points})
-    scale = alt.Scale(type="log", base=2, domain=[counts[0] / 1.3, counts[-1] * 1.3], nice=False)
-    axis = alt.Axis(values=counts, format="d", grid=False, labelOverlap=True, labels=shown, ticks=shown)
-    return alt.X("gpus:Q", scale=scale, axis=axis, title="GPUs" if shown else None)
 
 
 def _log_y(data: Iterable[dict[str, Any]], field: str, title: str, height: int) -> alt.Y:
     values = [row[field] for row in data]
     domain = [min(values) / 1.5, max(values) * 1.5]
     scale = alt.Scale(type="log", domain=domain, nice=False)
-    lines = [title] if _CHARACTER * len(title) < height else _halves(title)
-    return alt.Y(f"{field}:Q", title=lines, scale=scale, axis=_axis(_ticks(domain, 10), shown=True))
+    lines = [title] if CHARACTER * len(title) < height else _halves(title)
+    return alt.Y(f"{field}:Q", title=lines, scale=scale, axis=si_axis(log_ticks(domain, 10), shown=True))
 
 
 def _halves(title: str) -> list[str]:
@@ -504,40 +457,6 @@ def _halves(title: str) -> list[str]:
     gaps = [place for place, character in enumerate(title) if character == " "]
     middle = min(gaps, key=lambda place: abs(place - len(title) / 2))
     return [title[:middle], title[middle + 1 :]]
-
-
-def _ticks(domain: Sequence[float], base: int) -> list[float]:
-    """Ticks of a log axis: powers of its base; where there are few of ten, some of their multiples, too."""
-    exponents = range(math.floor(math.log(domain[0], base)), math.ceil(math.log(domain[1], base)) + 1)
-    for multiples in ([1], [1, 2, 5], range(1, 10)):
-        ticks = [multiple * base**exponent for exponent in exponents for multiple in multiples]
-        ticks = sorted(tick for tick in ticks if domain[0] <= tick <= domain[1])
-        if len(ticks) >= 4 or base != 10:
-            break
-    return ticks
-
-
-def _axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
-    """An axis with SI prefixes above 1, and plain decimals below."""
-    label = "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
-    return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
-
-
-def _styled(chart: Any, tables: dict[str, Any]) -> dict[str, Any]:
-    """The specification of a chart in the style of all figures, with its tables (Altair would copy them many times)."""
-    text = {"labelFontSize": 7, "titleFontSize": 7.5, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
-    lines = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5, "tickColor": QUIET}
-    layout = {"tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
-    styled = chart.configure(font="Helvetica, Arial, Liberation Sans, sans-serif", background=PAPER, padding=2)
-    styled = styled.configure_axis(**text, **lines, **layout).configure_view(stroke=QUIET, strokeWidth=0.5)
-    styled = styled.configure_title(fontSize=7, fontWeight="normal", color=INK, offset=3, lineHeight=8)
-    styled = styled.configure_legend(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=_LABEL_LIMIT)
-    specification: dict[str, Any] = styled.to_dict()
-    return {**specification, "datasets": tables}
-
-
-def _without(data: Iterable[dict[str, Any]], *columns: str) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name not in columns} for row in data]
 
 
 def _span(data: Iterable[dict[str, Any]], field: str) -> str:

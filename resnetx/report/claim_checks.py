@@ -16,7 +16,7 @@ Check = Literal["value", "ratio", "ahead", "falls", "missing"]
 Along = Literal["workload", "batch_size", "gpus"]
 
 # Base units in one of a claim's.
-_UNITS = {"": 1.0, "iterations/s": 1.0, "activations/parameter": 1.0, "MB": 1e6, "GiB/s": 2.0**30}
+_UNITS = {"": 1.0, "iterations/s": 1.0, "act./param.": 1.0, "MB": 1e6, "GiB/s": 2.0**30}
 _TAKE: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max, "mean": statistics.fmean}
 
 
@@ -73,7 +73,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     of: Literal["points", "allreduce", "broadcast"] = "points"
     where: Where = Where()
     quantity: Literal["iterations_per_s", "intensity_per_gpu", "gradient_bytes", "algbw", "outcome"]
-    unit: Literal["", "iterations/s", "activations/parameter", "MB", "GiB/s"] = ""
+    unit: Literal["", "iterations/s", "act./param.", "MB", "GiB/s"] = ""
     system: str = ""
     over: str = ""
     take: Literal["each", "min", "max", "mean"] = "each"

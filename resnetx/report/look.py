@@ -36,6 +36,21 @@ EFFICIENCY = {
 }
 BASELINE, HOLLOW = "#c9ced4", PAPER
 
+# Systems side by side: Okabe and Ito's.
+SYSTEMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
+
+# Bars of a predicted iteration, by what they are part of.
+BARS = {
+    "forward": "#7aa6d4",
+    "backward": "#3b78b5",
+    "update": "#1d4e80",
+    "other compute": "#9aa3ad",
+    "collectives": "#d55e00",
+    "copies": "#8c7a3a",
+    "input": "#d9a400",
+    "host": "#b0559a",
+}
+
 _DARK = {INK: "#e4e8ec", QUIET: "#a2abb5", GRID: "#353c45", PAPER: "#15191e"}
 _DARK |= {"#00224e": "#1f5fc4", "#434e6c": "#6f86bd"}  # else efficiency below 50 % would look like the page
 _RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779")
@@ -80,6 +95,11 @@ class Look:
             return workload, order.index(point.batch), variant, point.gpus
 
         return sorted(points, key=place)
+
+
+def family_colours(count: int) -> list[str]:
+    """Colours of the members of an ordered family, as of ResNet/x by x."""
+    return _spread(_RAMP, count)
 
 
 def _spread(ramp: Sequence[str], count: int) -> list[str]:

@@ -1,29 +1,19 @@
-"""Margins of one predicted rate over another, and whether they show who is ahead.
+"""Margins of one system over another at a point, and whether they show who is ahead.
 
-The interval comes from those of the two rates as if their errors were independent: logarithms of the ends, added in
-squares. Errors that both have in common, as of one trace of compute, make it wider than it is.
+The interval of a margin comes from those of the two predictions. Errors that are independent of each other are added
+in squares, as logarithms. What both systems get from one source is no reason for doubt: where compute comes from the
+same trace or roofline and is about as long on both (the same GPU model), its error lengthens both iterations, and only
+the difference of what it does to either is left. What remains of an interval without that is the error of messages,
+which differ from system to system.
 """
 
 import math
+from dataclasses import dataclass
 
 from resnetx.record.system_comparison import Estimate, Lead, Side, SystemPoint
 
 SAME = 1e-9  # relative: rates this close come of the same figures, added in another order
-
-
-def ratio(above: Estimate, below: Estimate) -> Estimate:
-    """One rate over another."""
-    value = above.value / below.value
-    up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
-    down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
-    return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
-
-
-def lead(margin: Estimate) -> Lead:
-    """Whether a margin of one system over another shows who is ahead."""
-    if abs(margin.value - 1) < SAME:
-        return "level"
-    return "open" if margin.low <= 1 <= margin.high else "ahead"
+SAME_GPU = 1.2  # compute times within this factor are of one GPU model: the two forms of a P100 differ by 13 % in clock
 
 
 def side(point: SystemPoint, system: str) -> Side | None:
@@ -36,4 +26,72 @@ def over(point: SystemPoint, a: str, b: str) -> Estimate | None:
     above, below = side(point, a), side(point, b)
     if not (above and below and above.iterations_per_s and below.iterations_per_s):
         return None
-    return ratio(above.iterations_per_s, below.iterations_per_s)
+    return ratio(above, below)
+
+
+def ratio(above: Side, below: Side) -> Estimate:
+    """The rate of one side over that of another; both have one."""
+    assert above.iterations_per_s and below.iterations_per_s, "only sides that can run have a ratio"
+    value = above.iterations_per_s.value / below.iterations_per_s.value
+    ours, theirs = _doubt(above), _doubt(below)
+    if not _one_source(above, below):
+        up = math.hypot(ours.up, theirs.down)
+        down = math.hypot(ours.down, theirs.up)
+    else:
+        shifts = (ours.compute_up - theirs.compute_up, theirs.compute_down - ours.compute_down)
+        up = math.hypot(ours.rest_up, theirs.rest_down, max(0.0, *shifts))
+        down = math.hypot(ours.rest_down, theirs.rest_up, min(0.0, *shifts))
+    return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def lead(margin: Estimate) -> Lead:
+    """Whether a margin of one system over another shows who is ahead."""
+    if abs(margin.value - 1) < SAME:
+        return "level"
+    return "open" if margin.low <= 1 <= margin.high else "ahead"
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """By how much a rate may be higher or lower, as logarithms: in all, and by the error of compute alone."""
+
+    up: float
+    down: float
+    compute_up: float
+    compute_down: float
+
+    @property
+    def rest_up(self) -> float:
+        return max(0.0, self.up - self.compute_up)
+
+    @property
+    def rest_down(self) -> float:
+        return max(0.0, self.down - self.compute_down)
+
+
+def _doubt(side: Side) -> _Doubt:
+    rate = side.iterations_per_s
+    assert rate, "only sides that can run have a rate"
+    by_compute = (side.compute_error or 0.0) * _compute_share(side)
+    return _Doubt(
+        up=math.log(rate.high / rate.value),
+        down=math.log(rate.value / rate.low),
+        compute_up=-math.log(max(1 - by_compute, rate.value / rate.high)),
+        compute_down=math.log(1 + by_compute),
+    )
+
+
+def _compute_share(side: Side) -> float:
+    """The part of the iteration that gets longer as compute does: what communication does not outlast."""
+    rate = side.iterations_per_s
+    if side.compute_s is None or rate is None:
+        return 0.0
+    hiding_s = 1 / rate.value - (side.exposed_communication_s or 0.0)
+    return min(side.compute_s, hiding_s) * rate.value
+
+
+def _one_source(a: Side, b: Side) -> bool:
+    if not (a.compute_source and a.compute_s and b.compute_s and a.compute_error is not None):
+        return False
+    alike = (a.compute_source, a.compute_error) == (b.compute_source, b.compute_error)
+    return alike and max(a.compute_s, b.compute_s) <= SAME_GPU * min(a.compute_s, b.compute_s)

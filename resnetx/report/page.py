@@ -21,7 +21,8 @@ from resnetx import __version__
 from resnetx.config import Request, SyntheticInput
 from resnetx.record import Warning
 from resnetx.report import charts, export
-from resnetx.report.charts import Figure
+from resnetx.report.charts_shared import Figure
+from resnetx.report.figure_files import drawn, write_figure
 from resnetx.report.look import Look
 from resnetx.report.platform import platform
 from resnetx.report.results import Results
@@ -47,16 +48,11 @@ def write(
 
     `baseline`: GPUs, see `scaling.rows`. `unreadable`: a sentence for each study that the page should have had.
     """
-    import vl_convert
-
     points = named([(results, rows(results, baseline)) for results in studies])
     drawings = [_drawn(figure) for figure in charts.figures(points)]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
-        name = drawing.figure.name
-        (folder / f"{name}.svg").write_text(drawing.svg, encoding="utf-8")
-        (folder / f"{name}.pdf").write_bytes(vl_convert.svg_to_pdf(drawing.svg))
-        export.write_csv(folder / f"{name}.csv", drawing.figure.data)
+        write_figure(drawing.figure, drawing.svg, folder)
     export.write_csv(folder / "points.csv", export.points(points))
     export.write_csv(folder / "windows.csv", list(export.windows(studies)))
     export.write_csv(folder / "messages.csv", list(export.messages(points)))
@@ -66,9 +62,7 @@ def write(
 
 
 def _drawn(figure: Figure) -> _Drawing:
-    import vl_convert
-
-    svg = vl_convert.vegalite_to_svg(figure.specification)
+    svg = drawn(figure)
     return _Drawing(figure, svg, Markup(_inline(svg)))
 
 

@@ -131,6 +131,7 @@ def _side(point: PredictedPoint) -> Side:
         communication_s=point.communication_s,
         exposed_communication_s=point.exposed_communication_s,
         compute_source=point.compute_source,
+        compute_error=point.compute_error,
     )
 
 
@@ -149,8 +150,7 @@ def _margin(sides: Sequence[Side]) -> Margin | None:
     if len(able) < 2:
         return None
     first, second = able[:2]
-    assert first.iterations_per_s and second.iterations_per_s, "only sides that have a rate"
-    found = ratio(first.iterations_per_s, second.iterations_per_s)
+    found = ratio(first, second)
     return Margin(
         first=first.system,
         second=second.system,

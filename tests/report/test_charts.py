@@ -7,7 +7,7 @@ import pytest
 import vl_convert
 
 from resnetx.config import Torchvision
-from resnetx.report import charts
+from resnetx.report import charts, charts_shared
 from resnetx.report.look import DASHES, Look
 
 
@@ -176,7 +176,7 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
     renamed = [replace(each, request=msgspec.structs.replace(each.request, model=model)) for each in results.points]
     long = charts.figures(points_of(replace(results, points=renamed)))
     for figure in [*figures_of(SMALL).values(), *figures_of(WITH_OOM).values(), *long]:
-        assert float(drawn(figure).get("width")) <= charts.COLUMN + 5, figure.name
+        assert float(drawn(figure).get("width")) <= charts_shared.COLUMN + 5, figure.name
 
 
 def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):

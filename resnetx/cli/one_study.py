@@ -1,0 +1,20 @@
+"""The one study that a path of the command line stands for."""
+
+from pathlib import Path
+
+from resnetx.cli import show
+from resnetx.config import ConfigError
+from resnetx.report import results
+from resnetx.report.results import Results
+
+
+def only_study(path: Path) -> Results:
+    """The results of the study in a folder, which may be one itself; says what is set aside in it."""
+    found = results.find(path)
+    if len(found) > 1:
+        names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
+        raise ConfigError(f"{path}: holds {len(found)} studies; name the folder of one of them: {names}")
+    loaded = results.load(found[0])
+    for sentence in loaded.aside:
+        show.err.print(f"set aside: {sentence}", soft_wrap=True)
+    return loaded
