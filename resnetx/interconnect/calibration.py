@@ -14,6 +14,7 @@ from functools import cache
 from itertools import combinations, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resnetx.config import ConfigError
 from resnetx.interconnect.measured import Measured, Point, read
@@ -22,6 +23,7 @@ __all__ = ["Band", "Calibration", "Measured", "Parts", "Point", "bands", "fit", 
 
 MOST_BANDS = 3
 ROUNDING = 1e-6  # a share of the time that is no more than the rounding of a fit
+Floats = NDArray[np.float64]
 LEAST_POINTS = 3  # of a band; two would fit it exactly, and no error could be held out
 
 
@@ -114,25 +116,46 @@ def _splits(points: int) -> Iterator[tuple[int, ...]]:
 
 def _factors(band: Sequence[Parts]) -> tuple[float, float]:
     """(factor on the fixed time, factor on the time of bytes) with the least relative squared error, none negative."""
-    weights = 1 / np.array([each.point.time_s for each in band])
-    fixed = np.array([each.fixed_s for each in band]) * weights
-    moving = np.array([each.moving_s for each in band]) * weights
-    (latency, slowness), *_ = np.linalg.lstsq(np.stack([fixed, moving], axis=1), np.ones(len(band)), rcond=None)
-    if latency < 0:
-        return 0.0, float(moving.sum() / (moving @ moving))
-    if slowness * moving.max() < ROUNDING:  # only sizes so small that bytes take no time: their rate stays the plan's
-        rest = np.ones(len(band)) - moving
-        return max(0.0, float((fixed @ rest) / (fixed @ fixed))), 1.0
-    return float(latency), float(slowness)
+    fixed, moving = _relative(band)
+    latency, slowness = _solved(_sums(fixed, moving).sum(axis=1, keepdims=True), moving.max(keepdims=True))
+    return float(latency[0]), float(slowness[0])
 
 
 def _held_out_errors(band: Sequence[Parts]) -> list[float]:
     """The relative error of each point of a band, predicted from the others; nan with two points."""
-    errors = []
-    for index, each in enumerate(band):
-        others = [*band[:index], *band[index + 1 :]]
-        if len(others) < 2:
-            return [float("nan")]
-        latency, slowness = _factors(others)
-        errors.append(abs((each.fixed_s * latency + each.moving_s * slowness) / each.point.time_s - 1))
+    if len(band) < LEAST_POINTS:
+        return [float("nan")]
+    fixed, moving = _relative(band)
+    each = _sums(fixed, moving)
+    largest = np.where(np.arange(len(band)) == moving.argmax(), np.partition(moving, -2)[-2], moving.max())
+    latency, slowness = _solved(each.sum(axis=1, keepdims=True) - each, largest)
+    errors: list[float] = np.abs(fixed * latency + moving * slowness - 1).tolist()
     return errors
+
+
+def _relative(band: Sequence[Parts]) -> tuple[Floats, Floats]:
+    """The fixed time of each point and the time of its bytes, as shares of its measured time."""
+    measured_s = np.array([each.point.time_s for each in band])
+    fixed_s, moving_s = (np.array([getattr(each, name) for each in band]) for name in ("fixed_s", "moving_s"))
+    return fixed_s / measured_s, moving_s / measured_s
+
+
+def _sums(fixed: Floats, moving: Floats) -> Floats:
+    """What each point adds to the normal equations of latency x fixed + slowness x moving = 1."""
+    return np.stack([fixed * fixed, fixed * moving, moving * moving, fixed, moving])
+
+
+def _solved(sums: Floats, largest: Floats) -> tuple[Floats, Floats]:
+    """(latency, slowness) of normal equations, for any number of them; `largest`: share of bytes in a point's time."""
+    ff, fm, mm, f, m = sums
+    determinant = ff * mm - fm * fm
+    told_apart = determinant > ROUNDING**2 * ff * mm  # else all points have one size, and both factors are one
+    safe = np.where(told_apart, determinant, 1.0)
+    both = (f + m) / (ff + 2 * fm + mm)
+    latency = np.where(told_apart, (f * mm - m * fm) / safe, both)
+    slowness = np.where(told_apart, (m * ff - f * fm) / safe, both)
+    negative = latency < 0
+    latency, slowness = np.where(negative, 0.0, latency), np.where(negative, m / mm, slowness)
+    # Where sizes are so small that bytes take no time, their rate stays the plan's.
+    small = slowness * largest < ROUNDING
+    return np.where(small, np.maximum(0.0, (f - fm) / ff), latency), np.where(small, 1.0, slowness)
