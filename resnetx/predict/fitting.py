@@ -8,7 +8,7 @@ networks. A rate is predicted whole: all layers, forward and backward, and the u
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -69,8 +69,9 @@ def rows() -> list[Row]:
     found = []
     for rate in rates():
         entry = rate.entry
-        layers = entry.table(entry.image_size)
-        found.append(Row(rate, work(layers, entry.image_size), roofs(entry.part, entry.precision, entry.clock_Hz)))
+        of_torchvision = work(entry.table(entry.image_size), entry.image_size)
+        trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
+        found.append(Row(rate, trained, roofs(entry.part, entry.precision, entry.clock_Hz)))
     return found
 
 

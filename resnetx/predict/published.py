@@ -39,6 +39,7 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
     image_size: int
     precision: Precision
     variant: str | None = None  # how what was trained differs from torchvision's network
+    flop_ratio: float = 1.0  # FLOP of that over those of torchvision's
     data: Literal["synthetic", "real"] = "synthetic"
     images_per_s: dict[int, float]
     outside: str | None = None  # why it is left out of the fit to all GPUs
