@@ -93,7 +93,7 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "predict",
         "say what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
         "TRACE ...",
-        {"json": JSON},
+        {"json": JSON, "validate": "put predictions beside published training rates"},
     ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
     "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),

@@ -20,7 +20,7 @@ from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
-from resnetx.predict import records
+from resnetx.predict import records, validation
 from resnetx.predict.curve import Asked as AskedPoint
 from resnetx.predict.curve import curve
 from resnetx.predict.point import Fabric, Setting, Subject
@@ -77,7 +77,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Predicts, stores the record, and shows it."""
+    """Predicts, stores the record, and shows it; status 1 where no point can be predicted."""
+    if options.validate:
+        return _validate(options, [*overrides, *map(str, paths)])
     made = predicted(paths, overrides)
     asked, _ = _split(overrides)
     folder = Path(asked.out) if asked.out else Path(asked.results) / node_name() / "predict" / _now()
@@ -87,6 +89,19 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
     else:
         show_predict.prediction(made, folder)
     return 0 if any(point.outcome == "ok" for point in made.points) else 1
+
+
+def _validate(options: Namespace, words: list[str]) -> int:
+    """Predictions beside published training rates; status 1 where a group of them is missed by more than it may."""
+    if words:
+        raise ConfigError(f"{words[0]}: --validate takes nothing else")
+    rows = validation.validate()
+    summaries = validation.summaries(rows)
+    if options.json:
+        show.json_lines(rows)
+    else:
+        show_predict.validation(rows, summaries)
+    return 0 if all(summary.holds for summary in summaries) else 1
 
 
 def _now() -> str:

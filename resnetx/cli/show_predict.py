@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resnetx import record
 from resnetx.cli import show
 from resnetx.config import ConfigError
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.units import si
+
+if TYPE_CHECKING:
+    from resnetx.predict.validation import Row, Summary
 
 THINGS = 3  # of which the same is said, by name; the record has all
 
@@ -101,3 +105,44 @@ def _domains(made: Prediction) -> None:
     ]
     note = "Nothing else has been put beside a measurement: of other systems these errors say little."
     show.table("Where such predictions were checked", ["", ">points", ">mean error", ">worst", "in"], rows, note)
+
+
+def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
+    """Every published figure beside what is predicted, what that was given, and how far off each group is."""
+    columns = ["", "system", ">GPUs", ">measured", ">predicted", "", ">off by", "given", "not modelled, as"]
+    for summary in summaries:
+        own = [row for row in rows if row.group == summary.group]
+        sources = "; ".join(dict.fromkeys(row.source for row in own))
+        show.table(summary.about, columns, map(_validation_cells, own), f"From: {sources}\n")
+    verdicts = [
+        [
+            each.about,
+            f"{each.rows}",
+            f"{each.predicted}",
+            _percent(each.mean_error),
+            _percent(each.worst_error),
+            _percent(each.tolerance),
+            "" if each.tolerance is None else "holds" if each.holds else "MISSED",
+        ]
+        for each in summaries
+    ]
+    columns = ["off by", ">rows", ">predicted", ">mean", ">worst", ">at most", ""]
+    show.table("All groups", columns, verdicts, "All figures were known while the model was written.")
+
+
+def _validation_cells(row: "Row") -> list[str]:
+    return [
+        row.what,
+        row.system or "",
+        f"{row.gpus}",
+        f"{row.measured:.4g}",
+        "" if row.predicted is None else f"{row.predicted:.4g}",
+        row.unit,
+        "" if row.error is None else f"{row.error:+.1%}",
+        row.given,
+        row.not_modelled or "",
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"

@@ -97,9 +97,9 @@ def of_roofline(
 
 
 def _error(model: roofline.Roofline, gpu: Gpu) -> float:
-    """Of a GPU whose generation it was fitted to, as each rate was missed when left out; else as whole GPUs were."""
+    """As networks were missed that the fit had not seen; of a GPU whose generation it has not seen, as such GPUs were."""
     if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
-        return model.error
+        return model.unseen_network_error
     return model.unseen_gpu_error
 
 

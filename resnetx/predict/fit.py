@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from resnetx.config import NoExchange
 from resnetx.predict import memory as model
 from resnetx.predict.point import Point
 from resnetx.record import Unknown
@@ -16,7 +17,7 @@ def memory(point: Point) -> dict[str, Any]:
     has = described if setting.memory_bytes is None else setting.memory_bytes
     if subject.layers is None or subject.request is None:
         return {"memory_bytes": Unknown("an imported trace has no activations"), "memory_capacity_bytes": has}
-    images, strategy = point.shares[0][0], subject.strategy
+    images, strategy = point.shares[0][0], subject.strategy if point.gpus > 1 else NoExchange()
     needs = model.needed_bytes(
         subject.layers, subject.request.image_size, images, subject.precision, strategy, setting.memory_model
     )
