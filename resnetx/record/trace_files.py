@@ -52,7 +52,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         "how": "imported",
         "source": source,
         "workload": workload or path.name.partition(".")[0],
-        "request": None,
+        "request": Unknown("imported: no run of resnetx measured it"),
         "device": device,
         "cpu": Unknown(SILENT),
         "cpus": Unknown(SILENT),
