@@ -51,7 +51,7 @@ def _leads(found: SystemComparison) -> None:
         for each in leads(found.points)
     ]
     note = (
-        "open: the margin's interval holds 1. level: no difference. missing: fewer than two systems can run the point."
+        "open: the margin's interval holds 1. level: less than 0.5 % apart. missing: fewer than two systems can run it."
     )
     show.out.print()
     show.table("Who is ahead, in points", columns, rows, note)
@@ -133,7 +133,7 @@ def _limit(side: Side | None) -> str:
 def _crossings(found: Sequence[Crossing]) -> None:
     show.out.print()
     if not found:
-        show.out.print("Crossing points: none; who leads never changes along payload, intensity or GPUs.")
+        show.out.print("Where the lead changes hands: nowhere, over payload, intensity, GPUs and size of a message.")
         return
     columns = ["over", "library", "with", ">at", ">from", ">to", "below", "above", ""]
     rows = [
@@ -149,10 +149,12 @@ def _crossings(found: Sequence[Crossing]) -> None:
         for each in found[:CROSSINGS_SHOWN]
     ]
     more = len(found) - CROSSINGS_SHOWN
+    never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in found)]
     note = (
         "at: interpolated between the two points that it lies between. open: a margin of theirs has an interval that "
-        "holds 1." + f" And {more} more in the record." * (more > 0)
+        "holds 1."
     )
+    note += f"\nNever over {', '.join(never)}." * bool(never) + f" And {more} more in the record." * (more > 0)
     show.table("Where the lead changes hands", columns, rows, note)
 
 
@@ -197,7 +199,8 @@ def _claims(found: Sequence[CheckedClaim]) -> None:
     ]
     counts = Counter((each.variant, each.outcome) for each in found)
     told = [
-        f"{variant or 'own library'}: " + ", ".join(f"{counts[variant, name]} {name}" for name in ("hit", "miss"))
+        f"{variant or 'own library'}: "
+        + ", ".join(f"{counts[variant, name]} {name}" for name in ("hit", "miss", "open"))
         for variant in dict.fromkeys(each.variant for each in found)
     ]
     show.out.print()

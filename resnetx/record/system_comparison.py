@@ -12,9 +12,9 @@ import msgspec
 
 from resnetx.config import Request
 
-Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: no difference at all
+Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: less than half a percent
 Axis = Literal["payload", "intensity", "gpus", "message"]
-Outcome = Literal["hit", "miss", "not predicted"]
+Outcome = Literal["hit", "miss", "open", "not predicted"]  # open: undecided points could turn it either way
 
 
 def system_comparison_file(folder: Path) -> Path:

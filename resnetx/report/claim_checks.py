@@ -34,7 +34,7 @@ class Item:
     values: dict[str, dict[str, float]]  # quantity, system -> value in base units
     missing: set[str]  # systems whose memory it does not fit
     systems: set[str]  # on which it was asked for
-    open: bool  # whether who is ahead is open
+    open: bool  # whether who is ahead is open, or the two are level
 
 
 class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,8 +117,7 @@ def _hit(claim: Claim, ours: float, tolerance: float) -> Outcome:
 def _ahead(claim: Claim, variant: str, items: Iterable[Item], _: float) -> Iterator[CheckedClaim]:
     """In how many of the points a system is ahead of another."""
     found = [(item, value) for item in items if (value := claim.value(item)) is not None]
-    still_open = sum(item.open for item, _ in found)
-    yield _share(claim, variant, [value > 1 for _, value in found], "points", f", {still_open} open" * bool(still_open))
+    yield _share(claim, variant, [value > 1 for _, value in found], "points", sum(item.open for item, _ in found))
 
 
 def _falls(claim: Claim, variant: str, items: Iterable[Item], _: float) -> Iterator[CheckedClaim]:
@@ -142,12 +141,14 @@ def _missing(claim: Claim, variant: str, items: Iterable[Item], _: float) -> Ite
     yield _share(claim, variant, [item.missing == item.systems for item in items], "points")
 
 
-def _share(claim: Claim, variant: str, agreeing: Sequence[bool], of: str, more: str = "") -> CheckedClaim:
+def _share(claim: Claim, variant: str, agreeing: Sequence[bool], of: str, undecided: int = 0) -> CheckedClaim:
+    """The share of points that agree. It is open where the undecided ones could turn the outcome either way."""
     if not agreeing:
         return _made(claim, variant, claim.where.words, None, "not predicted", None)
-    share = statistics.fmean(agreeing)
-    outcome: Outcome = "hit" if claim.at_least <= share <= claim.at_most else "miss"
-    note = f"{sum(agreeing)} of {len(agreeing)} {of}{more}"
+    share, doubt = statistics.fmean(agreeing), undecided / len(agreeing)
+    outcomes = {claim.at_least <= each <= claim.at_most for each in (share, share - doubt, share + doubt)}
+    outcome: Outcome = "open" if len(outcomes) > 1 else "hit" if True in outcomes else "miss"
+    note = f"{sum(agreeing)} of {len(agreeing)} {of}" + f", {undecided} open or level" * bool(undecided)
     return _made(claim, variant, claim.where.words, share, outcome, None, note)
 
 

@@ -59,7 +59,7 @@ def _checked(claim: Claim, items: Iterable[Item], tolerance: float) -> Iterator[
         if item.of == claim.of:
             variants[item.variant] += [item] * claim.where.holds(item)
     if claim.quantity in OF_WORKLOADS:
-        variants = dict([("", found) for found in variants.values()][:1])
+        variants = dict([("workloads", found) for found in variants.values()][:1])
     for variant, found in variants.items():
         yield from CHECKS[claim.check](claim, variant, found, tolerance)
 
@@ -85,7 +85,7 @@ def _of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterato
             },
             missing={side.system for side in point.sides if side.outcome == "oom"},
             systems=both,
-            open=margin is not None and lead(margin) == "open",
+            open=margin is not None and lead(margin) != "ahead",
         )
 
 

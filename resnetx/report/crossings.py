@@ -7,7 +7,7 @@ message     of one collective alone, by its size
 
 Between two neighbouring points that differ in who leads, the crossing is where the logarithm of the ratio is zero, on
 a straight line over the logarithm of the axis. What is known is only that it lies between the two. Points at which the
-systems are level (one GPU) are no neighbours.
+systems are level are passed over.
 """
 
 import math

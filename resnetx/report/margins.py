@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from resnetx.record.system_comparison import Estimate, Lead, Side, SystemPoint
 
-SAME = 1e-9  # relative: rates this close come of the same figures, added in another order
+LEVEL = 0.005  # relative: rates closer than this are level; two runs on one machine differ by about as much
 SAME_GPU = 1.2  # compute times within this factor are of one GPU model: the two forms of a P100 differ by 13 % in clock
 
 
@@ -46,7 +46,7 @@ def ratio(above: Side, below: Side) -> Estimate:
 
 def lead(margin: Estimate) -> Lead:
     """Whether a margin of one system over another shows who is ahead."""
-    if abs(margin.value - 1) < SAME:
+    if abs(margin.value - 1) < LEVEL:
         return "level"
     return "open" if margin.low <= 1 <= margin.high else "ahead"
 

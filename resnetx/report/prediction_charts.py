@@ -7,12 +7,13 @@ figures of its own. A line has a gap where a point does not fit in memory, and a
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
 
-from resnetx.record.accuracy import Accuracy
+from resnetx.record.accuracy import Accuracy, CheckedPoint
 from resnetx.record.system_comparison import CollectivePoint, SystemComparison, SystemPoint
 from resnetx.report.accuracy import point_words
 from resnetx.report.charts_shared import (
@@ -27,7 +28,7 @@ from resnetx.report.charts_shared import (
     si_axis,
     without,
 )
-from resnetx.report.look import DASHES, INK, PAPER, QUIET, SYSTEMS, family_colours
+from resnetx.report.look import BASELINE, DASHES, INK, PAPER, QUIET, SYSTEMS, family_colours
 from resnetx.report.margins import lead, over
 from resnetx.report.system_tables import estimate
 from resnetx.units import si
@@ -80,7 +81,7 @@ def _collective(points: Sequence[CollectivePoint], name: str) -> Figure:
             x=alt.X("size_bytes:Q", title="bytes" if last else None, scale=scale, axis=axis),
             y=alt.Y("algbw_GiBps:Q", title="size / time, GiB/s" if left else None, axis=alt.Axis(tickCount=5)),
             color=_system_colour(systems),
-            strokeDash=_dash("gpus:O", counts, "GPUs"),
+            strokeDash=_dash("gpus:O", counts, " GPUs"),
         )
 
     return Figure(
@@ -245,9 +246,16 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
     domain = [min(0.99, *ends) / 1.01, max(1.01, *ends) * 1.01]
     intensities = [row["activations_per_parameter_per_gpu"] for row in data]
     x_domain = [min(intensities) / 1.5, max(intensities) * 1.5]
-    kinds = [f"{a} ahead", f"{b} ahead", "open"]
+    kinds = [f"{a} ahead", f"{b} ahead", "open", "level"]
     gpus = sorted({row["gpus"] for row in data})
     columns = min(2, len(libraries))
+    counts = legend_of(
+        [f"{count} GPUs" for count in gpus],
+        labelExpr="datum.label + ' GPUs'",
+        orient="top",
+        symbolFillColor=PAPER,
+        symbolStrokeColor=INK,
+    )
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> Any:
         chart = chart.properties(width=(COLUMN - 34 - 8 * columns) // columns, height=120)
@@ -263,20 +271,14 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(values=_margin_ticks(domain), labelExpr="format(datum.value - 1, '+.0%')", labels=left),
         )
-        scale = alt.Scale(domain=kinds, range=[SYSTEMS[0], SYSTEMS[1], PAPER])
+        scale = alt.Scale(domain=kinds, range=[*SYSTEMS[:2], PAPER, BASELINE])
         level = alt.Chart(alt.InlineData(values=[{}])).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
         whisker = chart.mark_rule(strokeWidth=0.7, opacity=0.5, stroke=QUIET, aria=False)
         marks = chart.mark_point(size=15, stroke=INK, strokeWidth=0.4, opacity=1).encode(
             x=x,
             y=y,
             fill=alt.Fill("lead:N", scale=scale, legend=legend_of(kinds, symbolStrokeColor=INK, symbolType="circle")),
-            shape=alt.Shape(
-                "gpus:O",
-                scale=alt.Scale(domain=gpus),
-                legend=legend_of(
-                    list(map(str, gpus)), title="GPUs", orient="top", symbolFillColor=PAPER, symbolStrokeColor=INK
-                ),
-            ),
+            shape=alt.Shape("gpus:O", scale=alt.Scale(domain=gpus), legend=counts),
             description="tell:N",
         )
         return alt.layer(
@@ -288,8 +290,8 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
     return Figure(
         name="lead",
         title=f"{a} over {b}, by work over communication",
-        caption="How much faster, over intensity; whiskers: its interval. White: the interval holds no difference. "
-        "Points on one GPU send nothing and are left out.",
+        caption="How much faster, over intensity; whiskers: its interval. White: the interval holds no difference; "
+        "grey: less than half a percent. Points on one GPU send nothing and are left out.",
         data=without(data, "panel", "tell"),
         specification=panel_grid(data, "panel", libraries, columns, panel),
     )
@@ -297,9 +299,9 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
 
 def _lead_row(point: SystemPoint, a: str, b: str) -> dict[str, Any] | None:
     margin = over(point, a, b)
-    if margin is None or not point.intensity_per_gpu or lead(margin) == "level":
+    if margin is None or not point.intensity_per_gpu or point.gpus == 1:
         return None
-    kind = "open" if lead(margin) == "open" else f"{a if margin.value > 1 else b} ahead"
+    kind = lead(margin) if lead(margin) != "ahead" else f"{a if margin.value > 1 else b} ahead"
     return {
         "workload": point.workload,
         "batch_size": point.batch_size,
@@ -329,27 +331,7 @@ def _margin_ticks(domain: Sequence[float]) -> list[float]:
 
 def accuracy_figure(found: Accuracy) -> Figure:
     """Predicted over measured time of an iteration, with both intervals."""
-    points = [point for point in found.points if point.error is not None]
-    data = [
-        {
-            "workload": point.workload,
-            "batch_size": point.batch_size,
-            "gpus": point.gpus,
-            "variant": point.variant,
-            "system": f"{point.system}, {point.library}",
-            "strategy": point.strategy,
-            "predicted_ms": 1e3 * point.predicted_s,
-            "predicted_low_ms": 1e3 * (point.predicted_interval_s or [point.predicted_s])[0],
-            "predicted_high_ms": 1e3 * (point.predicted_interval_s or [point.predicted_s])[-1],
-            "measured_ms": 1e3 * point.measured_s.median,
-            "measured_low_ms": 1e3 * point.measured_s.low,
-            "measured_high_ms": 1e3 * point.measured_s.high,
-            "error": point.error,
-            "tell": f"{point_words(point)}: {point.error:+.1%}",
-        }
-        for point in points
-        if point.predicted_s and point.measured_s
-    ]
+    data = [row for point in found.points if (row := _checked_row(point))]
     ends = [row[f"{side}_{end}_ms"] for row in data for side in ("predicted", "measured") for end in ("low", "high")]
     domain = [min(ends) / 1.15, max(ends) * 1.15]
     workloads, strategies = (list(dict.fromkeys(row[name] for row in data)) for name in ("workload", "strategy"))
@@ -377,7 +359,7 @@ def accuracy_figure(found: Accuracy) -> Figure:
             ),
         ).properties(width=170, height=170)
 
-    mean = sum(abs(row["error"]) for row in data) / len(data)
+    mean = statistics.fmean(abs(row["error"]) for row in data)
     return Figure(
         name="accuracy",
         title=f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
@@ -386,6 +368,28 @@ def accuracy_figure(found: Accuracy) -> Figure:
         data=without(data, "tell"),
         specification=panel_grid(data, "system", names, 1, panel),
     )
+
+
+def _checked_row(point: CheckedPoint) -> dict[str, Any] | None:
+    if point.predicted_s is None or point.measured_s is None or point.error is None:
+        return None
+    low_s, high_s = point.predicted_interval_s or [point.predicted_s, point.predicted_s]
+    return {
+        "workload": point.workload,
+        "batch_size": point.batch_size,
+        "gpus": point.gpus,
+        "variant": point.variant,
+        "system": f"{point.system}, {point.library}",
+        "strategy": point.strategy,
+        "predicted_ms": 1e3 * point.predicted_s,
+        "predicted_low_ms": 1e3 * low_s,
+        "predicted_high_ms": 1e3 * high_s,
+        "measured_ms": 1e3 * point.measured_s.median,
+        "measured_low_ms": 1e3 * point.measured_s.low,
+        "measured_high_ms": 1e3 * point.measured_s.high,
+        "error": point.error,
+        "tell": f"{point_words(point)}: {point.error:+.1%}",
+    }
 
 
 def _band(corners: alt.Chart) -> Iterator[alt.Chart]:
@@ -410,8 +414,9 @@ def _line_colour(lines: Sequence[str]) -> alt.Color:
     return alt.Color("line:N", scale=scale, legend=legend_of(lines, symbolType="stroke", symbolStrokeWidth=1.5))
 
 
-def _dash(field: str, names: Sequence[str | int], title: str | None = None) -> alt.StrokeDash:
+def _dash(field: str, names: Sequence[str | int], unit: str = "") -> alt.StrokeDash:
     dashes = [DASHES[place % len(DASHES)] for place in range(len(names))]
+    labels = [f"{name}{unit}" for name in names]
     looks = {"orient": "top", "symbolType": "stroke", "symbolSize": 250, "symbolStrokeColor": INK}
-    legend = legend_of([f"{name}" for name in names], title=title, **looks)
+    legend = legend_of(labels, labelExpr=f"datum.label + '{unit}'", **looks)
     return alt.StrokeDash(field, scale=alt.Scale(domain=list(names), range=dashes), legend=legend)
