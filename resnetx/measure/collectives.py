@@ -22,7 +22,18 @@ from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
 from resnetx.measure.host_load import cpu_times, host_load
 from resnetx.measure.process import keep_freed_memory
-from resnetx.record import BenchFile, BenchRecord, BenchRequest, Unknown, Warning, array_bytes, bench_opening, seal
+from resnetx.measure.reading_warnings import foreign_load
+from resnetx.record import (
+    BenchFile,
+    BenchRecord,
+    BenchRequest,
+    HostLoad,
+    Unknown,
+    Warning,
+    array_bytes,
+    bench_opening,
+    seal,
+)
 
 _ELEMENT_BYTES = 4  # fp32, as gradients
 
@@ -50,7 +61,7 @@ def run(task: BenchFile, started: float) -> BenchRecord | None:
             "transport": distributed.transport(ranks, logs),
             "library": _library(ranks, machine),
             "host_load": load,
-            "warnings": _warnings(request, ranks),
+            "warnings": [*_oversubscribed(request, ranks), *_disturbed(load)],
         }
         return _record(task, fields, started)
 
@@ -103,11 +114,15 @@ def _library(ranks: Ranks, machine: dict[str, Any]) -> str:
     return f"gloo (torch {torch.__version__})"
 
 
-def _warnings(request: BenchRequest, ranks: Ranks) -> list[Warning]:
+def _oversubscribed(request: BenchRequest, ranks: Ranks) -> list[Warning]:
     if ranks.device.type == "cuda" or request.gpus <= cores():
         return []
     message = f"{request.gpus} CPU ranks take turns on {cores()} cores: times are those of the scheduler, too"
     return [Warning(code="oversubscribed", message=message, remedy="lower gpus")]
+
+
+def _disturbed(load: dict[str, float] | Unknown) -> list[Warning]:
+    return [] if isinstance(load, Unknown) else foreign_load([HostLoad(**load)])
 
 
 def _record(task: BenchFile, fields: dict[str, Any], started: float) -> BenchRecord:
