@@ -6,8 +6,8 @@ python tests/bench/truth_gloo.py results/cpu-2core/truth     # most of an hour; 
 2. `resnetx trace`: one rank of each workload, layer by layer.
 3. `resnetx predict` from these two, stored with its date and digest.
 4. Each point runs on two ranks, each with the batch that was traced, between two runs of its baseline, one rank.
-   A shared machine drifts, so a point runs again where a baseline is more than 5 % off the trace's clean step or off the other
-   one, up to `TRIES` times, and is discarded if none of them will do.
+   A shared machine drifts, so a point runs again where a baseline is more than 5 % off the trace's clean step or off
+   the other one, up to `TRIES` times, and is discarded if none of them will do.
 
 `tests/predict/test_truth.py` holds what today's model predicts from the same traces against these runs.
 """
