@@ -83,11 +83,11 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
     made = predicted(paths, overrides)
     asked, _ = _split(overrides)
     folder = Path(asked.out) if asked.out else Path(asked.results) / node_name() / "predict" / _now()
-    show_predict.store(made, folder)
     if options.json:
         show.json_lines(made.points)
     else:
-        show_predict.prediction(made, folder)
+        show_predict.prediction(made)
+    show_predict.store(made, folder)
     return 0 if any(point.outcome == "ok" for point in made.points) else 1
 
 

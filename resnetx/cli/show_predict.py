@@ -5,9 +5,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx import record
 from resnetx.cli import show
-from resnetx.config import ConfigError
+from resnetx.record import chrome
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.units import si
 
@@ -18,14 +17,27 @@ THINGS = 3  # of which the same is said, by name; the record has all
 
 
 def store(made: Prediction, folder: Path) -> None:
-    """Writes the record, and the timelines that it has."""
-    try:
-        record.write(prediction_file(folder), made)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
+    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto."""
+    show.store(folder, prediction_file(folder), made)
+    drawn = [point for point in made.points if point.timeline]
+    if not drawn:
+        return
+    from resnetx.report import figure_files, timeline_charts
+
+    named = {_name(point): point.timeline for point in drawn}
+    (folder / "timeline.json").write_bytes(chrome.encode(named))
+    show.err.print(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)", soft_wrap=True)
+    for figure in timeline_charts.timelines(drawn):
+        figure_files.write_figure(figure, figure_files.drawn(figure), folder)
+        show.err.print(f"figure: {folder / figure.name}.svg", soft_wrap=True)
 
 
-def prediction(made: Prediction, folder: Path) -> None:
+def _name(point: PredictedPoint) -> str:
+    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    return f"{point.workload}, batch {point.batch_size}, {point.strategy}, {gpus} of {point.system}, {point.library}"
+
+
+def prediction(made: Prediction) -> None:
     """One table for each system and library, then what went in and where such predictions were checked."""
     for (system, library), points in groupby(made.points, lambda point: (point.system, point.library)):
         _points(f"Predicted: {system} with {library}", list(points))
@@ -33,7 +45,6 @@ def prediction(made: Prediction, folder: Path) -> None:
     _sensitivity(made.points)
     _inputs(made)
     _domains(made)
-    show.err.print(f"record: {prediction_file(folder)}", soft_wrap=True)
 
 
 def _points(title: str, points: Sequence[PredictedPoint]) -> None:
@@ -135,8 +146,8 @@ def _validation_cells(row: "Row") -> list[str]:
         row.what,
         row.system or "",
         f"{row.gpus}",
-        f"{row.measured:.4g}",
-        "" if row.predicted is None else f"{row.predicted:.4g}",
+        _rate(row.measured),
+        "" if row.predicted is None else _rate(row.predicted),
         row.unit,
         "" if row.error is None else f"{row.error:+.1%}",
         row.given,
@@ -146,3 +157,7 @@ def _validation_cells(row: "Row") -> list[str]:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

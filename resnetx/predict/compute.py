@@ -97,7 +97,7 @@ def of_roofline(
 
 
 def _error(model: roofline.Roofline, gpu: Gpu) -> float:
-    """As networks were missed that the fit had not seen; of a GPU whose generation it has not seen, as such GPUs were."""
+    """As networks were missed that the fit had not seen, or GPUs, where this one's generation is none of the fit's."""
     if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
         return model.unseen_network_error
     return model.unseen_gpu_error

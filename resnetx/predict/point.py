@@ -85,8 +85,9 @@ class Fabric:
 
     @cached_property
     def links_origin(self) -> Origin:
-        """Where the rates of its links are from: the weakest of their sources."""
-        found = {link.wire.copy_Bps.provenance for link in self.system.links}
+        """Where the rates of the GPUs' own links are from: the weakest of their sources."""
+        gpus = {gpu.name for gpu in self.system.gpus}
+        found = {link.wire.copy_Bps.provenance for link in self.system.links if gpus & {link.a, link.b}}
         return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
 
     def measured_on(self, gpus: int) -> Measured | None:
