@@ -42,7 +42,32 @@ def test_the_system_of_the_readme_is_one(capsys, tmp_path, monkeypatch):
     assert "a bus of mine" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [each for each in COMMANDS if not re.match("resnetx (describe|topology)", each)])
+@pytest.mark.parametrize("command", [each for each in COMMANDS if re.match("resnetx (predict|compare)", each)])
+def test_a_predicting_command_of_the_readme_runs(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()[1:]) == 0
+    assert "dgx1-p100" in (out := capsys.readouterr().out) or "gx8" in out or "dgx-h100" in out
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("command", [each for each in COMMANDS if re.match("resnetx (bench|trace)", each)])
+def test_a_layerwise_or_collective_command_of_the_readme_runs(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if "size=" not in command:
+        command += " size=[8,64KiB]" if "bench" in command else " image_size=67 batch_size=4"
+    assert main([*command.split()[1:], "iterations=2"]) == 0
+    assert capsys.readouterr().out
+
+
+MEASURING = [each for each in COMMANDS if re.match("resnetx (train|sweep|verify)|torchrun", each)]
+
+
+def test_every_command_of_the_readme_is_run():
+    known = "resnetx (describe|topology|predict|compare|bench|trace|train|sweep|verify)|torchrun"
+    assert [each for each in COMMANDS if not re.match(known, each)] == []
+
+
+@pytest.mark.parametrize("command", MEASURING)
 def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_path):
     settings = [word for word in command.split() if "=" in word and not word.startswith(("-", "input.root"))]
     settings += [] if "input=" in command else ["input=synthetic"]
@@ -57,7 +82,7 @@ def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_p
         check(task.request)
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
