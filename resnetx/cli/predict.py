@@ -303,11 +303,11 @@ def _traced_requests(trace: Trace, words: list[str], asked: Asked) -> list[Reque
 
 
 def _left_open(trace: Trace, words: list[str]) -> set[str]:
-    given = {word.partition("=")[0].partition(".")[0] for word in words}
+    """The settings of the point that are given; those that the trace has already are refused."""
+    given = {_group(word) for word in words}
     for key in sorted(given - set(OF_THE_POINT)):
-        raise ConfigError(
-            f"{key}: the trace {trace.source} says it; besides systems, it leaves {', '.join(OF_THE_POINT)}"
-        )
+        left_open = ", ".join(OF_THE_POINT)
+        raise ConfigError(f"{key}: the trace {trace.source} has it already; of the workload it leaves open {left_open}")
     return given
 
 

@@ -1,33 +1,46 @@
 """Systems and plans that differ from described ones in one thing: which link is worth money?"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from resnetx.config import unknown_name
 from resnetx.interconnect.collective import Plan
-from resnetx.interconnect.parts import Figure, Wire
+from resnetx.interconnect.parts import Cpu, Figure, Wire
 from resnetx.interconnect.system import System
 
-_RATES = ("bandwidth_Bps", "copy_Bps", "duplex_Bps", "kernel_Bps")
+T = TypeVar("T", Wire, Cpu)
+
+_RATES_OF_LINKS = ("bandwidth_Bps", "copy_Bps", "duplex_Bps", "kernel_Bps")
+_RATES_OF_CPUS = ("staging_Bps", "staging_duplex_Bps", "peer_Bps")  # at which it passes traffic of GPUs on
 
 
 def link_kinds(system: System) -> list[str]:
-    """The kinds of links that a system has, each once."""
-    return list(dict.fromkeys(link.part_name for link in system.links))
+    """The kinds of links that a system has, and of CPUs that pass traffic on, each once."""
+    cpus = (component.part_name for component in system.components if isinstance(component.part, Cpu))
+    return list(dict.fromkeys([*(link.part_name for link in system.links), *cpus]))
 
 
 def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
-    """The system with all links of some kinds that many times as fast: {"nvlink1": 2}."""
+    """The system with all links (and CPU ports) of some kinds that many times as fast: {"nvlink1": 2}."""
     for name in factors:
         if name not in link_kinds(system):
             raise unknown_name(f"kind of link of {system.name}", name, link_kinds(system), "what_if.bandwidth")
     links = tuple(
-        replace(link, wire=_scaled(link.wire, factors[link.part_name])) if link.part_name in factors else link
+        replace(link, wire=_faster(link.wire, _RATES_OF_LINKS, factors[link.part_name]))
+        if link.part_name in factors
+        else link
         for link in system.links
     )
-    return replace(system, links=links)
+    components = tuple(
+        replace(each, part=_faster(each.part, _RATES_OF_CPUS, factors[each.part_name]))
+        if isinstance(each.part, Cpu) and each.part_name in factors
+        else each
+        for each in system.components
+    )
+    return replace(system, links=links, components=components)
 
 
 def with_latency(plan: Plan, factor: float) -> Plan:
@@ -36,9 +49,9 @@ def with_latency(plan: Plan, factor: float) -> Plan:
     return plan if factor == 1 else dataclasses.replace(plan, ways=ways)
 
 
-def _scaled(wire: Wire, factor: float) -> Wire:
-    figures = {name: getattr(wire, name) for name in _RATES}
-    return replace(wire, **{name: _times(figure, factor) for name, figure in figures.items() if figure is not None})
+def _faster(part: T, rates: Sequence[str], factor: float) -> T:
+    figures = {name: getattr(part, name) for name in rates}
+    return replace(part, **{name: _times(figure, factor) for name, figure in figures.items() if figure is not None})
 
 
 def _times(figure: Figure, factor: float) -> Figure:

@@ -1,0 +1,216 @@
+"""`resnetx predict` as a user meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resnetx import record
+from resnetx.cli import main
+from resnetx.record.prediction import Prediction, digest, prediction_file
+from tests.predict.made_traces import batch, layer, trace
+
+STABLE = {
+    "iteration_s", "images_per_s", "speedup", "exposed_communication_s", "limited_by", "interval_s", "memory_bytes",
+    "compute_source",
+}  # fmt: skip
+ALEXNET = ["model=alexnet", "batch_size=256"]
+
+
+@pytest.fixture
+def predict(tmp_path, capsys, monkeypatch):
+    """Runs the verb in an empty folder; answers (status, JSON objects)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        status = main(["predict", "--json", *words])
+        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """A trace from a file, on an H200, of two layers at the batches 4 and 8."""
+    layers = [layer("a", 1e-3, 2e-3, 4_000_000), layer("b", 1e-3, 2e-3, 8_000_000)]
+    unknown = dict.fromkeys(
+        ("request", "sm_clock_Hz", "software", "measured_at", "batches.0", "batches.1"), "made up for a test"
+    )
+    made = trace(batch(4, layers), batch(8, layers), unknown=unknown)
+    path = tmp_path / "trace.json"
+    record.write(path, made)
+    return path
+
+
+# ---- what it answers
+
+
+def test_one_object_for_each_point_with_the_stable_fields(predict):
+    status, found = predict("systems=[dgx1-p100,gx8]", *ALEXNET, "gpus=[1,8]")
+    assert status == 0
+    assert [(each["system"], each["gpus"]) for each in found] == [
+        ("dgx1-p100", 1), ("dgx1-p100", 8), ("gx8", 1), ("gx8", 8),
+    ]  # fmt: skip
+    assert all(set(each) >= STABLE for each in found)
+    assert all(each["interval_s"][0] < each["iteration_s"] < each["interval_s"][1] for each in found)
+    assert {each["compute_source"] for each in found} == {"roofline"}
+
+
+def test_axes_are_lists(predict):
+    words = ["strategy=[bucket,after]", "library=[nccl1,nccl2]", "batch_size=[256,512]"]
+    _, found = predict("systems=dgx1-p100", "model=alexnet", *words, "gpus=[4]")
+    axes = {(each["strategy"], each["library"], each["batch_size"]) for each in found}
+    assert len(found) == len(axes) == 8
+
+
+def test_the_paper_has_88_points_on_each_system(predict):
+    _, found = predict("systems=[dgx1-p100,gx8]", "study=paper", "memory_model=caffe")
+    assert len(found) == 176
+    missing = {(each["workload"], each["batch_size"], each["gpus"]) for each in found if each["outcome"] == "oom"}
+    assert missing == {("GoogLeNet", 256, 1), ("GoogLeNet", 512, 1), ("GoogLeNet", 512, 2), ("ResNet/32", 64, 1)}
+
+
+def test_a_framework_is_its_strategy_and_overlap(predict):
+    _, (caffe,) = predict("systems=gx8", *ALEXNET, "gpus=8", "framework=caffe-mpi")
+    _, (cntk,) = predict("systems=gx8", *ALEXNET, "gpus=8", "framework=cntk")
+    assert (caffe["strategy"], cntk["strategy"]) == ("layerwise", "after")
+    assert caffe["iteration_s"] < cntk["iteration_s"]
+
+
+def test_what_if_a_link_were_faster(predict):
+    words = ["systems=gx8", *ALEXNET, "gpus=8"]
+    _, (before,) = predict(*words)
+    _, (after,) = predict(*words, "what_if.bandwidth={pcie3:4,xeon-e5-2697v4:4}")
+    assert after["iteration_s"] < before["iteration_s"]
+
+
+def test_several_nodes(predict):
+    _, found = predict("systems=dgx-h100", "nodes=2", "network=ndr400", *ALEXNET, "gpus=[8,16]")
+    assert [each["devices"][-1] for each in found] == [7, 15]
+    assert all(each["outcome"] == "ok" for each in found)
+
+
+def test_feeding_real_images_takes_what_storage_and_bus_give(predict):
+    words = ["systems=dgx1-p100", *ALEXNET, "gpus=8"]
+    _, (synthetic,) = predict(*words)
+    _, (real,) = predict(*words, "input=dali")
+    assert synthetic["input_s"] == 0
+    # 32 images of 110 kB for each GPU, of an eighth of 2 GB/s; and what is copied of them.
+    assert real["input_s"] > 32 * 110_000 / (2e9 / 8)
+
+
+# ---- from a trace
+
+
+def test_an_imported_trace_predicts_its_own_gpu(predict, imported):
+    status, found = predict(str(imported), "systems=dgx-h200", "gpus=[1,2]", "strategy=after")
+    assert status == 0
+    assert [each["batch_size"] for each in found] == [8, 16]
+    assert {each["compute_source"] for each in found} == {"measured"}
+    assert found[0]["iteration_s"] == pytest.approx(6e-3, rel=0.01)
+
+
+def test_a_point_that_the_trace_does_not_reach_is_refused_beside_others(predict, imported):
+    words = [str(imported), "systems=[dgx-h200,dgx1-p100]", "gpus=1", "strategy=after"]
+    status, (own, other) = predict(*words)
+    assert (status, own["outcome"], other["outcome"]) == (0, "ok", "refused")
+    assert "no layer table to rescale it by" in other["reason"]
+
+
+# ---- what it leaves
+
+
+def test_the_record_is_dated_has_a_digest_and_names_its_inputs(predict, tmp_path):
+    predict("systems=dgx1-p100", *ALEXNET, "gpus=[1,2]", "out=kept")
+    made = record.read(prediction_file(tmp_path / "kept"), Prediction)
+    assert made.digest == digest(made)
+    changed = msgspec.structs.replace(made, made_at="2017-01-01T00:00:00+00:00")
+    assert digest(changed) != made.digest
+    assert [each.what for each in made.inputs] == [
+        "compute of AlexNet on dgx1-p100",
+        "all-reduce on 2 GPUs of dgx1-p100 with nccl2",
+    ]
+    assert all(each.error and each.source for each in made.inputs)
+    assert made.settings["words"].startswith("systems=dgx1-p100")
+
+
+def test_a_timeline_opens_in_perfetto_and_is_drawn(predict, tmp_path):
+    _, (point,) = predict("systems=gx8", *ALEXNET, "gpus=8", "timeline=true", "out=kept")
+    assert {bar["lane"] for bar in point["timeline"]} == {"compute", "collectives"}
+    events = json.loads((tmp_path / "kept" / "timeline.json").read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == len(point["timeline"])
+    assert list((tmp_path / "kept").glob("timeline-*.svg"))
+
+
+def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
+    out = capsys.readouterr().out
+    assert "speed-up: over 1 GPU" in out
+    assert "leave-one-out error" in out
+    assert "compute of AlexNet on gx8: published, off by 16%" in out
+
+
+def test_validation_holds(capsys):
+    assert main(["predict", "--validate"]) == 0
+    assert "holds" in capsys.readouterr().out
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "systems=[]: expected names or files of systems"),
+        (["systems=gx9"], "did you mean gx8?"),
+        (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
+        (["systems=gx8", "gpus=0"], "gpus=0: expected a number of GPUs, 1 or more"),
+        (["systems=gx8", "gpus=16", "batch_size=16"], "gx8 has 8 GPUs"),
+        (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
+        (["systems=gx8", "framework=torch"], "framework=torch: not one of the known values"),
+        (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected 1 or more"),
+        (["systems=gx8", "what_if.latency=0"], "what_if.latency=0: expected more than 0"),
+        (["systems=gx8", "what_if.bandwidth={nvlink1:2}"], "no kind of link of gx8 has that name"),
+        (["systems=gx8", "memory=lots"], "memory=lots: expected a size, as 16GB"),
+        (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, as 0.03s"),
+        (["systems=gx8", "memory=1GB", "gpus=1"], "GB of memory on each GPU, which has 1.0"),
+        (["systems=gx8", "precision=bf16"], "precision=bf16: no peak rate is stated"),
+        (["systems=cpu-host"], "cpu-host needs a trace of that host"),
+        (["systems=[gx8,dgx2]", "calibration=some"], "measured on one system and library; ask for one of each"),
+        (["systems=gx8", "calibration=none"], "calibration=none: No such file or directory"),
+        (["systems=gx8", "nowhere"], "nowhere: "),
+        (["systems=gx8", "model=lenet"], "model=lenet: no such model"),
+        (["--validate", "systems=gx8"], "systems=gx8: --validate takes nothing else"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_status_2(words, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", *words]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_has_its_workload_already(predict, imported, capsys):
+    assert main(["predict", str(imported), "systems=dgx-h200", "model=alexnet"]) == 2
+    assert "has it already; of the workload it leaves open batch_size, gpus, scaling" in capsys.readouterr().err
+
+
+# ---- the house
+
+
+def test_the_paper_is_predicted_without_torch(tmp_path):
+    program = (
+        "import sys; from resnetx.cli import main;"
+        "assert main(['predict', '--json', 'systems=[dgx1-p100,gx8]', 'study=paper']) == 0;"
+        "assert not {'torch', 'torchvision', 'scipy', 'altair'} & set(sys.modules), sorted(sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert len(ended.stdout.splitlines()) == 176
+    assert Path(tmp_path / "results").is_dir()

@@ -1,0 +1,44 @@
+"""Links that are faster than described, and which of them a collective gains from."""
+
+import pytest
+
+from resnetx.config import ConfigError
+from resnetx.interconnect.collective import plan
+from resnetx.interconnect.system import load
+from resnetx.interconnect.what_if import link_kinds, with_bandwidth, with_latency
+
+DGX1, GX8 = load("dgx1-p100"), load("gx8")
+SIZE = 2**30
+
+
+def busbw(system, library="nccl2"):
+    return plan(system, "allreduce", library=library).cost(SIZE).busbw_Bps
+
+
+def test_the_limiting_kind_counts_and_another_one_does_not():
+    assert busbw(with_bandwidth(DGX1, {"nvlink1": 2})) == pytest.approx(2 * busbw(DGX1), rel=0.01)
+    assert busbw(with_bandwidth(DGX1, {"pcie3": 2})) == busbw(DGX1)
+
+
+def test_a_cpu_that_passes_traffic_on_is_a_limit_too():
+    assert link_kinds(GX8) == ["pcie3", "qpi-9.6", "xeon-e5-2697v4"]
+    assert busbw(with_bandwidth(GX8, {"pcie3": 2})) == busbw(GX8)
+    assert busbw(with_bandwidth(GX8, {"xeon-e5-2697v4": 1.1})) == pytest.approx(1.1 * busbw(GX8), rel=0.01)
+
+
+def test_what_is_changed_is_no_longer_measured():
+    (wire,) = {link.wire for link in with_bandwidth(DGX1, {"nvlink1": 2}).links if link.part_name == "nvlink1"}
+    assert (wire.copy_Bps.provenance, wire.latency_s.provenance) == ("assumed", "measured")
+
+
+def test_latency_is_the_time_that_no_byte_costs():
+    made = plan(DGX1, "allreduce")
+    halved = with_latency(made, 0.5)
+    saved_s = made.cost(8).time_s - halved.cost(8).time_s
+    assert saved_s == pytest.approx(made.ways[0].fixed_s / 2)
+    assert made.cost(SIZE).time_s - halved.cost(SIZE).time_s == pytest.approx(saved_s)
+
+
+def test_an_unknown_kind_is_named_with_those_that_there_are():
+    with pytest.raises(ConfigError, match=r"Known: nvlink1, pcie3, qpi-9\.6, xeon-e5-2698v4"):
+        with_bandwidth(DGX1, {"nvlink9": 2})
