@@ -33,8 +33,9 @@ def traced(record_of, record_environment, tmp_path):
     def write(settings, layers=None, folder=None, device="CPU", **changed):
         found = record_of({"measure": "layers" if layers else "phases", "gpus": 1, "threads": 1, **settings})
         devices = [{"rank": 0, "node": "n", "index": 0, "name": device, "uuid": None, "pci_bus_id": None}]
+        environment = record_environment(cpu="Xeon", torch="2.15.0", cuda=NO_CUDA)
         plain = {
-            "outcome": "ok", "layers": layers, "environment": record_environment(cpu="Xeon", torch="2.15.0", cuda=NO_CUDA),
+            "outcome": "ok", "layers": layers, "environment": environment,
             "devices": msgspec.convert(devices, list[record.Device]), "peak_memory_bytes": [7],
             "unknown": {"layers.device_busy": "no device", "gpu_samples": "no GPU"},
         }  # fmt: skip

@@ -1,0 +1,62 @@
+"""What watching a step layer by layer costs: a watched step against the clean one, and against a bare loop, in turns.
+
+    python tests/bench/bench_trace.py model=alexnet batch_size=8
+
+The ratios are times: above 1, the first is slower. `resnetx trace` holds the same ratio of every batch in its record;
+here the bare loop (`bench_train.bare`) says in addition that the clean step is not slow by itself.
+"""
+
+import os
+import sys
+
+import torch
+from bench_train import ROUNDS, STEPS, bare
+from interleave import ratio, rounds, sentence
+
+from resnetx.cli.compose import chosen, compose
+from resnetx.config import request_from
+from resnetx.inputs import open_for
+from resnetx.measure import distributed
+from resnetx.measure.clock import timed
+from resnetx.measure.layer_watch import LayerWatch
+from resnetx.measure.phases import clock_of
+from resnetx.measure.process import keep_freed_memory
+from resnetx.measure.train import build, training_step
+
+
+def main() -> None:
+    request = request_from(compose({"input": "synthetic", "gpus": 1, "threads": 1} | chosen(sys.argv[1:])))
+    if not torch.cuda.is_available():
+        keep_freed_memory()
+    torch.set_num_threads(request.threads)
+    with distributed.joined(request, 600) as ranks:
+        watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device))
+        step, _ = training_step(watch, open_for(request, 0, ranks.device), request, ranks, watch.mark)
+        plain = bare(request, ranks) if request.model.kind != "googlenet" else step  # whose outputs are three
+
+        def window(work, watching: bool):
+            def run() -> float:
+                watch.watching = watching
+                seconds = timed(work, STEPS, ranks.device, ranks.barrier)
+                watch.take()
+                return seconds
+
+            return run
+
+        contenders = {
+            "watched": window(step, True),
+            "clean": window(step, False),
+            "clean again": window(step, False),
+            "bare": window(plain, False),
+        }
+        rounds(contenders, 2)  # warm-up
+        times = rounds(contenders, ROUNDS)
+    print(f"{request.model.label} b{request.batch_size} {request.precision}, {len(watch.names)} layers")
+    print("  " + sentence("watched step / clean step", ratio(times["watched"], times["clean"])))
+    print("  " + sentence("clean step / bare loop", ratio(times["clean"], times["bare"])))
+    print("  " + sentence("A/A control", ratio(times["clean again"], times["clean"])))
+
+
+if __name__ == "__main__":
+    assert os.environ.get("WORLD_SIZE", "1") == "1", "a trace is of one rank"
+    main()
