@@ -1,19 +1,18 @@
 """`predict`: what a workload would do on systems that nobody here owns."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from resnetx import study, workloads
-from resnetx.cli import show, show_predict
-from resnetx.cli.compose import chosen, compose, points_of, settings
+from resnetx.cli import show, show_predict, subjects
+from resnetx.cli.compose import chosen, settings
+from resnetx.cli.subjects import Wanted
 from resnetx.cli.topology import TRANSPORTS
-from resnetx.config import After, ConfigError, Layerwise, Request, check, request_from, unknown_name
+from resnetx.config import After, ConfigError, Layerwise, Strategy, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
@@ -21,22 +20,19 @@ from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.predict import records, validation
-from resnetx.predict.curve import Asked as AskedPoint
 from resnetx.predict.curve import curve
-from resnetx.predict.point import Fabric, Setting, Subject
+from resnetx.predict.point import Fabric, Setting
 from resnetx.predict.ssgd import Overlap
 from resnetx.record.prediction import Prediction
-from resnetx.record.trace import Trace
 from resnetx.units import seconds, size
 
 # Strategy and overlap of Shi et al. 2018, section IV-C.
-FRAMEWORKS = {
+FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
     "caffe-mpi": (Layerwise(), Overlap(input=True, host_to_device=True)),
     "cntk": (After(), Overlap(input=True, host_to_device=False)),
     "mxnet": (Layerwise(), Overlap(input=True, host_to_device=False)),
     "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False)),
 }
-OF_THE_POINT = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace leaves open
 
 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +73,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Predicts, stores the record, and shows it; status 1 where no point can be predicted."""
+    """Predicts, shows what is predicted, and stores it."""
     if options.validate:
         return _validate(options, [*overrides, *map(str, paths)])
     made = predicted(paths, overrides)
@@ -88,7 +84,7 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
     else:
         show_predict.prediction(made)
     show_predict.store(made, folder)
-    return 0 if any(point.outcome == "ok" for point in made.points) else 1
+    return 0
 
 
 def _validate(options: Namespace, words: list[str]) -> int:
@@ -114,13 +110,13 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
-    curves, found, setting = list(_curves(paths, words, asked)), _measured(asked), _setting(asked)
+    asked_of, found, setting = list(subjects.curves(paths, words, _wanted(asked))), _measured(asked), _setting(asked)
     points: list[dict[str, Any]] = []
     for machine in machines:
         for library in asked.library:
             fabric = _fabric(asked, machine, library, found)
-            for each in curves:
-                points += curve(each.subject, fabric, each.wanted, each.baseline, setting)
+            for each in asked_of:
+                points += curve(each.subject, fabric, each.points, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
     inputs = list(records.inputs_of(points))
@@ -158,6 +154,11 @@ def _check(asked: Asked) -> None:
     for key, (given, least) in at_least.items():
         if given < least or (least == 0 and given == 0):
             raise ConfigError(f"{key}={given:g}: expected {'1 or more' if least else 'more than 0'}")
+
+
+def _wanted(asked: Asked) -> Wanted:
+    strategy = FRAMEWORKS[asked.framework][0] if asked.framework else None
+    return Wanted(None if asked.devices is None else tuple(asked.devices), strategy, asked.convention)
 
 
 def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
@@ -198,138 +199,3 @@ def _memory(given: str | int | None) -> int | None:
         return None if given is None else size(str(given))
     except ValueError:
         raise ConfigError(f"memory={given}: expected a size, as 16GB") from None
-
-
-# ---- the workloads --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """Points of one workload that share a baseline."""
-
-    subject: Subject
-    wanted: list[AskedPoint]
-    baseline: AskedPoint
-
-
-def _curves(paths: Sequence[Path], words: list[str], asked: Asked) -> Iterator[_Curve]:
-    if not paths:
-        yield from _of_requests(_requests(words, asked), asked, None)
-    for path in paths:
-        for trace in traces(path):
-            if trace.request is None:
-                yield from _of_import(trace, words, asked)
-            else:
-                yield from _of_requests(_traced_requests(trace, words, asked), asked, trace)
-
-
-def _of_requests(requests: Sequence[Request], asked: Asked, trace: Trace | None) -> Iterator[_Curve]:
-    """The curves that requests lie on."""
-    found: dict[str, list[Request]] = {}
-    for request in requests:
-        found.setdefault(request.baseline_key, []).append(request)
-    for together in found.values():
-        first = together[0].on(1)
-        table = workloads.table(first.model, first.image_size)
-        subject = Subject.of(first, table, asked.convention, trace)
-        wanted = list(dict.fromkeys((_devices(asked, request.gpus), request.batch_size) for request in together))
-        yield _Curve(subject, wanted, ((0,), first.batch_size))
-
-
-def _requests(words: list[str], asked: Asked) -> list[Request]:
-    """Requests by name. Feeding them is left out unless it is asked for: nothing has been measured of any host."""
-    given = {word.partition("=")[0] for word in words}
-    defaults = [*_gpus(given, asked), *([] if "input" in given else ["input=synthetic"])]
-    _, points = points_of([*defaults, *words])
-    return list(_composed(points, asked))
-
-
-def _composed(points: Sequence[study.Point], asked: Asked) -> Iterator[Request]:
-    """The checked requests of points. Those that differ in GPUs alone are composed once: composing takes its time."""
-    known: dict[str, Request] = {}
-    for point in points:
-        others = {key: value for key, value in point.items() if key != "gpus"}
-        if repr(others) not in known:
-            known[repr(others)] = _framed(request_from(compose({**others, "gpus": 1})), asked)
-        request, gpus = known[repr(others)], point.get("gpus", 1)
-        if not isinstance(gpus, int) or gpus < 1:
-            raise ConfigError(f"gpus={gpus}: expected a number of GPUs, 1 or more")
-        found = request.on(gpus)
-        check(msgspec.structs.replace(found, split=others.get("split", "even")))
-        yield found
-
-
-def _gpus(given: set[str], asked: Asked) -> list[str]:
-    """The GPU counts where none are given: those of the devices, or the paper's; a study has its own."""
-    if given & {"gpus", "study"}:
-        return []
-    return [f"gpus={len(asked.devices)}"] if asked.devices else ["gpus=[1,2,4,8]"]
-
-
-def _devices(asked: Asked, gpus: int) -> tuple[int, ...]:
-    return tuple(range(gpus)) if asked.devices is None else tuple(asked.devices)
-
-
-def _checked(request: Request) -> Request:
-    check(request)
-    return request
-
-
-def _framed(request: Request, asked: Asked) -> Request:
-    """The request with the strategy of the framework that is asked for."""
-    strategy = FRAMEWORKS[asked.framework][0] if asked.framework else request.strategy
-    return msgspec.structs.replace(request, strategy=strategy)
-
-
-def _traced_requests(trace: Trace, words: list[str], asked: Asked) -> list[Request]:
-    """The trace's workload at the batch sizes, GPU counts and strategies that are asked for, or that it allows."""
-    given = _left_open(trace, words)
-    assert trace.request is not None, "an imported trace has no request"
-    largest = max(each.batch_size for each in trace.batches)
-    defaults = [] if "batch_size" in given else [f"batch_size={largest}"]
-    if not given & {"gpus"} and not asked.devices:
-        counts = [largest // each.batch_size for each in trace.batches if largest % each.batch_size == 0]
-        defaults.append(f"gpus=[{','.join(map(str, sorted(counts)))}]")
-    elif asked.devices:
-        defaults.append(f"gpus={len(asked.devices)}")
-    _, points = points_of([*defaults, *words])
-    found = []
-    for point in points:
-        other = request_from(compose(point))
-        fields = {name: getattr(other, name) for name in OF_THE_POINT if name != "strategy" or "strategy" in given}
-        request = msgspec.structs.replace(trace.request, **fields, devices=None, measure="step")
-        found.append(_checked(_framed(request, asked)))
-    return found
-
-
-def _left_open(trace: Trace, words: list[str]) -> set[str]:
-    """The settings of the point that are given; those that the trace has already are refused."""
-    given = {_group(word) for word in words}
-    for key in sorted(given - set(OF_THE_POINT)):
-        left_open = ", ".join(OF_THE_POINT)
-        raise ConfigError(f"{key}: the trace {trace.source} has it already; of the workload it leaves open {left_open}")
-    return given
-
-
-def _of_import(trace: Trace, words: list[str], asked: Asked) -> Iterator[_Curve]:
-    """Curves of a trace from a file: no more is known of its workload than its layers."""
-    _left_open(trace, words)
-    largest = max(each.batch_size for each in trace.batches)
-    given = {word.partition("=")[0] for word in words}
-    defaults = [*_gpus(given, asked), *([] if "batch_size" in given else [f"batch_size={largest}"])]
-    if "scaling" not in given:  # its one batch size is each GPU's
-        defaults.append("scaling=weak")
-    _, points = points_of([*defaults, *words])
-    requests = [_framed(request_from(compose(point)), asked) for point in points]
-    for strategy in dict.fromkeys(request.strategy for request in requests):
-        alike = [request for request in requests if request.strategy == strategy]
-        wanted = [(_devices(asked, request.gpus), request.batch_size) for request in alike]
-        yield _Curve(Subject.of_import(trace, strategy), wanted, ((0,), alike[0].on(1).batch_size))
-
-
-def traces(path: Path) -> list[Trace]:
-    """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
-    from resnetx.record.trace_files import read_trace
-    from resnetx.record.trace_runs import read_all
-
-    return (read_all(path) if path.is_dir() else []) or [read_trace(path)]

@@ -1,0 +1,154 @@
+"""What `predict` is asked about: workloads by name, by their traces, or by traces that others have measured."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from resnetx import study, workloads
+from resnetx.cli.compose import compose, points_of
+from resnetx.config import ConfigError, Request, Strategy, check, request_from
+from resnetx.predict.curve import Asked
+from resnetx.predict.point import Subject
+from resnetx.record.trace import Trace
+from resnetx.record.trace_files import read_trace
+from resnetx.record.trace_runs import read_all
+
+LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace does not have
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What other settings say of the points."""
+
+    devices: tuple[int, ...] | None
+    strategy: Strategy | None  # of a framework; None: as the points say
+    convention: str  # of counting activations and parameters
+
+    def on(self, gpus: int) -> tuple[int, ...]:
+        """The ids of so many GPUs."""
+        if self.devices is not None and len(self.devices) != gpus:
+            raise ConfigError(f"devices={list(self.devices)}: expected {gpus} GPU ids, as many as gpus={gpus}")
+        return tuple(range(gpus)) if self.devices is None else self.devices
+
+    def checked(self, request: Request, split: str = "even") -> Request:
+        """The request with the strategy that is wanted; refused where it could run nowhere."""
+        request = msgspec.structs.replace(request, strategy=self.strategy or request.strategy)
+        check(msgspec.structs.replace(request, split=split))
+        return request
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of one workload that share a baseline."""
+
+    subject: Subject
+    points: list[Asked]
+    baseline: Asked
+
+
+def curves(paths: Sequence[Path], words: list[str], wanted: Wanted) -> Iterator[Curve]:
+    """The curves that the words of a command line describe; with traces, those of each trace."""
+    if not paths:
+        yield from _through(_named(words, wanted), wanted, None)
+    for path in paths:
+        for trace in traces(path):
+            _refuse_known(trace, words)
+            if trace.request is None:
+                yield from _imported(trace, words, wanted)
+            else:
+                yield from _through(_traced(trace, words, wanted), wanted, trace)
+
+
+def traces(path: Path) -> list[Trace]:
+    """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
+    return (read_all(path) if path.is_dir() else []) or [read_trace(path)]
+
+
+def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -> Iterator[Curve]:
+    """The curves that requests lie on."""
+    found: dict[str, list[Request]] = {}
+    for request in requests:
+        found.setdefault(request.baseline_key, []).append(request)
+    for together in found.values():
+        first = together[0].on(1)
+        table = workloads.table(first.model, first.image_size)
+        points = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
+        subject = Subject.of(first, table, wanted.convention, trace)
+        yield Curve(subject, list(points), ((0,), first.batch_size))
+
+
+# ---- by name --------------------------------------------------------------------------------------------------------
+
+
+def _named(words: list[str], wanted: Wanted) -> Iterator[Request]:
+    """Requests by name. Feeding them is left out unless it is asked for: nothing has been measured of any host."""
+    given = _given(words)
+    defaults = [] if given & {"gpus", "study"} else [_gpus(wanted, [1, 2, 4, 8])]
+    defaults += [] if "input" in given else ["input=synthetic"]
+    _, points = points_of([*defaults, *words])
+    return _composed(points, wanted)
+
+
+def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request]:
+    """The checked requests of points. Those that differ in GPUs alone are composed once: composing takes its time."""
+    known: dict[str, Request] = {}
+    for point in points:
+        others = {key: value for key, value in point.items() if key != "gpus"}
+        if repr(others) not in known:
+            known[repr(others)] = request_from(compose({**others, "gpus": 1}))
+        gpus = point.get("gpus", 1)
+        if not isinstance(gpus, int) or gpus < 1:
+            raise ConfigError(f"gpus={gpus}: expected a number of GPUs, 1 or more")
+        yield wanted.checked(known[repr(others)].on(gpus), str(others.get("split", "even")))
+
+
+def _given(words: list[str]) -> set[str]:
+    """The settings that words change, without those of their groups."""
+    return {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in words}
+
+
+def _gpus(wanted: Wanted, counts: Sequence[int]) -> str:
+    """The GPU counts where none are given: as many as devices, if these are."""
+    counts = counts if wanted.devices is None else [len(wanted.devices)]
+    return f"gpus=[{','.join(map(str, counts))}]"
+
+
+# ---- by trace -------------------------------------------------------------------------------------------------------
+
+
+def _refuse_known(trace: Trace, words: list[str]) -> None:
+    for key in sorted(_given(words) - set(LEFT_OPEN)):
+        left_open = ", ".join(LEFT_OPEN)
+        raise ConfigError(f"{key}: the trace {trace.source} has it already; of the workload it leaves open {left_open}")
+
+
+def _traced(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Request]:
+    """The trace's workload at the batch sizes, GPU counts and strategies that are asked for, or that it allows."""
+    assert trace.request is not None, "an imported trace has no request"
+    given = _given(words)
+    largest = max(each.batch_size for each in trace.batches)
+    shares = [largest // each.batch_size for each in trace.batches if largest % each.batch_size == 0]
+    defaults = [] if "batch_size" in given else [f"batch_size={largest}"]
+    defaults += [] if "gpus" in given else [_gpus(wanted, sorted(shares))]
+    _, points = points_of([*defaults, *words])
+    for point in points:
+        other = request_from(compose(point))
+        taken = {name: getattr(other, name) for name in LEFT_OPEN if name != "strategy" or "strategy" in given}
+        request = msgspec.structs.replace(trace.request, **taken, devices=None, measure="step")
+        yield wanted.checked(request, other.split)
+
+
+def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]:
+    """Curves of a trace from a file: no more is known of its workload than its layers."""
+    given = _given(words)
+    defaults = [] if "gpus" in given else [_gpus(wanted, [1, 2, 4, 8])]
+    defaults += [] if "batch_size" in given else [f"batch_size={max(each.batch_size for each in trace.batches)}"]
+    defaults += [] if "scaling" in given else ["scaling=weak"]  # a batch size of its own is each GPU's
+    _, points = points_of([*defaults, *words])
+    requests = [request_from(compose(point)) for point in points]
+    for strategy in dict.fromkeys(wanted.strategy or request.strategy for request in requests):
+        alike = [request for request in requests if (wanted.strategy or request.strategy) == strategy]
+        asked = [(wanted.on(request.gpus), request.batch_size) for request in alike]
+        yield Curve(Subject.of_import(trace, strategy), asked, ((0,), alike[0].on(1).batch_size))
