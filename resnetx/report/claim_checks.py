@@ -77,6 +77,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     system: str = ""
     over: str = ""
     take: Literal["each", "min", "max", "mean"] = "each"
+    needs: int = 1  # points, or steps between points; of fewer nothing is said
     along: Along | None = None
     order: list[int | str] = []
     stated: float | None = None
@@ -95,8 +96,8 @@ def _figures(claim: Claim, variant: str, items: Iterable[Item], tolerance: float
     """Checks of kind value and ratio: a figure of ours beside the stated one."""
     assert claim.stated is not None, f"{claim.id}: a check of kind {claim.check} needs what is stated"
     found = [(item, value) for item in items if (value := claim.value(item)) is not None]
-    if not found:
-        yield _made(claim, variant, claim.where.words, None, "not predicted", tolerance)
+    if len(found) < claim.needs:
+        yield _made(claim, variant, claim.where.words, None, "not predicted", tolerance, _too_few(claim, len(found)))
     elif claim.take == "each":
         for item, value in found:
             yield _made(claim, variant, item.words, value, _hit(claim, value, tolerance), tolerance)
@@ -117,7 +118,7 @@ def _hit(claim: Claim, ours: float, tolerance: float) -> Outcome:
 def _ahead(claim: Claim, variant: str, items: Iterable[Item], _: float) -> Iterator[CheckedClaim]:
     """In how many of the points a system is ahead of another."""
     found = [(item, value) for item in items if (value := claim.value(item)) is not None]
-    yield _share(claim, variant, [value > 1 for _, value in found], "points", sum(item.open for item, _ in found))
+    yield _share(claim, variant, [value > 1 for _, value in found], "points", [item.open for item, _ in found])
 
 
 def _falls(claim: Claim, variant: str, items: Iterable[Item], _: float) -> Iterator[CheckedClaim]:
@@ -141,15 +142,26 @@ def _missing(claim: Claim, variant: str, items: Iterable[Item], _: float) -> Ite
     yield _share(claim, variant, [item.missing == item.systems for item in items], "points")
 
 
-def _share(claim: Claim, variant: str, agreeing: Sequence[bool], of: str, undecided: int = 0) -> CheckedClaim:
+def _share(
+    claim: Claim, variant: str, agreeing: Sequence[bool], of: str, undecided: Sequence[bool] = ()
+) -> CheckedClaim:
     """The share of points that agree. It is open where the undecided ones could turn the outcome either way."""
-    if not agreeing:
-        return _made(claim, variant, claim.where.words, None, "not predicted", None)
-    share, doubt = statistics.fmean(agreeing), undecided / len(agreeing)
-    outcomes = {claim.at_least <= each <= claim.at_most for each in (share, share - doubt, share + doubt)}
-    outcome: Outcome = "open" if len(outcomes) > 1 else "hit" if True in outcomes else "miss"
-    note = f"{sum(agreeing)} of {len(agreeing)} {of}" + f", {undecided} open or level" * bool(undecided)
-    return _made(claim, variant, claim.where.words, share, outcome, None, note)
+    count, doubtful = len(agreeing), sum(undecided)
+    if count < claim.needs:
+        return _made(claim, variant, claim.where.words, None, "not predicted", None, _too_few(claim, count))
+    certain = sum(agreeing) - sum(agrees for agrees, open_ in zip(agreeing, undecided, strict=False) if open_)
+    least, most = certain / count, (certain + doubtful) / count
+    outcome: Outcome = "open"
+    if claim.at_least <= least and most <= claim.at_most:
+        outcome = "hit"
+    elif most < claim.at_least or least > claim.at_most:
+        outcome = "miss"
+    note = f"{sum(agreeing)} of {count} {of}" + f", {doubtful} open or level" * bool(doubtful)
+    return _made(claim, variant, claim.where.words, statistics.fmean(agreeing), outcome, None, note)
+
+
+def _too_few(claim: Claim, found: int) -> str:
+    return f"{found} of {claim.needs} points" if found else ""
 
 
 def _made(

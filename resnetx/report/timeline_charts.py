@@ -52,7 +52,7 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         )
         scale = alt.Scale(domain=kinds, range=[BARS[kind] for kind in kinds])
         colour = alt.Color("part:N", scale=scale, legend=legend_of(kinds, symbolType="square"))
-        bars = chart.mark_bar(stroke=PAPER, strokeWidth=0.4, height=alt.RelativeBandSize(1.0))
+        bars = chart.mark_bar(stroke=PAPER, strokeWidth=0.2, height=alt.RelativeBandSize(1.0))
         names = chart.transform_filter(f"datum.room * {width} / {latest_ms} > datum.letters * {CHARACTER}")
         names = names.transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
         return alt.layer(

@@ -1,0 +1,144 @@
+"""Systems side by side: who leads, by how much, and how sure that is."""
+
+import math
+
+import pytest
+
+from resnetx.config import ConfigError
+from resnetx.report.leads import leads, simple_model_agreement
+from resnetx.report.simple_model import simple_model
+from resnetx.report.systems import compare_systems
+
+
+@pytest.fixture
+def points_of(predicted_of, prediction_of):
+    """Makes the points of a comparison from (system, seconds of an iteration) and what else they have."""
+
+    def make(*systems, **more):
+        predicted = [predicted_of(iteration_s, system=system, **more) for system, iteration_s in systems]
+        return compare_systems(prediction_of(*predicted)).points
+
+    return make
+
+
+def test_the_fastest_system_leads_the_next_one(points_of):
+    (point,) = points_of(("a", 0.2), ("b", 0.1), ("c", 0.4))
+    assert [side.iterations_per_s.value for side in point.sides] == pytest.approx([5, 10, 2.5])
+    assert [side.images_per_s.value for side in point.sides] == pytest.approx([80, 160, 40])
+    assert (point.margin.first, point.margin.second, point.margin.lead) == ("b", "a", "ahead")
+    assert point.margin.ratio.value == pytest.approx(2)
+
+
+def test_independent_errors_are_added_in_squares(points_of):
+    (point,) = points_of(("a", 0.1), ("b", 0.2))  # each from 0.9 to 1.1 times
+    up = math.hypot(math.log(1 / 0.9), math.log(1.1))
+    assert point.margin.ratio.high == pytest.approx(2 * math.exp(up))
+    assert point.margin.ratio.low == pytest.approx(2 * math.exp(-up))
+
+
+def test_a_margin_whose_interval_holds_1_is_open(points_of):
+    (point,) = points_of(("a", 0.1), ("b", 0.11))
+    assert point.margin.lead == "open"
+    assert point.margin.ratio.low < 1 < point.margin.ratio.high
+
+
+def test_less_than_half_a_percent_is_level(points_of):
+    exact = {"interval_s": None}
+    assert points_of(("a", 0.1), ("b", 0.1004), **exact)[0].margin.lead == "level"
+    assert points_of(("a", 0.1), ("b", 0.1006), **exact)[0].margin.lead == "ahead"
+
+
+def test_the_error_of_a_common_trace_is_no_reason_for_doubt(points_of):
+    """10 % of compute that both share; nothing is sent: the margin between the two is as sure as their clocks."""
+    one_trace = {"compute_source": "measured", "compute_error": 0.1, "compute_s": 0.1}
+    (point,) = points_of(("a", 0.1), ("b", 0.11), **one_trace, exposed_communication_s=0.0)
+    assert point.margin.lead == "ahead"
+    assert point.margin.ratio.low == pytest.approx(1.1, rel=0.02)
+    other_gpu = points_of(("a", 0.1), ("b", 0.11), **{**one_trace, "compute_source": None})
+    assert other_gpu[0].margin.lead == "open"
+
+
+def test_a_system_that_cannot_run_the_point_keeps_its_reason_and_no_margin_is_made(points_of):
+    (point,) = points_of(("a", 0.1), ("b", None))
+    assert point.margin is None
+    assert [(side.outcome, side.reason) for side in point.sides] == [("ok", ""), ("oom", "needs 20 GB of 16 GB")]
+    assert point.sides[1].iterations_per_s is None
+
+
+def test_libraries_are_compared_with_their_like_where_a_system_has_several(predicted_of, prediction_of):
+    several = [predicted_of(0.1, system=s, library=lib) for s in ("a", "b") for lib in ("nccl1", "nccl2")]
+    found = compare_systems(prediction_of(*several))
+    assert [(point.library, len(point.sides)) for point in found.points] == [("nccl1", 2), ("nccl2", 2)]
+    own = [predicted_of(0.1, system="a", library="nccl2"), predicted_of(0.1, system="b", library="nvls")]
+    (point,) = compare_systems(prediction_of(*own)).points
+    assert (point.library, [side.library for side in point.sides]) == ("", ["nccl2", "nvls"])
+
+
+def test_what_tells_points_apart_is_in_their_names(predicted_of, prediction_of, request_of):
+    requests = [request_of({"strategy": kind}, gpus=2) for kind in ("after", "layerwise")]
+    points = [predicted_of(0.1, request, system=system) for system in ("a", "b") for request in requests]
+    found = compare_systems(prediction_of(*points))
+    assert [point.variant for point in found.points] == ["after", "layerwise"]
+
+
+def test_other_devices_on_another_system_are_the_same_point(predicted_of, prediction_of, request_of):
+    points = [
+        predicted_of(0.1, request_of(gpus=2, devices=devices), system=system)
+        for system, devices in (("a", [0, 1]), ("b", [2, 3]))
+    ]
+    (point,) = compare_systems(prediction_of(*points)).points
+    assert len(point.sides) == 2
+
+
+def test_one_system_and_a_point_given_twice_are_refused(predicted_of, prediction_of):
+    with pytest.raises(ConfigError, match="systems=a: a comparison needs at least two systems"):
+        compare_systems(prediction_of(predicted_of(0.1, system="a")))
+    twice = [predicted_of(0.1, system=system) for system in ("a", "b", "b")]
+    with pytest.raises(ConfigError, match=r"on b is predicted twice"):
+        compare_systems(prediction_of(*twice))
+    with pytest.raises(ConfigError, match=r"0\.1 s within 0\.2 to 0\.3 s is no prediction"):
+        compare_systems(prediction_of(*(predicted_of(0.1, system=s, interval_s=[0.2, 0.3]) for s in ("a", "b"))))
+
+
+# ---- the simple model of the paper ----------------------------------------------------------------------------------
+
+
+def test_share_times_advantage_is_exact_where_nothing_overlaps():
+    """c = 0.3 s; messages 0.1 and 0.14 s: a share of 1/4, 40 % ahead, so 10 %: 0.44 s over 0.4 s."""
+    model = simple_model(0.3, 0.1, 0.14)
+    assert model.communication_share == pytest.approx(0.25)
+    assert model.allreduce_advantage == pytest.approx(0.4)
+    assert model.ratio == pytest.approx(1.1) == pytest.approx((0.3 + 0.14) / (0.3 + 0.1))
+
+
+def test_the_simple_model_says_nothing_without_its_figures():
+    assert simple_model(None, 0.1, 0.1) is None
+    assert simple_model(0.3, None, 0.1) is None
+    assert simple_model(0.3, 0.0, 0.0).ratio == 1
+
+
+def test_how_often_it_names_the_same_leader(predicted_of, prediction_of):
+    def point(system, iteration_s, sent_s, **more):
+        known = {"compute_s": 0.3, "communication_s": sent_s}
+        return predicted_of(iteration_s, system=system, **known, **more)
+
+    agreeing = [point("a", 0.4, 0.1), point("b", 0.44, 0.14)]
+    hidden = [point("a", 0.42, 0.1, gpus=4), point("b", 0.32, 0.14, gpus=4)]
+    found = simple_model_agreement(compare_systems(prediction_of(*agreeing, *hidden)).points)
+    assert (found.points, found.same_leader) == (2, 1)
+    assert found.worst.gpus == 4
+    # b over a: predicted 0.42 / 0.32; expected 1 + 0.14 / 0.44 * (0.1 / 0.14 - 1)
+    assert found.worst_difference == pytest.approx((1 - 0.04 / 0.44) / (0.42 / 0.32) - 1)
+
+
+def test_leads_are_counted_by_library_and_gpus(predicted_of, prediction_of):
+    times = {"ResNet/1": (0.1, 0.2), "ResNet/2": (0.1, 0.105), "ResNet/4": (0.1, 0.1), "ResNet/8": (None, 0.1)}
+    points = [
+        predicted_of(iteration_s, workload=workload, system=system)
+        for workload, both in times.items()
+        for system, iteration_s in zip("ab", both, strict=True)
+    ]
+    (found,) = leads(compare_systems(prediction_of(*points)).points)
+    assert (found.library, found.gpus, found.ahead) == ("nccl1", 8, {"a": 1})
+    assert (found.open, found.level, found.alone) == (1, 1, 1)
+    assert found.largest.workload == "ResNet/1"
