@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from resnetx.cli import show
 from resnetx.record.system_comparison import (
@@ -9,6 +10,7 @@ from resnetx.record.system_comparison import (
     CollectivePoint,
     Crossing,
     Estimate,
+    Outcome,
     Side,
     SystemComparison,
     SystemPoint,
@@ -199,8 +201,7 @@ def _claims(found: Sequence[CheckedClaim]) -> None:
     ]
     counts = Counter((each.variant, each.outcome) for each in found)
     told = [
-        f"{variant or 'own library'}: "
-        + ", ".join(f"{counts[variant, name]} {name}" for name in ("hit", "miss", "open"))
+        f"{variant or 'own library'}: " + ", ".join(f"{counts[variant, name]} {name}" for name in get_args(Outcome))
         for variant in dict.fromkeys(each.variant for each in found)
     ]
     show.out.print()

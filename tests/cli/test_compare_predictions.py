@@ -1,0 +1,161 @@
+"""The verb `compare` with predictions: systems side by side, and a prediction beside a study."""
+
+import csv
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resnetx import record
+from resnetx.cli import main
+from resnetx.record import SCHEMA, StudyFolder, StudyRecord
+from resnetx.record.accuracy import Accuracy, accuracy_file
+from resnetx.record.prediction import prediction_file
+from resnetx.record.system_comparison import SystemComparison, system_comparison_file
+
+
+def run(capsys, *words):
+    status = main(["compare", *map(str, words)])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+@pytest.fixture
+def stored(predicted_of, prediction_of, tmp_path):
+    """Stores a prediction of AlexNet on 4 and 8 GPUs of both systems of the paper; gives its folder."""
+    times = {("dgx1-p100", 4): 0.1, ("gx8", 4): 0.2, ("dgx1-p100", 8): 0.2, ("gx8", 8): 0.1}
+    points = [
+        predicted_of(iteration_s, workload="AlexNet", batch_size=256, system=system, gpus=gpus)
+        for (system, gpus), iteration_s in times.items()
+    ]
+    record.write(prediction_file(tmp_path / "made"), prediction_of(*points))
+    return tmp_path / "made"
+
+
+def test_a_stored_prediction_is_shown_as_systems_side_by_side(stored, capsys):
+    status, out, err = run(capsys, stored)
+    assert (status, err) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert lines[0].endswith("dgx1-p100 and gx8")
+    assert "nccl1 8 0 1 0 0 0 most: gx8 by +100.0% (AlexNet, batch 256)" in lines
+    assert any(line.startswith("AlexNet 256 nccl1 8 10.0 5.00 10.0 gx8 +100.0%") for line in lines)
+    assert "GPUs nccl1 AlexNet, batch 256 5.66 4 8 dgx1-p100 gx8 shown" in lines
+    assert any(line.startswith("Tc9 nccl1 AlexNet, batch 256, 8 GPUs 1.36 0.5 -63.2% miss") for line in lines)
+    assert any(line.startswith("allreduce nccl1 8 16 MiB") for line in lines)
+    assert run(capsys, prediction_file(stored))[1] == out
+
+
+def test_json_the_record_and_the_files_say_the_same(stored, capsys, tmp_path):
+    folder = tmp_path / "out"
+    status, out, err = run(capsys, stored, "--json", f"out={folder}")
+    assert status == 0
+    found = record.read(system_comparison_file(folder), SystemComparison)
+    assert json.loads(out) == msgspec.to_builtins(found)
+    assert f"record: {system_comparison_file(folder)}" in err
+    with (folder / "points.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["system"] for row in rows] == ["dgx1-p100", "gx8"] * 2
+    assert rows[0]["margin"] == str(found.points[0].margin.ratio.value)
+    drawn = {path.stem for path in folder.glob("*.svg")}
+    assert drawn == {"allreduce", "broadcast", "rate", "lead"}
+    assert all((folder / f"{name}.{kind}").stat().st_size for name in drawn for kind in ("pdf", "csv"))
+
+
+def test_systems_that_are_named_are_predicted_first(capsys):
+    settings = ["model=alexnet", "batch_size=256", "gpus=[1,2]", "library=nccl1"]
+    status, out, err = run(capsys, "systems=[dgx1-p100,gx8]", *settings, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert found["systems"] == ["dgx1-p100", "gx8"]
+    assert [(point["workload"], point["gpus"]) for point in found["points"]] == [("AlexNet", 1), ("AlexNet", 2)]
+    assert found["points"][1]["margin"]["first"] == "dgx1-p100"
+    assert {each["gpus"] for each in found["collectives"]} == {2}
+
+
+def test_a_system_that_nobody_knows_here_has_no_curves(predicted_of, prediction_of, capsys, tmp_path):
+    points = [predicted_of(0.1, system=system) for system in ("gx8", "my-own")]
+    record.write(prediction_file(tmp_path), prediction_of(*points))
+    status, out, err = run(capsys, tmp_path, "--json")
+    assert status == 0
+    assert err.startswith("no curves of collectives for my-own: ")
+    assert {each["system"] for each in json.loads(out)["collectives"]} == {"gx8"}
+
+
+# ---- a prediction beside a study ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def study_of(record_of, tmp_path):
+    """Writes a study of one point on two ranks with six runs at about these images/s; gives its folder and request."""
+
+    def make(rate):
+        folder = StudyFolder(tmp_path / "node1" / "mine")
+        blank = record_of({"model.x": 1, "batch_size": 32, "threads": 1}, gpus=2)
+        for repeat in range(1, 7):
+            windows_s = [[blank.request.steps * 32 / rate * (1 + 0.001 * repeat)] * 2] * 2
+            one = msgspec.structs.replace(blank, outcome="ok", reason="", repeat=repeat, windows_s=windows_s)
+            record.write(folder.run(blank.request.slug, repeat).record, one)
+        study = StudyRecord(
+            kind="study", schema=SCHEMA, name="mine", about="", node="node1", points=[blank.request], repeats=6,
+            twins=0, baseline=1, convention="caffe", resnetx="0",
+        )  # fmt: skip
+        record.write(folder.study, study)
+        return folder.path, blank.request
+
+    return make
+
+
+def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, prediction_of, capsys, tmp_path):
+    study, request = study_of(320.0)  # 0.1 s a step
+    record.write(prediction_file(tmp_path / "made"), prediction_of(predicted_of(0.12, request)))
+    folder = tmp_path / "out"
+    status, out, err = run(capsys, tmp_path / "made", study, f"out={folder}")
+    assert status == 0
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    (row,) = [line for line in lines if line.startswith("ResNet/1 32 2 one nccl1 120.00")]
+    assert " +19.6% 10.0% off no yes" in row
+    assert any(line.startswith("one nccl1 1 19.6% +19.6% ResNet/1, batch 32, 2 GPUs +19.6%") for line in lines)
+    assert (folder / "accuracy.svg").is_file()
+    (point,) = record.read(accuracy_file(folder), Accuracy).points
+    assert point.error == pytest.approx(0.196, abs=0.001)
+    assert f"record: {accuracy_file(folder)}" in err
+    status, out, _ = run(capsys, tmp_path / "made", study, "--json")
+    assert json.loads(out)["totals"][0]["points"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["made", "baseline=2"], "baseline=2: goes with two studies; a prediction has its own"),
+        (["made", "steps=3"], "steps: `resnetx compare` has no such setting"),
+        (["made", "nowhere"], "nowhere: no study below it"),
+        (["made", "node1", "baseline=2"], "baseline=2: goes with two studies"),
+        (["made", "node1"], "no point of study mine was predicted"),
+        (["made", "made", "made"], "compare: 3 paths given"),
+        (["broken"], "prediction.json: truncated or not JSON"),
+        (["systems=gx8", "model=alexnet"], "systems=gx8: a comparison needs at least two systems"),
+        (["systems=[gx8,gx9]"], "systems=gx9"),
+        (["made", "out=made/prediction.json"], "prediction.json: cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_sentence(stored, study_of, capsys, tmp_path, words, sentence):
+    study_of(320.0)
+    prediction_file(tmp_path / "broken").parent.mkdir()
+    prediction_file(tmp_path / "broken").write_text("{")
+    placed = [
+        f"out={tmp_path / word[4:]}" if word.startswith("out=") else word if "=" in word else tmp_path / word
+        for word in words
+    ]
+    status, _, err = run(capsys, *placed)
+    assert status == 2
+    assert sentence in err
+    assert err.startswith("resnetx: ")
+    assert err.count("\n") == 1
+
+
+def test_two_studies_are_still_compared_as_studies(study_of, capsys):
+    study, _ = study_of(320.0)
+    status, out, _ = run(capsys, study, Path(study))
+    assert status == 0
+    assert "A and B are one study" in out
