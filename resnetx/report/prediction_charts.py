@@ -272,7 +272,7 @@ def _leads(points: Sequence[SystemPoint], a: str, b: str) -> Figure:
             axis=alt.Axis(values=_margin_ticks(domain), labelExpr="format(datum.value - 1, '+.0%')", labels=left),
         )
         scale = alt.Scale(domain=kinds, range=[*SYSTEMS[:2], PAPER, BASELINE])
-        level = alt.Chart(alt.InlineData(values=[{}])).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
+        level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
         whisker = chart.mark_rule(strokeWidth=0.7, opacity=0.5, stroke=QUIET, aria=False)
         marks = chart.mark_point(size=15, stroke=INK, strokeWidth=0.4, opacity=1).encode(
             x=x,
@@ -348,10 +348,9 @@ def accuracy_figure(found: Accuracy) -> Figure:
             legend=legend_of(workloads),
         )
         shape = alt.Shape("strategy:N", scale=alt.Scale(domain=strategies), legend=legend_of(strategies, orient="top"))
-        corners = alt.Chart(alt.InlineData(values=[{"at": end} for end in domain]))
         rule = chart.mark_rule(strokeWidth=0.7, opacity=0.6, aria=False)
         return alt.layer(
-            *_band(corners),
+            *_band(domain),
             rule.encode(x=x, y=alt.Y("predicted_low_ms:Q"), y2="predicted_high_ms:Q", color=colour),
             rule.encode(x=alt.X("measured_low_ms:Q"), x2="measured_high_ms:Q", y=y, color=colour),
             chart.mark_point(filled=True, size=20, opacity=1).encode(
@@ -392,8 +391,9 @@ def _checked_row(point: CheckedPoint) -> dict[str, Any] | None:
     }
 
 
-def _band(corners: alt.Chart) -> Iterator[alt.Chart]:
+def _band(domain: Sequence[float]) -> Iterator[alt.Chart]:
     """The diagonal, and what is a tenth more and less."""
+    corners = alt.Chart(alt.sequence(0, 2, as_="end")).transform_calculate(at=f"datum.end ? {domain[1]} : {domain[0]}")
     for factor, dash in ((1.0, [1, 0]), (1.1, [1, 1.5]), (0.9, [1, 1.5])):
         line = corners.transform_calculate(off=f"datum.at * {factor}")
         line = line.mark_line(stroke=QUIET, strokeWidth=0.6, strokeDash=dash, clip=True, aria=False)

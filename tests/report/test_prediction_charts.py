@@ -105,7 +105,10 @@ def test_collectives_are_shown_whole_and_close(figures_of):
 
 
 def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):
-    data = figures_of()["lead"].data
+    figure = figures_of()["lead"]
+    data = figure.data
+    rules = re.findall(r'<g class="mark-rule role-mark.*?</g>', vl_convert.vegalite_to_svg(figure.specification))
+    assert sorted(group.count("<line") for group in rules) == [1, len(data)]  # where both are level; whiskers
     assert {row["gpus"] for row in data} == {2, 4}
     assert {row["lead"] for row in data} == {"a ahead"}
     assert all(row["margin"] == pytest.approx(1.3) for row in data)
@@ -160,3 +163,4 @@ def test_predicted_over_measured_has_both_intervals(predicted_of, prediction_of,
     assert (row["measured_low_ms"], row["measured_high_ms"]) == pytest.approx((20e3 / 105, 20e3 / 95))
     assert figure.title.endswith("10.0% apart on average")
     assert {"predicted, ms", "measured, ms", "one", "nccl1"} <= set(texts(figure))
+    assert [path.count("L") for path in lines(figure)] == [1, 1, 1]  # as measured, and a tenth more and less
