@@ -8,8 +8,7 @@ that made it. (Module hooks would miss functions, and full backward hooks raise 
 **Cuts, not intervals.** One mark ends a layer and begins the next, so that the layers of a pass add up to the pass,
 whatever lies between them: a view counts to the layer behind it, the sum of the gradients of two branches to the layer
 whose backward pass came second, and storing a parameter's gradient to the first layer that used it. The loss is the
-last layer forward and the first one backward. Autograd runs what was made last first, so that a layer may run in several
-pieces where a net has branches.
+last layer forward and the first one backward. Where a net has branches, a layer may run backward in several pieces.
 
 **Clocks** are those of `phases`: the host's on CPUs, CUDA events on GPUs, read once the device has been waited for.
 """
