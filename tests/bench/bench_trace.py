@@ -29,7 +29,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         keep_freed_memory()
     torch.set_num_threads(request.threads)
-    with distributed.joined(request, 600) as ranks:
+    with distributed.joined(request.gpus, request.devices, 600) as ranks:
         watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device))
         step, _ = training_step(watch, open_for(request, 0, ranks.device), request, ranks, watch.mark)
 

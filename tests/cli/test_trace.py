@@ -74,7 +74,7 @@ def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path, monkeypatch)
         (["batch_size=8", "gpus=[1,3]"], "batch_size=8 does not divide over gpus=3"),
         (["timeout=[1,2]"], "give each one value"),
         (["model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
-        (["results/x"], "results/x: `resnetx trace` takes no path"),
+        (["results/x"], "results/x: `resnetx trace` measures; to take over a file that others measured, add --import"),
         (["precision=fp16"], "precision=fp16: not on CPUs"),
     ],
 )
