@@ -15,7 +15,7 @@ from resnetx.record.system_comparison import (
     SystemComparison,
     SystemPoint,
 )
-from resnetx.report.leads import leads, simple_model_agreement
+from resnetx.report.standings import simple_model_agreement, standings
 from resnetx.units import si, size_text
 
 GIB = 2**30
@@ -51,7 +51,7 @@ def _leads(found: SystemComparison) -> None:
             *(f"{count}" for count in (each.open, each.level, each.alone)),
             _largest(each.largest),
         ]
-        for each in leads(found.points)
+        for each in standings(found.points)
     ]
     note = (
         "open: the margin's interval holds 1. level: less than 0.5 % apart. missing: fewer than two systems can run it."

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from resnetx.config import ConfigError
-from resnetx.report.leads import leads, simple_model_agreement
 from resnetx.report.simple_model import simple_model
+from resnetx.report.standings import simple_model_agreement, standings
 from resnetx.report.systems import compare_systems
 
 
@@ -111,10 +111,9 @@ def test_one_system_and_a_point_given_twice_are_refused(predicted_of, prediction
     ],
 )
 def test_figures_that_cannot_be_predictions_are_refused(predicted_of, prediction_of, odd, words):
-    with pytest.raises(ConfigError, match=rf"on b with nccl1: .*{words} is no prediction"):
-        compare_systems(
-            prediction_of(predicted_of(0.1, system="a"), predicted_of(**{"iteration_s": 0.1, "system": "b", **odd}))
-        )
+    points = [predicted_of(**{"iteration_s": 0.1, **more}) for more in ({"system": "a"}, {"system": "b", **odd})]
+    with pytest.raises(ConfigError, match=f"on b with nccl1: .*{words} is no prediction"):
+        compare_systems(prediction_of(*points))
 
 
 def test_an_interval_down_to_no_time_at_all_leaves_a_finite_rate(points_of):
@@ -177,7 +176,7 @@ def test_leads_are_counted_by_library_and_gpus(predicted_of, prediction_of):
         for workload, both in times.items()
         for system, iteration_s in zip("ab", both, strict=True)
     ]
-    (found,) = leads(compare_systems(prediction_of(*points)).points)
+    (found,) = standings(compare_systems(prediction_of(*points)).points)
     assert (found.library, found.gpus, found.ahead) == ("nccl1", 8, {"a": 1})
     assert (found.open, found.level, found.alone) == (1, 1, 1)
     assert found.largest.workload == "ResNet/1"
