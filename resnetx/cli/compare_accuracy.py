@@ -31,7 +31,7 @@ def compare_accuracy_(options: Namespace, paths: list[Path], overrides: list[str
 
 def _write_figure(folder: Path, found: Accuracy) -> None:
     from resnetx.report import figure_files
-    from resnetx.report.prediction_charts import accuracy_figure
+    from resnetx.report.accuracy_charts import accuracy_figure
 
     if any(point.error is not None for point in found.points):
         figure = accuracy_figure(found)

@@ -15,7 +15,7 @@ from resnetx.record.system_comparison import (
     SystemComparison,
     SystemPoint,
 )
-from resnetx.report.leads import leads, simple_model_agreement
+from resnetx.report.standings import simple_model_agreement, standings
 from resnetx.units import si, size_text
 
 GIB = 2**30
@@ -31,7 +31,8 @@ _AXES = {
 
 def comparison(found: SystemComparison) -> None:
     """All tables of a comparison, the answer first."""
-    show.out.print(f"Predicted at {found.made_at} (digest {found.prediction[:8]}): {' and '.join(found.systems)}")
+    made = f"Predicted at {found.made_at} (digest {found.prediction[:8]})"
+    show.out.print(f"{made}: {', '.join(found.systems)}", soft_wrap=True)
     _leads(found)
     _points(found)
     _crossings(found.crossings)
@@ -50,7 +51,7 @@ def _leads(found: SystemComparison) -> None:
             *(f"{count}" for count in (each.open, each.level, each.alone)),
             _largest(each.largest),
         ]
-        for each in leads(found.points)
+        for each in standings(found.points)
     ]
     note = (
         "open: the margin's interval holds 1. level: less than 0.5 % apart. missing: fewer than two systems can run it."
@@ -135,7 +136,8 @@ def _limit(side: Side | None) -> str:
 def _crossings(found: Sequence[Crossing]) -> None:
     show.out.print()
     if not found:
-        show.out.print("Where the lead changes hands: nowhere, over payload, intensity, GPUs and size of a message.")
+        said = "Where the lead changes hands: nowhere, over payload, intensity, GPUs and size of a message."
+        show.out.print(said, soft_wrap=True)
         return
     columns = ["over", "library", "with", ">at", ">from", ">to", "below", "above", ""]
     rows = [

@@ -68,7 +68,7 @@ class Margin(_Part, frozen=True):
     second: str
     ratio: Estimate  # of iterations/s
     lead: Lead
-    simple_model: SimpleModel | None  # null: how long messages take alone is not predicted
+    simple_model: SimpleModel | None  # null: it speaks of equal GPUs, and of messages whose times are known
 
 
 class SystemPoint(_Part, frozen=True):

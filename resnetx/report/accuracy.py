@@ -18,6 +18,8 @@ from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, To
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.report.results import Point, Results
 from resnetx.report.series import told, varying
+from resnetx.report.sound import point_words as predicted_words
+from resnetx.report.sound import refuse_unsound
 from resnetx.statistics import Summary, derived, ratio
 
 LEAST_ALLOWED = 0.10  # of the measured time
@@ -31,6 +33,7 @@ _Pair = tuple[CheckedPoint, Point]
 
 def check(prediction: Prediction, results: Results) -> Accuracy:
     """Every point that is both in the prediction and in the study; a `ConfigError` if there is none."""
+    refuse_unsound(prediction)
     predicted: dict[_Key, list[PredictedPoint]] = defaultdict(list)
     for each in prediction.points:
         if each.request:
@@ -63,7 +66,7 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
         advantages=advantages,
         totals=list(_totals([point for point, _ in pairs], advantages)),
         not_measured=[
-            f"{_words(each)} on {each.system}, {each.library}"
+            f"{predicted_words(each)} on {each.system}, {each.library}"
             for each in prediction.points
             if each.request is None or _key(each.request) not in measured
         ],
@@ -137,11 +140,6 @@ def _time(text: str, of: str) -> datetime:
             f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so nothing says which is older"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _words(point: PredictedPoint) -> str:
-    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
-    return f"{point.workload}, batch {point.batch_size}, {gpus}, {point.strategy}, {point.precision}"
 
 
 # ---- strategies against each other

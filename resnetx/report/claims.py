@@ -66,8 +66,9 @@ def _checked(claim: Claim, items: Iterable[Item], tolerance: float) -> Iterator[
 
 def _of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator[Item]:
     for point in points:
-        rates = {side.system: side.iterations_per_s.value for side in point.sides if side.iterations_per_s}
-        both = {side.system for side in point.sides}
+        sides = [side for side in point.sides if side.system in systems]
+        rates = {side.system: side.iterations_per_s.value for side in sides if side.iterations_per_s}
+        both = {side.system for side in sides}
         intensity = {} if point.intensity_per_gpu is None else dict.fromkeys(both, point.intensity_per_gpu)
         margin = over(point, *systems)
         yield Item(
@@ -83,7 +84,7 @@ def _of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterato
                 "intensity_per_gpu": intensity,
                 "gradient_bytes": dict.fromkeys(both, float(point.gradient_bytes)),
             },
-            missing={side.system for side in point.sides if side.outcome == "oom"},
+            missing={side.system for side in sides if side.outcome == "oom"},
             systems=both,
             open=margin is not None and lead(margin) != "ahead",
         )

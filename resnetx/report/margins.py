@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 
 from resnetx.record.system_comparison import Estimate, Lead, Side, SystemPoint
+from resnetx.report.simple_model import equal_gpus
 
 LEVEL = 0.005  # relative: rates closer than this are level; two runs on one machine differ by about as much
-SAME_GPU = 1.2  # compute times within this factor are of one GPU model: the two forms of a P100 differ by 13 % in clock
 
 
 def side(point: SystemPoint, system: str) -> Side | None:
@@ -87,11 +87,10 @@ def _compute_share(side: Side) -> float:
     if side.compute_s is None or rate is None:
         return 0.0
     hiding_s = 1 / rate.value - (side.exposed_communication_s or 0.0)
-    return min(side.compute_s, hiding_s) * rate.value
+    return max(0.0, min(side.compute_s, hiding_s)) * rate.value
 
 
 def _one_source(a: Side, b: Side) -> bool:
-    if not (a.compute_source and a.compute_s and b.compute_s and a.compute_error is not None):
+    if a.compute_source is None or a.compute_error is None:
         return False
-    alike = (a.compute_source, a.compute_error) == (b.compute_source, b.compute_error)
-    return alike and max(a.compute_s, b.compute_s) <= SAME_GPU * min(a.compute_s, b.compute_s)
+    return equal_gpus(a, b) and (a.compute_source, a.compute_error) == (b.compute_source, b.compute_error)

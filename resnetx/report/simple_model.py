@@ -13,17 +13,23 @@ longer. So the product is exact for steps that hide no communication, if the sha
 it is due to those.
 """
 
-from resnetx.record.system_comparison import SimpleModel
+from resnetx.record.system_comparison import Side, SimpleModel
+
+SAME_GPU = 1.2  # compute times within this factor are of one GPU model: the two forms of a P100 differ by 13 % in clock
 
 
-def simple_model(compute_s: float | None, first_s: float | None, second_s: float | None) -> SimpleModel | None:
-    """What it expects of the first system over the second.
-
-    `compute_s`: forward, backward and update. `first_s`, `second_s`: communication on either system. None where any
-    of them is not known.
-    """
-    if compute_s is None or first_s is None or second_s is None or compute_s + first_s <= 0:
+def simple_model(first: Side, second: Side) -> SimpleModel | None:
+    """What it expects of the first system over the second; None where it lacks figures, or the GPUs are not equal."""
+    if not equal_gpus(first, second) or first.communication_s is None or second.communication_s is None:
         return None
-    share = first_s / (compute_s + first_s)
-    advantage = second_s / first_s - 1 if first_s > 0 else 0.0
+    assert first.compute_s, "equal GPUs have times"
+    share = first.communication_s / (first.compute_s + first.communication_s)
+    advantage = second.communication_s / first.communication_s - 1 if first.communication_s > 0 else 0.0
     return SimpleModel(communication_share=share, allreduce_advantage=advantage, ratio=1 + share * advantage)
+
+
+def equal_gpus(a: Side, b: Side) -> bool:
+    """Whether both compute about as long; False where that is not known."""
+    if not (a.compute_s and b.compute_s):
+        return False
+    return max(a.compute_s, b.compute_s) <= SAME_GPU * min(a.compute_s, b.compute_s)

@@ -4,7 +4,6 @@ Points are compared that differ in their system only. The library generation is 
 been asked for several (NCCL 1 against NCCL 1); else every system has its own.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -27,10 +26,14 @@ from resnetx.report.crossings import crossings
 from resnetx.report.margins import lead, ratio
 from resnetx.report.series import told, varying
 from resnetx.report.simple_model import simple_model
+from resnetx.report.sound import point_words, refuse_unsound
+
+SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
 
 
 def compare_systems(prediction: Prediction, collectives: Sequence[CollectivePoint] = ()) -> SystemComparison:
     """The systems of a prediction side by side. `collectives`: what collectives alone cost on them, for Fig. 10."""
+    refuse_unsound(prediction)
     systems = list(dict.fromkeys(point.system for point in prediction.points))
     if len(systems) < 2:
         raise ConfigError(f"systems={','.join(systems)}: a comparison needs at least two systems; name another one")
@@ -57,7 +60,7 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
         cell = cells[_identity(point, by_library)]
         if point.system in cell:
             raise ConfigError(
-                f"{_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
+                f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
             )
         cell[point.system] = point
     keys = varying([(request, "") for point in points if (request := _without_devices(point.request))])
@@ -81,10 +84,6 @@ def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
 def _without_devices(request: Request | None) -> Request | None:
     """Which GPUs are taken may differ from system to system, and says nothing of what runs on them."""
     return msgspec.structs.replace(request, devices=None) if request else None
-
-
-def _words(point: PredictedPoint) -> str:
-    return f"{point.workload}, batch {point.batch_size}, gpus={point.gpus}, {point.strategy}, library={point.library}"
 
 
 def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequence[str]) -> str:
@@ -140,9 +139,8 @@ def _rate(point: PredictedPoint) -> Estimate | None:
     if point.outcome != "ok" or point.iteration_s is None:
         return None
     low_s, high_s = point.interval_s or [point.iteration_s, point.iteration_s]
-    if not 0 < low_s <= point.iteration_s <= high_s < math.inf:
-        raise ConfigError(f"{_words(point)}: {point.iteration_s} s within {low_s} to {high_s} s is no prediction")
-    return Estimate(value=1 / point.iteration_s, low=1 / high_s, high=1 / low_s)
+    shortest_s = max(low_s, SHORTEST * point.iteration_s)
+    return Estimate(value=1 / point.iteration_s, low=1 / high_s, high=1 / shortest_s)
 
 
 def _margin(sides: Sequence[Side]) -> Margin | None:
@@ -156,7 +154,7 @@ def _margin(sides: Sequence[Side]) -> Margin | None:
         second=second.system,
         ratio=found,
         lead=lead(found),
-        simple_model=simple_model(first.compute_s, first.communication_s, second.communication_s),
+        simple_model=simple_model(first, second),
     )
 
 

@@ -37,7 +37,7 @@ def test_a_stored_prediction_is_shown_as_systems_side_by_side(stored, capsys):
     status, out, err = run(capsys, stored)
     assert (status, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert lines[0].endswith("dgx1-p100 and gx8")
+    assert lines[0].endswith("dgx1-p100, gx8")
     assert "nccl1 8 0 1 0 0 0 most: gx8 by +100.0% (AlexNet, batch 256)" in lines
     assert any(line.startswith("AlexNet 256 nccl1 8 10.0 5.00 10.0 gx8 +100.0%") for line in lines)
     assert "GPUs nccl1 AlexNet, batch 256 5.66 4 8 dgx1-p100 gx8 shown" in lines

@@ -112,7 +112,7 @@ def test_a_prediction_that_could_have_known_the_runs_is_told(checked, request_wi
 def test_a_prediction_that_was_changed_is_told(checked, request_with):
     def better(prediction):
         (point,) = prediction.points
-        return msgspec.structs.replace(prediction, points=[msgspec.structs.replace(point, iteration_s=0.2)])
+        return msgspec.structs.replace(prediction, points=[msgspec.structs.replace(point, iteration_s=0.28)])
 
     found = checked((request_with(), 0.3, SIX), change=better)
     assert found.warnings == ["the prediction is not as it was made: its digest is another one"]

@@ -10,7 +10,8 @@ from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
 from resnetx.report import charts_shared
 from resnetx.report.accuracy import check
-from resnetx.report.prediction_charts import accuracy_figure, system_figures
+from resnetx.report.accuracy_charts import accuracy_figure
+from resnetx.report.prediction_charts import system_figures
 from resnetx.report.systems import compare_systems
 from resnetx.report.timeline_charts import timelines
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from resnetx.config import ConfigError
-from resnetx.report.leads import leads, simple_model_agreement
 from resnetx.report.simple_model import simple_model
+from resnetx.report.standings import simple_model_agreement, standings
 from resnetx.report.systems import compare_systems
 
 
@@ -96,25 +96,63 @@ def test_one_system_and_a_point_given_twice_are_refused(predicted_of, prediction
     twice = [predicted_of(0.1, system=system) for system in ("a", "b", "b")]
     with pytest.raises(ConfigError, match=r"on b is predicted twice"):
         compare_systems(prediction_of(*twice))
-    with pytest.raises(ConfigError, match=r"0\.1 s within 0\.2 to 0\.3 s is no prediction"):
-        compare_systems(prediction_of(*(predicted_of(0.1, system=s, interval_s=[0.2, 0.3]) for s in ("a", "b"))))
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ({"interval_s": [0.2, 0.3]}, "0.1 s within 0.2 to 0.3 s"),
+        ({"interval_s": [0.1]}, "0.1 s within 0.1 s"),
+        ({"iteration_s": None, "outcome": "ok"}, "an iteration without a time"),
+        ({"gradient_bytes": -1}, "-1 bytes of gradients"),
+        ({"gpus": 0}, "batch 16 over 0 GPUs with 1000000 bytes of gradients"),
+        ({"intensity_per_gpu": 0.0}, "an intensity of 0.0"),
+        ({"compute_error": -0.1}, "a part or an error below zero"),
+    ],
+)
+def test_figures_that_cannot_be_predictions_are_refused(predicted_of, prediction_of, odd, words):
+    points = [predicted_of(**{"iteration_s": 0.1, **more}) for more in ({"system": "a"}, {"system": "b", **odd})]
+    with pytest.raises(ConfigError, match=f"on b with nccl1: .*{words} is no prediction"):
+        compare_systems(prediction_of(*points))
+
+
+def test_an_interval_down_to_no_time_at_all_leaves_a_finite_rate(points_of):
+    (point,) = points_of(("a", 0.1), ("b", 0.1), interval_s=[0.0, 0.2])
+    assert point.sides[0].iterations_per_s.high == pytest.approx(10_000)
+    assert point.margin.ratio.high < 1e4
 
 
 # ---- the simple model of the paper ----------------------------------------------------------------------------------
 
 
-def test_share_times_advantage_is_exact_where_nothing_overlaps():
+@pytest.fixture
+def side_of(points_of):
+    """Makes one side of a point that computes and communicates that long."""
+
+    def make(compute_s, communication_s):
+        (point,) = points_of(("a", 1.0), ("b", 1.0), compute_s=compute_s, communication_s=communication_s)
+        return point.sides[0]
+
+    return make
+
+
+def test_share_times_advantage_is_exact_where_nothing_overlaps(side_of):
     """c = 0.3 s; messages 0.1 and 0.14 s: a share of 1/4, 40 % ahead, so 10 %: 0.44 s over 0.4 s."""
-    model = simple_model(0.3, 0.1, 0.14)
+    model = simple_model(side_of(0.3, 0.1), side_of(0.3, 0.14))
     assert model.communication_share == pytest.approx(0.25)
     assert model.allreduce_advantage == pytest.approx(0.4)
     assert model.ratio == pytest.approx(1.1) == pytest.approx((0.3 + 0.14) / (0.3 + 0.1))
 
 
-def test_the_simple_model_says_nothing_without_its_figures():
-    assert simple_model(None, 0.1, 0.1) is None
-    assert simple_model(0.3, None, 0.1) is None
-    assert simple_model(0.3, 0.0, 0.0).ratio == 1
+def test_the_simple_model_says_nothing_without_its_figures(side_of):
+    assert simple_model(side_of(None, 0.1), side_of(0.3, 0.1)) is None
+    assert simple_model(side_of(0.3, None), side_of(0.3, 0.1)) is None
+    assert simple_model(side_of(0.3, 0.0), side_of(0.3, 0.0)).ratio == 1
+
+
+def test_the_simple_model_speaks_of_equal_gpus_only(side_of):
+    assert simple_model(side_of(0.3, 0.1), side_of(0.34, 0.1)) is not None
+    assert simple_model(side_of(0.3, 0.1), side_of(0.6, 0.1)) is None
 
 
 def test_how_often_it_names_the_same_leader(predicted_of, prediction_of):
@@ -138,7 +176,7 @@ def test_leads_are_counted_by_library_and_gpus(predicted_of, prediction_of):
         for workload, both in times.items()
         for system, iteration_s in zip("ab", both, strict=True)
     ]
-    (found,) = leads(compare_systems(prediction_of(*points)).points)
+    (found,) = standings(compare_systems(prediction_of(*points)).points)
     assert (found.library, found.gpus, found.ahead) == ("nccl1", 8, {"a": 1})
     assert (found.open, found.level, found.alone) == (1, 1, 1)
     assert found.largest.workload == "ResNet/1"

@@ -9,7 +9,7 @@ from resnetx.record.system_comparison import Margin, SystemPoint
 
 
 @dataclass(frozen=True)
-class Lead:
+class Standing:
     """All points on one number of GPUs with one library."""
 
     library: str
@@ -21,7 +21,7 @@ class Lead:
     largest: SystemPoint | None  # with the largest margin
 
 
-def leads(points: Sequence[SystemPoint]) -> Iterator[Lead]:
+def standings(points: Sequence[SystemPoint]) -> Iterator[Standing]:
     """Who leads, by library and number of GPUs."""
     groups: dict[tuple[str, int], list[SystemPoint]] = defaultdict(list)
     for point in points:
@@ -29,7 +29,7 @@ def leads(points: Sequence[SystemPoint]) -> Iterator[Lead]:
     for (library, gpus), group in groups.items():
         having = [(point, point.margin) for point in group if point.margin]
         kinds = Counter(margin.lead for _, margin in having)
-        yield Lead(
+        yield Standing(
             library=library,
             gpus=gpus,
             ahead=dict(Counter(margin.first for _, margin in having if margin.lead == "ahead")),
