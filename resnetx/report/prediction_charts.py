@@ -15,7 +15,6 @@ import altair as alt
 from resnetx.record.system_comparison import CollectivePoint, SystemComparison, SystemPoint
 from resnetx.report.charts_shared import (
     COLUMN,
-    WORD_HEIGHT,
     Figure,
     domain_with_foot,
     gpus_axis,
@@ -168,7 +167,7 @@ def _rate(
         whisker = able.mark_rule(strokeWidth=0.8, opacity=0.55, aria=False)
         words = chart.transform_filter("isValid(datum.word)")
         words = words.transform_calculate(foot=f"{domain[0]} * pow({step}, datum.place + 0.15)")
-        words = words.mark_text(fontSize=WORD_HEIGHT - 1.5, baseline="bottom", color=INK, aria=False)
+        words = words.mark_text(fontSize=5.5, baseline="bottom", align="left", dx=-7, color=INK, aria=False)
         return alt.layer(
             placed.mark_line(strokeWidth=0.7, aria=False).encode(y=y, color=colour, strokeDash=dash),
             whisker.encode(y=alt.Y("iterations_per_s_low:Q"), y2="iterations_per_s_high:Q", color=colour),
