@@ -47,7 +47,7 @@ def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
     subject, system, setting = point.subject, point.fabric.system, point.setting
     if subject.trace is not None:
-        found = of_trace(subject.trace, images, system, point.devices[0], subject.layers)
+        found = of_trace(subject.trace, images, system, point.devices[0], subject.layers, setting.clock_Hz)
     else:
         assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
         gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
@@ -55,27 +55,38 @@ def of_point(point: Point, images: int) -> Compute:
     return replace(found, step=replace(found.step, host_s=setting.host_s))
 
 
-def of_trace(trace: Trace, batch_size: int, system: System, device: int, layers: Sequence[Layer] | None) -> Compute:
-    """What `batch_size` images take on a GPU of `system`, by a trace; `layers`: the workload's table, for rescaling."""
-    gpu = system.gpu_part(device)
+def of_trace(
+    trace: Trace,
+    batch_size: int,
+    system: System,
+    device: int,
+    layers: Sequence[Layer] | None,
+    clock_Hz: float | None = None,
+) -> Compute:
+    """What `batch_size` images take on a GPU of `system`, by a trace; `layers`: the workload's table, for rescaling.
+
+    `clock_Hz`: of its multiprocessors, where another one is wanted than the trace was taken at.
+    """
+    gpu, part_name = system.gpu_part(device), system.gpus[device].part_name
     _refuse_other_host(trace, system)
     step, spread, between = _at(trace, batch_size)
-    copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
-    if _is_of(trace, gpu, system.gpus[device].part_name):
-        note = f"measured on {trace.device}{_clock(trace)}{_host(trace)}{between}"
+    if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
+        note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
+        copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
         return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps)
     source_gpu = _part_of(trace)
     if layers is None:
         raise ConfigError(
             f"{trace.source}: measured on {trace.device}, and an imported trace has no layer table to rescale it by; "
-            f"predict for systems of {trace.device}"
+            f"predict for systems of {trace.device}, at its clock"
         )
     model = roofline.fitted()
-    rescaled = _rescaled(step, layers, batch_size, trace, source_gpu, gpu, model)
+    rescaled = _rescaled(step, layers, batch_size, trace, (source_gpu, gpu), clock_Hz, model)
     off = _error(model, gpu)
+    at = "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
     note = (
-        f"rescaled from {trace.device} to {system.gpus[device].part_name} layer by layer, by a roofline that misses "
-        f"published one-GPU rates by {off:.0%} on average{between}"
+        f"rescaled from {trace.device}{_clock(trace, source_gpu)} to {part_name}{at} layer by layer, by a roofline "
+        f"that misses published one-GPU rates by {off:.0%} on average{between}"
     )
     error = (spread**2 + off**2) ** 0.5
     return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, gpu.memory_Bps.value * COPY_SHARE)
@@ -150,8 +161,17 @@ def _origin(trace: Trace) -> Origin:
     return "measured here" if trace.how == "measured" else "published"
 
 
-def _clock(trace: Trace) -> str:
-    return "" if trace.sm_clock_Hz is None else f" at {trace.sm_clock_Hz / 1e6:.0f} MHz"
+def _same_clock(trace: Trace, wanted_Hz: float | None) -> bool:
+    if wanted_Hz is None or trace.sm_clock_Hz is None:
+        return wanted_Hz is None
+    return abs(trace.sm_clock_Hz / wanted_Hz - 1) <= CLOCKS_AGREE
+
+
+def _clock(trace: Trace, gpu: Gpu) -> str:
+    if trace.sm_clock_Hz is None:
+        return ""
+    described = "" if _same_clock(trace, gpu.clock_Hz.value) else f" (described: {gpu.clock_Hz.value / 1e6:.0f})"
+    return f" at {trace.sm_clock_Hz / 1e6:.0f} MHz{described}"
 
 
 def _host(trace: Trace) -> str:
@@ -240,15 +260,16 @@ def _rescaled(
     layers: Sequence[Layer],
     batch_size: int,
     trace: Trace,
-    source: Gpu,
-    target: Gpu,
+    gpus: tuple[Gpu, Gpu],
+    clock_Hz: float | None,
     model: roofline.Roofline,
 ) -> StepTimes:
     """Each layer's times by the ratio that the roofline has for it; what has no row in the table, by that of all."""
     assert trace.request is not None, "a trace with a layer table has a request"
+    source, target = gpus
     size, precision = trace.request.image_size, trace.request.precision
     here = roofline.roofs(source, precision, trace.sm_clock_Hz)
-    there = roofline.roofs(target, precision)
+    there = roofline.roofs(target, precision, clock_Hz)
     by_name = {each.name: each for each in roofline.ratios(model, layers, size, batch_size, here, there)}
     known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
     before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)

@@ -85,6 +85,15 @@ def test_what_is_no_layer_of_the_table_is_rescaled_like_all_others_together():
     assert after.layers[-1].forward_s == pytest.approx(ratio)
 
 
+def test_the_clock_of_a_trace_is_named_and_another_one_is_rescaled_to():
+    known = trace(of_alexnet(64), request=REQUEST, sm_clock_Hz=1980e6)
+    measured, again, slower = (of_trace(known, 64, H200, 0, TABLE, clock) for clock in (None, 1970e6, 990e6))
+    assert (measured.source, again.source, slower.source) == ("measured", "measured", "rescaled")
+    assert "at 1980 MHz" in measured.note
+    assert "to h200-sxm5-141gb at 990 MHz" in slower.note
+    assert 1.2 < slower.step.forward_s / measured.step.forward_s <= 2.0  # what memory limits stays
+
+
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
