@@ -18,6 +18,7 @@ from resnetx.host import cores, node_name
 from resnetx.measure.sweep import PlannedRun, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace
+from resnetx.record.trace_files import export
 from resnetx.record.trace_runs import read_all, subject
 
 ITERATIONS = 100  # watched ones of every batch, where `iterations` is not set
@@ -60,6 +61,7 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
         execute(f"trace: runs into {asked.folder}", asked.settings, kept, able)
     traces = [trace for folder in asked.folders for trace in read_all(folder)]
     _show(options, traces)
+    _export(traces)
     return _status(asked, traces)
 
 
@@ -69,6 +71,16 @@ def _show(options: Namespace, traces: list[Trace]) -> None:
     else:
         for trace in traces:
             show_trace.trace(trace)
+
+
+def _export(traces: list[Trace]) -> None:
+    for trace in traces:
+        try:
+            written = export(trace, Path(trace.source))
+        except OSError as error:
+            raise ConfigError(f"results: {trace.source} cannot be written ({error.strerror})") from None
+        names = ", ".join(file.name for file in written)
+        show.err.print(f"six columns, and a timeline for Perfetto: {names} in {trace.source}", soft_wrap=True)
 
 
 def _status(asked: _Asked, traces: list[Trace]) -> int:

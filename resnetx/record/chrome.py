@@ -39,10 +39,10 @@ def encode(timelines: Mapping[str, Iterable[Task]]) -> bytes:
     return msgspec.json.encode(chrome_trace(timelines)) + b"\n"
 
 
-def measured_tasks(times: LayerTimes) -> Iterator[PredictedTask]:
-    """The iterations of a trace, everything end to end: it has durations, but not when anything began."""
+def measured_tasks(times: LayerTimes, iterations: int) -> Iterator[PredictedTask]:
+    """The first iterations of a trace, everything end to end: it has durations, but not when anything began."""
     now_s = 0.0
-    for index in range(max((len(layer.forward_s) for layer in times.layers), default=0)):
+    for index in range(min(iterations, max((len(layer.forward_s) for layer in times.layers), default=0))):
         for name, lane, durations_s in _parts(times):
             if index < len(durations_s) and durations_s[index] > 0:
                 yield PredictedTask(name=name, lane=lane, start_s=now_s, end_s=now_s + durations_s[index])

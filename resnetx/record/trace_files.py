@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.config import ConfigError
-from resnetx.record import files, kineto, six_columns
+from resnetx.record import chrome, files, kineto, six_columns
 from resnetx.record.run import SCHEMA
 from resnetx.record.trace import Trace
 from resnetx.record.unknown import Unknown, seal
@@ -22,6 +22,7 @@ from resnetx.record.unknown import Unknown, seal
 MAX_BYTES = 2**30  # unpacked; a profile of some hundred iterations with Python's stack has about as many
 NAME = "trace.json"
 CPU = "CPU"  # the device of a trace that has none
+DRAWN = 3  # iterations of each batch in a timeline
 SILENT = "imported: the file does not say"
 
 
@@ -65,6 +66,21 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
     }
     trace: Trace = seal(tree, Trace)
     return trace
+
+
+def export(trace: Trace, folder: Path) -> list[Path]:
+    """Writes each batch in six columns, and a timeline of the first iterations for viewers of Chrome traces."""
+    written = []
+    for each in trace.batches:
+        written.append(folder / f"b{each.batch_size}.tsv")
+        written[-1].write_text(six_columns.write_six_columns(each.times))
+    timelines = {
+        f"{trace.workload}, batch {each.batch_size}": list(chrome.measured_tasks(each.times, DRAWN))
+        for each in trace.batches
+    }
+    written.append(folder / "timeline.json")
+    written[-1].write_bytes(chrome.encode(timelines))
+    return written
 
 
 def _check_device(profile: kineto.Profile, device: str, path: Path) -> None:

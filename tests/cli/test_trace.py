@@ -7,6 +7,7 @@ import pytest
 from resnetx.cli import main
 from resnetx.cli.trace import layered, together
 from resnetx.host import node_name
+from resnetx.record.trace_files import read
 from resnetx.record.trace_runs import read_runs
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "threads=1"]
@@ -41,6 +42,13 @@ def test_every_batch_is_traced_once_and_kept(capsys, tmp_path):
         assert len(message.waiting_s) == len(message.transfer_s) == 5
         assert min(message.waiting_s) >= 0
     assert trace.device == "CPU"
+    for batch in trace.batches:
+        again = read(folder / f"b{batch.batch_size}.tsv", batch_size=batch.batch_size, device="CPU").batches[0].times
+        layers = {layer.name: layer for layer in again.layers}
+        for layer in batch.times.layers:
+            assert layers[layer.name].forward_s == pytest.approx(layer.forward_s, rel=1e-4)
+            assert layers[layer.name].gradient_bytes == layer.gradient_bytes
+    assert json.loads((folder / "timeline.json").read_text())["traceEvents"]
     assert trace.unknown["batches.0.times.device_busy"] == "a CPU rank has no device beside its host"
 
     before = {path: path.read_bytes() for path in folder.glob("*/record.json")}

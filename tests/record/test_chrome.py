@@ -67,8 +67,13 @@ def test_a_measured_trace_is_laid_end_to_end_in_the_order_of_its_work() -> None:
         host_bound=None,
         gradient_copy_Bps=None,
     )
-    tasks = list(chrome.measured_tasks(times))
+    assert tasks_of_one(times) == ["input", "forward conv", "forward fc", "backward fc", "backward conv", "update"]
+    tasks = list(chrome.measured_tasks(times, 2))
     work = ["forward conv", "forward fc", "backward fc", "backward conv", "update"]
     assert [each.name for each in tasks] == ["input", *work, *work]
     assert all(before.end_s == after.start_s for before, after in pairwise(tasks))
     assert tasks[-1].end_s == 0.5 + 6.25 + 8.25
+
+
+def tasks_of_one(times: LayerTimes) -> list[str]:
+    return [task.name for task in chrome.measured_tasks(times, 1)]
