@@ -1,0 +1,62 @@
+"""The table of where predictions were checked says what today's model says of the same measurements."""
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from resnetx.cli.predict import predicted
+from resnetx.predict import exchange, roofline, validation
+from resnetx.predict.records import domains
+from resnetx.record import StudyFolder
+from resnetx.report import results
+from resnetx.report.accuracy import check
+
+TRUTH = Path(__file__).parents[2] / "results" / "cpu-2core" / "truth"
+DIGIT = 0.0006  # the table is rounded to a thousandth
+
+
+@pytest.fixture(scope="module")
+def table():
+    return {domain.what: domain for domain in domains()}
+
+
+@pytest.fixture(scope="module")
+def published():
+    return {summary.group: summary for summary in validation.summaries(validation.validate())}
+
+
+def of(table, start):
+    (found,) = [domain for what, domain in table.items() if what.startswith(start)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("start", "group"), [("AlexNet of 2017", validation.CALIBRATED), ("messages of ResNet-50", validation.LAYERWISE)]
+)
+def test_published_training(table, published, start, group):
+    domain, summary = of(table, start), published[group]
+    assert domain.points == summary.predicted
+    assert domain.mean_error == pytest.approx(summary.mean_error, abs=DIGIT)
+    assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
+
+
+def test_the_roofline(table):
+    domain, fit = of(table, "published rates of one GPU"), roofline.fitted()
+    assert (domain.points, domain.mean_error) == (fit.rows, pytest.approx(fit.unseen_network_error, abs=DIGIT))
+    assert domain.worst_error == pytest.approx(fit.worst_error, abs=DIGIT)
+
+
+def test_messages_between_nodes_are_as_uncertain_as_they_were_off(published):
+    assert pytest.approx(published[validation.LAYERWISE].mean_error, abs=0.01) == exchange.BETWEEN_NODES
+
+
+def test_two_gloo_ranks(table):
+    words = ["systems=cpu-host", "scaling=weak", "gpus=[1,2]", "strategy=[bucket,layerwise,after]"]
+    made = predicted([TRUTH / "trace"], [*words, f"calibration={TRUTH / 'bench'}"])
+    found = check(made, results.load(StudyFolder(TRUTH / "study")))
+    errors = [abs(point.error) for point in found.points if point.gpus == 2 and point.error is not None]
+    domain = of(table, "two gloo ranks")
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
