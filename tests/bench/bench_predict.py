@@ -19,7 +19,6 @@ PROCESSES = 5
 
 def ask(name: str) -> None:
     """Prints the seconds of one question in this process, from its first instruction behind the imports."""
-    import resnetx.cli.show
     from resnetx.cli.predict import predicted
 
     start, busy = time.perf_counter(), time.process_time()
