@@ -1,5 +1,6 @@
 """`predict`: what a workload would do on systems that nobody here owns."""
 
+import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -149,11 +150,13 @@ def _check(asked: Asked) -> None:
             raise unknown_name("library generation", library, LIBRARIES, "library")
     if asked.calibration is not None and len(asked.systems) * len(asked.library) > 1:
         raise ConfigError(f"calibration={asked.calibration}: measured on one system and library; ask for one of each")
-    at_least = {"straggler": (asked.straggler, 1), "what_if.latency": (asked.what_if.latency, 0)}
-    at_least |= {f"what_if.bandwidth.{kind}": (factor, 0) for kind, factor in asked.what_if.bandwidth.items()}
-    for key, (given, least) in at_least.items():
-        if given < least or (least == 0 and given == 0):
-            raise ConfigError(f"{key}={given:g}: expected {'1 or more' if least else 'more than 0'}")
+    above_0 = {f"what_if.bandwidth.{kind}": factor for kind, factor in asked.what_if.bandwidth.items()}
+    above_0 |= {"what_if.latency": asked.what_if.latency, "clock": 1.0 if asked.clock is None else asked.clock}
+    for key, given in above_0.items():
+        if not 0 < given < math.inf:
+            raise ConfigError(f"{key}={given:g}: expected more than 0")
+    if not 1 <= asked.straggler < math.inf:
+        raise ConfigError(f"straggler={asked.straggler:g}: expected 1 or more")
 
 
 def _wanted(asked: Asked) -> Wanted:

@@ -99,6 +99,7 @@ def simulate(
 
 def _dependencies(tasks: Sequence[Task]) -> tuple[list[int], list[list[int]]]:
     """How many tasks each one waits for, and which ones wait for it."""
+    assert all(0 <= task.work_s < math.inf for task in tasks), "work that never ends, or less than none"
     missing = [len(task.after) for task in tasks]
     followers: list[list[int]] = [[] for _ in tasks]
     for place, task in enumerate(tasks):

@@ -173,6 +173,8 @@ def test_validation_holds(capsys):
         (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
         (["systems=gx8", "framework=torch"], "framework=torch: not one of the known values"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected 1 or more"),
+        (["systems=gx8", "clock=0"], "clock=0: expected more than 0"),
+        (["systems=gx8", "straggler=.inf"], "straggler=.inf: expected a number"),
         (["systems=gx8", "what_if.latency=0"], "what_if.latency=0: expected more than 0"),
         (["systems=gx8", "what_if.bandwidth={nvlink1:2}"], "no kind of link of gx8 has that name"),
         (["systems=gx8", "memory=lots"], "memory=lots: expected a size, as 16GB"),

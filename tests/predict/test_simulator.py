@@ -72,6 +72,12 @@ def test_a_task_cannot_wait_for_a_later_one():
         simulate([Task(0, 1.0, (1,)), Task(0, 1.0)], [Resource("r")])
 
 
+@pytest.mark.parametrize("work_s", [float("inf"), float("nan"), -1.0])
+def test_work_has_to_end(work_s):
+    with pytest.raises(AssertionError, match="never ends"):
+        simulate([Task(0, work_s)], [Resource("r")])
+
+
 @st.composite
 def graphs(draw):
     count = draw(st.integers(1, 30))
