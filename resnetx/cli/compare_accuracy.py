@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.cli import show
+from resnetx.cli import show, show_predict
 from resnetx.cli.compare_systems import read_prediction
 from resnetx.cli.compose import out_and_baseline
 from resnetx.cli.one_study import only_study
@@ -18,11 +18,14 @@ def compare_accuracy_(options: Namespace, paths: list[Path], overrides: list[str
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: goes with two studies; iterations are compared here, not speed-ups")
     prediction, study = paths
-    found = check(read_prediction(prediction), only_study(study))
+    made = read_prediction(prediction)
+    found = check(made, only_study(study))
     if options.json:
         show.json_lines([found])
     else:
         _show(found)
+        show.out.print()
+        show_predict.sources(made)
     if out:
         show.store(out, accuracy_file(out), found)
         _write_figure(out, found)
@@ -78,7 +81,7 @@ def _show_totals(found: Accuracy) -> None:
     note = (
         "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
         "interval.\ncovered: the measured median is in the predicted interval. signs: which strategy is faster, where "
-        "the measurement decides it."
+        "the measurement decides it. On several GPUs: on one, a trace predicts itself."
     )
     show.out.print()
     show.table("How far off", columns, rows, note)

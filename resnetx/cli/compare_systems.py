@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import record
-from resnetx.cli import show, show_systems
+from resnetx.cli import show, show_predict, show_systems
 from resnetx.cli.compose import chosen, out_and_baseline
 from resnetx.config import ConfigError
 from resnetx.interconnect import collective, system
 from resnetx.interconnect.system import System
 from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.record.system_comparison import CollectivePoint, SystemComparison, system_comparison_file
+from resnetx.report.claims import published
 from resnetx.report.systems import compare_systems
 
 COLLECTIVES = ("allreduce", "broadcast")
@@ -46,7 +47,10 @@ def compare_systems_(options: Namespace, paths: list[Path], overrides: list[str]
         show.json_lines([found])
     else:
         show_systems.comparison(found)
+        show.out.print()
+        show_predict.sources(made)
     if out:
+        show.store(out, prediction_file(out), made)
         show.store(out, system_comparison_file(out), found)
         _write_files(out, found, made)
     return 0
@@ -63,11 +67,23 @@ def _prediction(paths: Sequence[Path], overrides: list[str]) -> tuple[Prediction
         return made, out, dict(_known(dict.fromkeys(point.system for point in made.points)))
     from resnetx.cli.predict import predicted
 
-    made = predicted(paths, [word for word in overrides if word.partition("=")[0] != "out"])
+    words = [word for word in overrides if word.partition("=")[0] != "out"]
+    made = predicted(paths, [*_settings_of_the_paper(asked), *words])
     names = asked["systems"] if isinstance(asked["systems"], list) else [asked["systems"]]
     out = Path(str(asked["out"])) if asked.get("out") else None
     node = {key: asked[key] for key in ("nodes", "network", "nics") if key in asked}
     return made, out, dict(_known(map(str, names), **node))
+
+
+def _settings_of_the_paper(asked: Mapping[str, Any]) -> list[str]:
+    """What the paper's own comparison was made with, where it is asked for and nothing else is said."""
+    stated = published("tallent2017")
+    if asked.get("study") != "paper" or asked.get("systems") != stated.systems:
+        return []
+    words = [f"{key}={value}" for key, value in stated.settings.items() if key not in asked]
+    if words:
+        show.err.print(f"as in the paper: {' '.join(words)}", soft_wrap=True)
+    return words
 
 
 def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:

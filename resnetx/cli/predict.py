@@ -35,6 +35,9 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
     "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False)),
 }
 
+# Settings by which a point is predicted otherwise than its machine is described.
+ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
+
 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: bool
@@ -69,6 +72,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     sensitivity: bool
     timeline: bool
     convention: str
+    baseline: int
     results: str
     out: str | None
 
@@ -120,7 +124,8 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
                 points += curve(each.subject, fabric, each.points, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
-    inputs = list(records.inputs_of(points))
+    words_asked = {word.partition("=")[0]: word.partition("=")[2] for word in overrides if _group(word) in ASSUMED}
+    inputs = list(records.inputs_of(points, words_asked))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
 
 
@@ -129,9 +134,7 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
 
 def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
     """The settings of this verb, and the words that describe the workload."""
-    own = [
-        word for word in overrides if word.lstrip("+~").partition("=")[0].partition(".")[0] in Asked.__struct_fields__
-    ]
+    own = [word for word in overrides if _group(word) in Asked.__struct_fields__]
     asked = settings("predict", chosen(own), Asked, listed=("systems", "library"))
     _check(asked)
     return asked, [word for word in overrides if word not in own]
@@ -155,13 +158,15 @@ def _check(asked: Asked) -> None:
     for key, given in above_0.items():
         if not 0 < given < math.inf:
             raise ConfigError(f"{key}={given:g}: expected more than 0")
+    if asked.baseline < 1:
+        raise ConfigError(f"baseline={asked.baseline}: expected a number of GPUs, 1 or more")
     if not 1 <= asked.straggler < math.inf:
         raise ConfigError(f"straggler={asked.straggler:g}: expected 1 or more")
 
 
 def _wanted(asked: Asked) -> Wanted:
     strategy = FRAMEWORKS[asked.framework][0] if asked.framework else None
-    return Wanted(None if asked.devices is None else tuple(asked.devices), strategy, asked.convention)
+    return Wanted(None if asked.devices is None else tuple(asked.devices), strategy, asked.convention, asked.baseline)
 
 
 def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:

@@ -43,8 +43,7 @@ def prediction(made: Prediction) -> None:
         _points(f"Predicted: {system} with {library}", list(points))
         show.out.print()
     _sensitivity(made.points)
-    _inputs(made)
-    _domains(made)
+    sources(made)
 
 
 def _points(title: str, points: Sequence[PredictedPoint]) -> None:
@@ -91,6 +90,12 @@ def _sensitivity(points: Sequence[PredictedPoint]) -> None:
         columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved"]
         show.table("Which link is worth money", columns, rows)
         show.out.print()
+
+
+def sources(made: Prediction) -> None:
+    """What went into predictions, and where such predictions were put beside measurements."""
+    _inputs(made)
+    _domains(made)
 
 
 def _inputs(made: Prediction) -> None:

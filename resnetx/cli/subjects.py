@@ -15,6 +15,7 @@ from resnetx.record.trace import Trace
 from resnetx.record.trace_files import read_trace
 from resnetx.record.trace_runs import read_all
 
+OF_THE_WORKLOAD = ("study", "model", "image_size", "precision", "input")
 LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace does not have
 
 
@@ -25,12 +26,17 @@ class Wanted:
     devices: tuple[int, ...] | None
     strategy: Strategy | None  # of a framework; None: as the points say
     convention: str  # of counting activations and parameters
+    baseline: int  # GPUs of the denominator of speed-ups
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
         if self.devices is not None and len(self.devices) != gpus:
             raise ConfigError(f"devices={list(self.devices)}: expected {gpus} GPU ids, as many as gpus={gpus}")
         return tuple(range(gpus)) if self.devices is None else self.devices
+
+    def base(self, request: Request) -> Asked:
+        """The baseline of the curve that a request lies on."""
+        return tuple(range(self.baseline)), request.on(self.baseline).batch_size
 
     def checked(self, request: Request, split: str = "even") -> Request:
         """The request with the strategy that is wanted; refused where it could run nowhere."""
@@ -76,7 +82,7 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
         table = workloads.table(first.model, first.image_size)
         points = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
-        yield Curve(subject, list(points), ((0,), first.batch_size))
+        yield Curve(subject, list(points), wanted.base(first))
 
 
 # ---- by name --------------------------------------------------------------------------------------------------------
@@ -85,6 +91,9 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
 def _named(words: list[str], wanted: Wanted) -> Iterator[Request]:
     """Requests by name. Feeding them is left out unless it is asked for: nothing has been measured of any host."""
     given = _given(words)
+    for key in sorted(given - {*LEFT_OPEN, *OF_THE_WORKLOAD}):
+        known = ", ".join((*OF_THE_WORKLOAD, *LEFT_OPEN))
+        raise ConfigError(f"{key}: `resnetx predict` has no use for it; of the workload it reads {known}")
     defaults = [] if given & {"gpus", "study"} else [_gpus(wanted, [1, 2, 4, 8])]
     defaults += [] if "input" in given else ["input=synthetic"]
     _, points = points_of([*defaults, *words])
@@ -151,4 +160,4 @@ def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]
     for strategy in dict.fromkeys(wanted.strategy or request.strategy for request in requests):
         alike = [request for request in requests if (wanted.strategy or request.strategy) == strategy]
         asked = [(wanted.on(request.gpus), request.batch_size) for request in alike]
-        yield Curve(Subject.of_import(trace, strategy), asked, ((0,), alike[0].on(1).batch_size))
+        yield Curve(Subject.of_import(trace, strategy), asked, wanted.base(alike[0].on(1)))

@@ -45,6 +45,7 @@ class Measured:
     points: tuple[Point, ...]
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
+    here: bool = False  # by a bench of resnetx, not taken over from elsewhere
 
     @property
     def cpu_share(self) -> float | None:
@@ -164,7 +165,8 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
     if wanted not in names:
         raise ConfigError(f"{where}: holds {', '.join(names)}; expected {wanted}")
     points = sorted((each for each in record.points if each.collective == wanted), key=lambda each: each.size_bytes)
-    return Measured(source, tuple(map(_median, points)), wanted, record.world_size)
+    here = record.source == "measured"
+    return Measured(source, tuple(map(_median, points)), wanted, record.world_size, here)
 
 
 def _median(point: BenchPoint) -> Point:

@@ -12,7 +12,7 @@ from resnetx.predict.exchange import Exchange
 from resnetx.predict.point import Point
 from resnetx.predict.ssgd import Job, iteration_s, timeline
 from resnetx.record import Unknown
-from resnetx.record.prediction import Limit, PredictedTask
+from resnetx.record.prediction import Limit, Origin, PredictedTask
 
 
 def opening(point: Point) -> dict[str, Any]:
@@ -77,9 +77,15 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], point: Point) 
         "communication_error": sent.error if sent.messages else alone,
         "compute_origin": computes[0].origin,  # these for the record's list of what went in
         "compute_where": computes[0].where,
-        "communication_origin": "measured here" if sent.calibrated else point.fabric.links_origin,
+        "communication_origin": _origin(point) if sent.calibrated else point.fabric.links_origin,
         "communication_where": sent.calibrated,
     }
+
+
+def _origin(point: Point) -> Origin:
+    """Where the measured all-reduces are from."""
+    found = point.fabric.measured_on(point.gpus)
+    return "measured here" if found is not None and found.here else "published"
 
 
 def _saved(job: Job, whole_s: float) -> dict[Limit, float]:

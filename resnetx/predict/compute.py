@@ -1,7 +1,7 @@
 """Whose compute? What one rank's step takes on a GPU, and where that is known from.
 
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced ones
-    rescaled    a trace of another GPU model, each layer by the ratio of the roofline's times on the two
+    rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
 A trace is never used elsewhere in silence: the note says what was done, and a trace that was bound by its host is
@@ -26,6 +26,7 @@ from resnetx.workloads.counts import Layer
 PUBLISHED = "results/published/training.yaml"
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 CLOCKS_AGREE = 0.02
+RECONCILED = 0.1  # layers that add up to more or less than this of the clean step are told
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
 COPY_SHARE = 0.5 * 0.8
 
@@ -185,7 +186,7 @@ def _at(trace: Trace, batch_size: int) -> tuple[StepTimes, float, str]:
     """(step, relative spread, words on how) of a per-GPU batch: traced, or on the line between two that are."""
     traced = {each.batch_size: each for each in trace.batches}
     if batch_size in traced:
-        return step_of(traced[batch_size]), spread_of(traced[batch_size].times), ""
+        return step_of(traced[batch_size]), spread_of(traced[batch_size].times), _caveats([traced[batch_size]])
     below = max((size for size in traced if size < batch_size), default=None)
     above = min((size for size in traced if size > batch_size), default=None)
     if below is None or above is None:
@@ -197,24 +198,40 @@ def _at(trace: Trace, batch_size: int) -> tuple[StepTimes, float, str]:
     share = (batch_size - below) / (above - below)
     step = _between(step_of(traced[below]), step_of(traced[above]), share)
     spread = max(spread_of(traced[size].times) for size in (below, above))
-    return step, spread, f"; on the line between its batches {below} and {above}"
+    caveats = _caveats([traced[below], traced[above]])
+    return step, spread, f"; on the line between its batches {below} and {above}{caveats}"
+
+
+def _caveats(batches: Sequence[TracedBatch]) -> str:
+    """What is to be said of a trace beside its figures; "" if nothing is."""
+    said = ""
+    if any(each.times.host_bound is None for each in batches):
+        said += "; whether the device waited for its host is not known"
+    stretches = [_stretch(_parts(each), each.times) for each in batches]
+    if max(abs(stretch - 1) for stretch in stretches) > RECONCILED:
+        most = max(stretches, key=lambda stretch: abs(stretch - 1))
+        said += f"; its layers add up to {1 / most:.0%} of the clean step, and were stretched to it"
+    return said
 
 
 def step_of(traced: TracedBatch) -> StepTimes:
     """Medians over the iterations, stretched so that together they are the step that nobody watched."""
+    parts = _parts(traced)
+    return parts.slowed(_stretch(parts, traced.times))
+
+
+def _parts(traced: TracedBatch) -> StepTimes:
     times = traced.times
-    layers = [_layer(each) for each in times.layers]
-    update_s = _median(times.update_s)
-    parts = StepTimes(tuple(layers), update_s, _median(times.input_s), _median(times.host_to_device_s))
-    return _stretched(parts, times)
+    layers = tuple(map(_layer, times.layers))
+    return StepTimes(layers, _median(times.update_s), _median(times.input_s), _median(times.host_to_device_s))
 
 
-def _stretched(parts: StepTimes, times: LayerTimes) -> StepTimes:
+def _stretch(parts: StepTimes, times: LayerTimes) -> float:
     """Watching makes steps longer, and what no part covers belongs to all; waiting for input is no computing."""
     if not times.clean_step_s or parts.compute_s == 0:
-        return parts
+        return 1.0
     waited_s = _median(times.input_wait_s) + parts.host_to_device_s
-    return parts.slowed((median(times.clean_step_s) - waited_s) / parts.compute_s)
+    return max(0.0, median(times.clean_step_s) - waited_s) / parts.compute_s
 
 
 def spread_of(times: LayerTimes) -> float:

@@ -36,16 +36,34 @@ def prediction(
     return msgspec.structs.replace(made, digest=digest(made))
 
 
-def inputs_of(points: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What went in, each thing once: whose compute, whose collectives."""
+def inputs_of(points: Sequence[Mapping[str, Any]], asked: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What went in, each thing once: whose compute, whose collectives, what feeds, memory, and what was `asked` for."""
     seen = set()
     for point in points:
         if point["outcome"] != "ok":
             continue
-        for found in (_compute(point), _collectives(point)):
+        for found in (_compute(point), _collectives(point), _feeding(point)):
             if found is not None and (key := (found["what"], found["value"])) not in seen:
                 seen.add(key)
                 yield found
+    if any(not isinstance(point["memory_bytes"], Unknown) for point in points):
+        yield _unchecked(
+            "memory", "what a step keeps, by the layer table, and 600 MB of the framework", "predict/memory.py"
+        )
+    for setting, value in asked.items():
+        yield _unchecked(setting, value, "asked for")
+
+
+def _unchecked(what: str, value: str, source: str) -> dict[str, Any]:
+    error = Unknown("nothing was measured to hold it against")
+    return {"what": what, "value": value, "origin": "assumed", "source": source, "error": error}
+
+
+def _feeding(point: Mapping[str, Any]) -> dict[str, Any] | None:
+    if point["compute_source"] == "measured" or not point["input_s"]:
+        return None
+    value = "images of 110 kB from the described storage, copied as fp32 over the described PCIe; decoding is left out"
+    return _unchecked(f"feeding {point['gpus']} GPUs of {point['system']}", value, "predict/feed.py")
 
 
 def _compute(point: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class CheckedAdvantage(_Part, frozen=True):
 
 
 class Total(_Part, frozen=True):
-    """All points of one system and library that have an error."""
+    """All points of one system and library that have an error; on one GPU only where there are no others."""
 
     system: str
     library: str

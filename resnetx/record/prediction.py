@@ -80,7 +80,7 @@ class PredictedPoint(_Part, frozen=True):
     outcome: Literal["ok", "oom", "refused"]
     reason: str  # "" where the outcome is ok
     iteration_s: float | None
-    interval_s: list[float] | None  # [low, high]: from the spread of the trace and the error of the calibration
+    interval_s: list[float] | None  # [low, high]: with compute_error and communication_error at their best and worst
     images_per_s: float | None
     speedup: float | None  # over `baseline_gpus`
     efficiency: float | None

@@ -1,8 +1,8 @@
 """Traces from files: our own, and those that other programs wrote. What a file is, its content says.
 
 read("prof.json.gz", batch_size=32, device="v100-sxm2-16gb")    # a PyTorch profile (`kineto`)
-read("alexnet.tsv", batch_size=1024, device="k80")              # six columns (`six_columns`)
-read_trace("results/imported/alexnet_k80_b1024/trace.json")
+read("alexnet.tsv", batch_size=1024, device="k80-562mhz")              # six columns (`six_columns`)
+read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 """
 
 import gzip
@@ -99,6 +99,8 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
 
     The files of other programs need `batch_size` and `device`, see `read`.
     """
+    if not path.exists():
+        raise ConfigError(f"{path}: No such file or directory; expected a trace, or a folder of traces")
     if path.is_dir():
         return _together(path)
     if _is_ours(path):

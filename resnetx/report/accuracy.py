@@ -149,7 +149,7 @@ def _advantages(pairs: Iterable[_Pair]) -> Iterator[CheckedAdvantage]:
     """Each two strategies of every point that both have run and were predicted."""
     alike: dict[tuple[object, ...], list[_Pair]] = defaultdict(list)
     for checked, point in pairs:
-        if checked.error is not None:
+        if checked.error is not None and checked.gpus > 1:  # one rank runs the bare model, whatever the strategy
             rest = tuple(pair for pair in _key(checked.request) if pair[0].partition(".")[0] != "strategy")
             alike[checked.system, checked.library, rest].append((checked, point))
     for group in alike.values():
@@ -184,7 +184,9 @@ def _advantage(one: CheckedPoint, other: CheckedPoint, ran: Point, ran_other: Po
 
 def _totals(points: Sequence[CheckedPoint], advantages: Sequence[CheckedAdvantage]) -> Iterator[Total]:
     for system, library in dict.fromkeys((point.system, point.library) for point in points):
-        own = [point for point in points if (point.system, point.library) == (system, library)]
+        all_own = [point for point in points if (point.system, point.library) == (system, library)]
+        # What is predicted of one GPU is mostly the trace itself: it would flatter the rest.
+        own = [point for point in all_own if point.gpus > 1] or all_own
         errors = [(point.error, point) for point in own if point.error is not None]
         decided = [each for each in advantages if (each.system, each.library) == (system, library) and each.decided]
         if not errors:

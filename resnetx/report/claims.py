@@ -28,6 +28,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a file of published claims says."""
 
     systems: list[str]
+    settings: dict[str, str]  # that its own comparison was made with, as words of the command line
     tolerance: float
     claims: list[Claim]
 

@@ -10,6 +10,7 @@ import pytest
 
 from resnetx import record
 from resnetx.cli import main
+from resnetx.cli.predict import FRAMEWORKS
 from resnetx.record.prediction import Prediction, digest, prediction_file
 from tests.predict.made_traces import batch, layer, trace
 
@@ -73,6 +74,42 @@ def test_the_paper_has_88_points_on_each_system(predict):
     assert missing == {("GoogLeNet", 256, 1), ("GoogLeNet", 512, 1), ("GoogLeNet", 512, 2), ("ResNet/32", 64, 1)}
 
 
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_every_framework_runs(predict, name):
+    _, (found,) = predict("systems=gx8", *ALEXNET, "gpus=8", f"framework={name}")
+    assert found["strategy"] == FRAMEWORKS[name][0].kind
+
+
+def test_only_caffe_mpi_copies_to_the_device_while_it_computes():
+    assert [name for name, (_, overlap) in FRAMEWORKS.items() if overlap.host_to_device] == ["caffe-mpi"]
+    assert all(overlap.input for _, overlap in FRAMEWORKS.values())
+
+
+@pytest.mark.parametrize(
+    ("word", "slower"),
+    [("straggler=1.5", True), ("host_time=0.1s", True), ("clock=700", True), ("gradients=bf16", False)],
+)
+def test_a_setting_changes_the_iteration_in_its_direction(predict, word, slower):
+    words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=after"]
+    (_, (before,)), (_, (after,)) = predict(*words), predict(*words, word)
+    assert (after["iteration_s"] > before["iteration_s"]) == slower
+
+
+def test_speedups_over_another_number_of_gpus(predict):
+    _, (found,) = predict("systems=gx8", *ALEXNET, "gpus=8", "baseline=2")
+    assert found["baseline_gpus"] == 2
+
+
+def test_typed_in_collectives_are_not_measured_here(predict, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "source: a paper\npoints: [{size: 8, time_us: 50}, {size: 64MiB, time_us: 9000}]\n"
+    )
+    predict("systems=gx8", *ALEXNET, "gpus=8", "calibration=mine.yaml", "out=kept")
+    made = record.read(prediction_file(tmp_path / "kept"), Prediction)
+    (found,) = [each for each in made.inputs if each.what.startswith("all-reduce")]
+    assert (found.origin, found.source) == ("published", "a paper")
+
+
 def test_a_framework_is_its_strategy_and_overlap(predict):
     _, (caffe,) = predict("systems=gx8", *ALEXNET, "gpus=8", "framework=caffe-mpi")
     _, (cntk,) = predict("systems=gx8", *ALEXNET, "gpus=8", "framework=cntk")
@@ -124,16 +161,20 @@ def test_a_point_that_the_trace_does_not_reach_is_refused_beside_others(predict,
 
 
 def test_the_record_is_dated_has_a_digest_and_names_its_inputs(predict, tmp_path):
-    predict("systems=dgx1-p100", *ALEXNET, "gpus=[1,2]", "out=kept")
+    predict("systems=dgx1-p100", *ALEXNET, "gpus=[1,2]", "input=dali", "straggler=1.1", "out=kept")
     made = record.read(prediction_file(tmp_path / "kept"), Prediction)
     assert made.digest == digest(made)
     changed = msgspec.structs.replace(made, made_at="2017-01-01T00:00:00+00:00")
     assert digest(changed) != made.digest
     assert [each.what for each in made.inputs] == [
         "compute of AlexNet on dgx1-p100",
+        "feeding 1 GPUs of dgx1-p100",
         "all-reduce on 2 GPUs of dgx1-p100 with nccl2",
+        "feeding 2 GPUs of dgx1-p100",
+        "memory",
+        "straggler",
     ]
-    assert all(each.error and each.source for each in made.inputs)
+    assert all(each.source and (each.error or each.origin == "assumed") for each in made.inputs)
     assert made.settings["words"].startswith("systems=dgx1-p100")
 
 
@@ -170,6 +211,8 @@ def test_validation_holds(capsys):
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected a number of GPUs, 1 or more"),
         (["systems=gx8", "gpus=16", "batch_size=16"], "gx8 has 8 GPUs"),
+        (["systems=gx8", "repeats=3"], "repeats: `resnetx predict` has no use for it"),
+        (["systems=gx8", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
         (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
         (["systems=gx8", "framework=torch"], "framework=torch: not one of the known values"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected 1 or more"),
@@ -184,7 +227,7 @@ def test_validation_holds(capsys):
         (["systems=cpu-host"], "cpu-host needs a trace of that host"),
         (["systems=[gx8,dgx2]", "calibration=some"], "measured on one system and library; ask for one of each"),
         (["systems=gx8", "calibration=none"], "calibration=none: No such file or directory"),
-        (["systems=gx8", "nowhere"], "nowhere: "),
+        (["systems=gx8", "nowhere"], "nowhere: No such file or directory"),
         (["systems=gx8", "model=lenet"], "model=lenet: no such model"),
         (["--validate", "systems=gx8"], "systems=gx8: --validate takes nothing else"),
     ],
