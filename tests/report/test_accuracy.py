@@ -148,3 +148,12 @@ def test_the_sign_of_an_advantage_is_right_or_wrong_where_the_runs_decide(checke
 def test_where_the_runs_do_not_decide_no_sign_is_judged(checked, request_with, rates):
     (found,) = checked(*strategies(request_with, (0.2, 0.21), *rates)).advantages
     assert (found.decided, found.right) == (False, None)
+
+
+def test_one_gpu_has_no_strategy_and_flatters_no_total(checked, request_with):
+    slower = tuple(rate / 1.2 for rate in SIX)
+    one = [(request_with(gpus=1, strategy=kind), 0.2, runs) for kind, runs in (("bucket", SIX), ("after", slower))]
+    found = checked(*one, (request_with(), 0.22, SIX))
+    assert found.advantages == []
+    assert (found.totals[0].points, found.totals[0].bias) == (1, pytest.approx(0.1))
+    assert checked(*one).totals[0].points == 2
