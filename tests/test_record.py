@@ -9,6 +9,7 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.record import BenchFile, BenchRecord, BenchRequest, RecordError, RunFile, RunRecord, Unknown, seal
+from resnetx.record.__main__ import KINDS
 
 SCHEMAS = Path(resnetx.__file__).parent / "schemas"
 
@@ -56,7 +57,7 @@ def test_records_fulfil_the_published_schema_and_it_rejects_others(record_of):
             jsonschema.validate(broken, schema)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("run", RunRecord), ("bench", BenchRecord)])
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_the_published_schema_is_that_of_the_code(name, kind):
     assert (SCHEMAS / f"{name}.schema.json").read_bytes() == record.json_schema(kind), (
         f"accept the change with: python -m resnetx.record {name} > resnetx/schemas/{name}.schema.json"

@@ -1,9 +1,12 @@
-"""Prints the JSON Schema of a kind of `record.json`: run (unless another is named) or bench."""
+"""Prints the JSON Schema of a kind of record: run (unless another is named), bench, trace or prediction."""
 
 import sys
 
-from resnetx.record import BenchRecord, RunRecord, TaskRecord, json_schema
+from resnetx.record import BenchRecord, RunRecord, json_schema
+from resnetx.record.prediction import Prediction
+from resnetx.record.trace import Trace
 
-KINDS: dict[str, type[TaskRecord]] = {"run": RunRecord, "bench": BenchRecord}
+KINDS = {"run": RunRecord, "bench": BenchRecord, "trace": Trace, "prediction": Prediction}
 
-print(json_schema(KINDS[sys.argv[1] if len(sys.argv) > 1 else "run"]).decode(), end="")
+if __name__ == "__main__":
+    print(json_schema(KINDS[sys.argv[1] if len(sys.argv) > 1 else "run"]).decode(), end="")

@@ -46,7 +46,7 @@ def cut_short(task: Task, started: float, outcome: Outcome, reason: str, **known
     return record
 
 
-def json_schema(kind: type[TaskRecord] = RunRecord) -> bytes:
-    """The JSON Schema of a `record.json`, generated from its structs."""
+def json_schema(kind: Any = RunRecord) -> bytes:
+    """The JSON Schema of a kind of record, generated from its structs."""
     schema = msgspec.json.schema(kind)
     return msgspec.json.format(msgspec.json.encode(schema, order="deterministic"), indent=2) + b"\n"
