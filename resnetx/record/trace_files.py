@@ -16,7 +16,7 @@ import msgspec
 from resnetx.config import ConfigError
 from resnetx.record import chrome, files, kineto, six_columns
 from resnetx.record.run import SCHEMA
-from resnetx.record.trace import Trace
+from resnetx.record.trace import LayerTimes, Trace, TracedCommunication
 from resnetx.record.unknown import Unknown, seal
 
 MAX_BYTES = 2**30  # unpacked; a profile of some hundred iterations with Python's stack has about as many
@@ -69,11 +69,19 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
 
 
 def export(trace: Trace, folder: Path) -> list[Path]:
-    """Writes each batch in six columns, and a timeline of the first iterations for viewers of Chrome traces."""
+    """Writes each batch in six columns, and a timeline of the first iterations for viewers of Chrome traces.
+
+    Where layers were sent one by one over several ranks, the batch is written once more with what that took.
+    """
+    sheets = {f"b{each.batch_size}.tsv": each.times for each in trace.batches}
+    for sent in trace.communication:
+        alone = {each.batch_size: each.times for each in trace.batches}.get(sent.batch_size // sent.gpus)
+        if sent.strategy == "layerwise" and alone is not None:
+            sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent)
     written = []
-    for each in trace.batches:
-        written.append(folder / f"b{each.batch_size}.tsv")
-        written[-1].write_text(six_columns.write_six_columns(each.times))
+    for name, times in sheets.items():
+        written.append(folder / name)
+        written[-1].write_text(six_columns.write_six_columns(times))
     timelines = {
         f"{trace.workload}, batch {each.batch_size}": list(chrome.measured_tasks(each.times, DRAWN))
         for each in trace.batches
@@ -81,6 +89,19 @@ def export(trace: Trace, folder: Path) -> list[Path]:
     written.append(folder / "timeline.json")
     written[-1].write_bytes(chrome.encode(timelines))
     return written
+
+
+def _with_messages(times: LayerTimes, sent: TracedCommunication) -> LayerTimes:
+    """The same with the transfer of each layer's message; waiting for other ranks is left out."""
+    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]
+    sizes = [times.layers[place].gradient_bytes for place in having]
+    assert sizes == [message.size_bytes for message in sent.messages], (
+        "layers are sent in the order of the backward pass"
+    )
+    layers = list(times.layers)
+    for place, message in zip(having, sent.messages, strict=True):
+        layers[place] = msgspec.structs.replace(layers[place], communication_s=message.transfer_s)
+    return msgspec.structs.replace(times, layers=layers)
 
 
 def _check_device(profile: kineto.Profile, device: str, path: Path) -> None:

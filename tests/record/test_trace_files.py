@@ -10,7 +10,8 @@ import pytest
 from resnetx import record
 from resnetx.config import ConfigError
 from resnetx.record import nulls, trace_files
-from resnetx.record.trace import Trace
+from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
+from tests.predict.made_traces import batch, layer, trace
 
 COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
 
@@ -172,3 +173,27 @@ def test_a_trace_of_a_newer_resnetx_is_refused(file, tmp_path: Path) -> None:
     target.write_text(target.read_text().replace(f'"schema": {record.SCHEMA}', f'"schema": {record.SCHEMA + 1}'))
     with pytest.raises(record.RecordError, match="update resnetx"):
         trace_files.read_trace(target)
+
+
+def test_layers_that_were_sent_one_by_one_have_what_that_took(tmp_path: Path) -> None:
+    layers = [
+        layer("a", 1e-3, 2e-3, 400),
+        layer("b", 1e-3, 2e-3),
+        layer("c", 1e-3, 2e-3, 800),
+    ]
+    sent = TracedCommunication(
+        gpus=2,
+        batch_size=8,
+        strategy="layerwise",
+        messages=[
+            TracedMessage(size_bytes=800, waiting_s=[9.0], transfer_s=[5e-6]),
+            TracedMessage(size_bytes=400, waiting_s=[9.0], transfer_s=[3e-6]),
+        ],
+    )
+    written = trace_files.export(trace(batch(4, layers), communication=[sent]), tmp_path)
+    assert [file.name for file in written] == ["b4.tsv", "b4_g2.tsv", "timeline.json"]
+    alone, together = (
+        trace_files.read(file, batch_size=4, device="CPU").batches[0].times.layers for file in written[:2]
+    )
+    assert [each.communication_s for each in alone if each.name != "data"] == [[], [], []]
+    assert [each.communication_s for each in together if each.name != "data"] == [[3e-6], [], [5e-6]]
