@@ -103,6 +103,9 @@ def _went_well(ended: BenchRecord) -> bool:
 
 def _requests(asked: Asked, sizes: Iterable[int]) -> list[BenchRequest]:
     """One request for each number of ranks."""
+    for key, given in {"gpus": asked.gpus, "collective": asked.collective}.items():
+        if not given:
+            raise ConfigError(f"{key}=[]: expected at least one value")
     counts = [_ranks(count, asked.devices) for count in asked.gpus]
     names = _collectives(asked)
     return [
@@ -198,6 +201,8 @@ def _import(options: Namespace, paths: list[Path], asked: Asked, given: list[str
 
 
 def _imported_collective(asked: Asked) -> str | None:
+    if not asked.collective or not asked.gpus:
+        raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
     name, *others = asked.collective
     if others:
         raise ConfigError(f"collective={asked.collective}: a file of nccl-tests holds one")

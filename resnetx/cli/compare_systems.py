@@ -102,7 +102,8 @@ def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
 
 def _collectives(made: Prediction, machines: Mapping[str, System]) -> Iterator[CollectivePoint]:
     """What collectives of any size cost by the description of the systems, on the GPUs of the predictions."""
-    asked = {(point.system, point.library, point.gpus): point.devices for point in made.points if point.gpus > 1}
+    able = [point for point in made.points if point.gpus > 1 and point.outcome != "refused"]
+    asked = {(point.system, point.library, point.gpus): point.devices for point in able}
     several = {gpus for _, _, gpus in asked}
     drawn = several & set(GPUS) or several
     for (name, library, gpus), devices in asked.items():

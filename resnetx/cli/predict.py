@@ -112,6 +112,8 @@ def _now() -> str:
 def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     """The predictions that the words of a command line ask for; the traces are at `paths`."""
     asked, words = _split(overrides)
+    if not asked.library:
+        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
     machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
@@ -197,7 +199,7 @@ def _measured(asked: Asked) -> dict[int | None, Measured]:
 
 def _time(given: str | float) -> float:
     try:
-        return seconds(str(given))
+        return seconds(given) if isinstance(given, str) else given
     except ValueError:
         raise ConfigError(f"host_time={given}: expected a duration, as 0.03s") from None
 

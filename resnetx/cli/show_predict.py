@@ -24,7 +24,7 @@ def store(made: Prediction, folder: Path) -> None:
         return
     from resnetx.report import figure_files, timeline_charts
 
-    named = {_name(point): point.timeline for point in drawn}
+    named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
     (folder / "timeline.json").write_bytes(chrome.encode(named))
     show.err.print(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)", soft_wrap=True)
     for figure in timeline_charts.timelines(drawn):

@@ -11,6 +11,7 @@ from resnetx.cli.compose import compose, points_of
 from resnetx.config import ConfigError, Request, Strategy, check, request_from
 from resnetx.predict.curve import Asked
 from resnetx.predict.point import Subject
+from resnetx.record.sound_trace import refuse_unsound
 from resnetx.record.trace import Trace
 from resnetx.record.trace_files import read_trace
 from resnetx.record.trace_runs import read_all
@@ -30,6 +31,8 @@ class Wanted:
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
+        if self.devices is not None and (min(self.devices) < 0 or len(set(self.devices)) < len(self.devices)):
+            raise ConfigError(f"devices={list(self.devices)}: expected different GPU ids, 0 or more")
         if self.devices is not None and len(self.devices) != gpus:
             raise ConfigError(f"devices={list(self.devices)}: expected {gpus} GPU ids, as many as gpus={gpus}")
         return tuple(range(gpus)) if self.devices is None else self.devices
@@ -69,20 +72,32 @@ def curves(paths: Sequence[Path], words: list[str], wanted: Wanted) -> Iterator[
 
 def traces(path: Path) -> list[Trace]:
     """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
-    return (read_all(path) if path.is_dir() else []) or [read_trace(path)]
+    found = (read_all(path) if path.is_dir() else []) or [read_trace(path)]
+    return [refuse_unsound(trace) for trace in found]
 
 
 def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -> Iterator[Curve]:
     """The curves that requests lie on."""
-    found: dict[str, list[Request]] = {}
-    for request in requests:
-        found.setdefault(request.baseline_key, []).append(request)
-    for together in found.values():
+    for together in _by_baseline(requests):
         first = together[0].on(1)
         table = workloads.table(first.model, first.image_size)
+        if trace is not None:
+            refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         points = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
         yield Curve(subject, list(points), wanted.base(first))
+
+
+def _by_baseline(requests: Iterable[Request]) -> Iterable[list[Request]]:
+    """Requests that share a baseline, together."""
+    found: dict[str, list[Request]] = {}
+    for request in requests:
+        found.setdefault(request.baseline_key, []).append(request)
+    return found.values()
+
+
+def _split(point: study.Point) -> str:
+    return str(point.get("split", "even"))
 
 
 # ---- by name --------------------------------------------------------------------------------------------------------
@@ -110,7 +125,7 @@ def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request
         gpus = point.get("gpus", 1)
         if not isinstance(gpus, int) or gpus < 1:
             raise ConfigError(f"gpus={gpus}: expected a number of GPUs, 1 or more")
-        yield wanted.checked(known[repr(others)].on(gpus), str(others.get("split", "even")))
+        yield wanted.checked(known[repr(others)].on(gpus), _split(point))
 
 
 def _given(words: list[str]) -> set[str]:
@@ -144,9 +159,9 @@ def _traced(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Request]
     _, points = points_of([*defaults, *words])
     for point in points:
         other = request_from(compose(point))
-        taken = {name: getattr(other, name) for name in LEFT_OPEN if name != "strategy" or "strategy" in given}
+        taken = {name: getattr(other, name) for name in LEFT_OPEN}  # the trace's one rank had no strategy
         request = msgspec.structs.replace(trace.request, **taken, devices=None, measure="step")
-        yield wanted.checked(request, other.split)
+        yield wanted.checked(request, _split(point))
 
 
 def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]:
@@ -156,8 +171,7 @@ def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]
     defaults += [] if "batch_size" in given else [f"batch_size={max(each.batch_size for each in trace.batches)}"]
     defaults += [] if "scaling" in given else ["scaling=weak"]  # a batch size of its own is each GPU's
     _, points = points_of([*defaults, *words])
-    requests = [request_from(compose(point)) for point in points]
-    for strategy in dict.fromkeys(wanted.strategy or request.strategy for request in requests):
-        alike = [request for request in requests if (wanted.strategy or request.strategy) == strategy]
-        asked = [(wanted.on(request.gpus), request.batch_size) for request in alike]
-        yield Curve(Subject.of_import(trace, strategy), asked, wanted.base(alike[0].on(1)))
+    for together in _by_baseline(wanted.checked(request_from(compose(point)), _split(point)) for point in points):
+        asked = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
+        subject = Subject.of_import(trace, together[0].strategy)
+        yield Curve(subject, list(asked), wanted.base(together[0].on(1)))

@@ -59,7 +59,7 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
         able = [run for run in left if not run.obstacle]
         random.Random(asked.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
         execute(f"trace: runs into {asked.folder}", asked.settings, kept, able)
-    traces = [trace for folder in asked.folders for trace in read_all(folder)]
+    traces = [trace for folder in asked.folders if folder.is_dir() for trace in read_all(folder)]
     _show(options, traces)
     _export(traces)
     return _status(asked, traces)

@@ -24,6 +24,7 @@ __all__ = ["Band", "Calibration", "Measured", "Parts", "Point", "bands", "fit", 
 MOST_BANDS = 3
 ROUNDING = 1e-6  # a share of the time that is no more than the rounding of a fit
 Floats = NDArray[np.float64]
+MOST_POINTS = 120  # that are fitted: it takes 0.5 s
 LEAST_POINTS = 3  # of a band; two would fit it exactly, and no error could be held out
 
 
@@ -71,7 +72,7 @@ def fit(source: str, parts: Sequence[Parts]) -> Calibration:
         raise ConfigError(
             f"calibration={source}: {len(parts)} sizes; expected at least two to fit latency and efficiency"
         )
-    ordered = sorted(parts, key=lambda each: each.point.size_bytes)
+    ordered = _thinned(sorted(parts, key=lambda each: each.point.size_bytes))
     errors = cache(lambda start, end: _held_out_errors(ordered[start:end]))  # splits have bands in common
 
     def held_out_error(cuts: Sequence[int]) -> float:
@@ -90,6 +91,13 @@ def fit(source: str, parts: Sequence[Parts]) -> Calibration:
         efficiency=tuple(1 / slowness for _, slowness in factors),
         held_out_error=held_out_error(best),
     )
+
+
+def _thinned(ordered: list[Parts]) -> list[Parts]:
+    """Evenly chosen sizes where there are more than it takes, as every way to cut them into bands is tried."""
+    if len(ordered) <= MOST_POINTS:
+        return ordered
+    return [ordered[round(place * (len(ordered) - 1) / (MOST_POINTS - 1))] for place in range(MOST_POINTS)]
 
 
 def bands(measured: Measured) -> tuple[list[Band], float]:

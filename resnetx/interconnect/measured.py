@@ -1,6 +1,7 @@
 """Measured collectives as they come: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +81,13 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
     if not folder.is_dir() or RunFolder(folder).record.is_file() or not runs:
         found = read(path, collective)
         return {found.gpus: found}
-    return {found.gpus: found for found in (read(str(run), collective) for run in runs)}
+    measured_on: dict[int | None, Measured] = {}
+    for run in runs:
+        found = read(str(run), collective)
+        if found.gpus in measured_on:
+            raise ConfigError(f"calibration={path}: has several benches of {found.gpus} GPUs; name the folder of one")
+        measured_on[found.gpus] = found
+    return measured_on
 
 
 def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
@@ -138,7 +145,7 @@ def _typed(where: str, text: str) -> Measured:
         tree = yaml.safe_load(text)
         typed = msgspec.convert(tree, _Typed)
         points = [Point(size(str(point["size"])), float(point["time_us"]) * 1e-6) for point in typed.points]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {sentence(str(error), tree)}") from None
@@ -162,9 +169,18 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
     if collective is None and len(names) > 1:
         raise ConfigError(f"{where}: holds {', '.join(names)}; say which with collective=")
     wanted = collective or names[0]
+    if record.outcome != "ok":
+        raise ConfigError(f"{where}: this bench did not go well ({record.outcome}: {record.reason}); run it again")
     if wanted not in names:
         raise ConfigError(f"{where}: holds {', '.join(names)}; expected {wanted}")
     points = sorted((each for each in record.points if each.collective == wanted), key=lambda each: each.size_bytes)
+    for point in points:
+        if point.wrong:
+            raise ConfigError(
+                f"{where}: {point.wrong} wrong elements at {point.size_bytes} bytes: its times mean nothing"
+            )
+        if not point.times_s or not all(0 < time_s < math.inf for time_s in point.times_s) or point.size_bytes < 1:
+            raise ConfigError(f"{where}: expected times above 0 of sizes above 0, got {point.times_s[:3]} s")
     here = record.source == "measured"
     return Measured(source, tuple(map(_median, points)), wanted, record.world_size, here)
 
@@ -186,7 +202,7 @@ def _from_json(where: str, file: Path, text: str) -> Measured:
         ]
         program = str(tree["args"][0]) if tree.get("args") else ""
         ranks = tree.get("config", {}).get("devices", [])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{where}: not the JSON of nccl-tests: {error}") from None
     return _from_rows(file, points, program, len(ranks))
 

@@ -117,5 +117,9 @@ def _busy(step: Callable[[], None], clean_step_s: float, device: torch.device) -
     if device.type != "cuda":
         return {"device_busy": Unknown("a CPU rank has no device beside its host"), "host_bound": False}
     # Kernels take as long under the profiler as without; the gaps between them do not. So the step is the clean one.
-    busy = min(1.0, busy_s(step, device) / clean_step_s)
+    kernels_s = busy_s(step, device)
+    if kernels_s == 0:  # another profiler is attached, or nobody may profile here
+        unseen = Unknown("the profiler saw no kernel")
+        return {"device_busy": unseen, "host_bound": unseen}
+    busy = min(1.0, kernels_s / clean_step_s)
     return {"device_busy": busy, "host_bound": busy < BUSY}

@@ -17,7 +17,7 @@ from resnetx.config import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
 from resnetx.interconnect.system import System, parts_table
 from resnetx.predict import roofline
-from resnetx.predict.point import CPU, Point
+from resnetx.predict.point import CPU, Fabric, Point
 from resnetx.predict.step import LayerTime, StepTimes
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
@@ -26,6 +26,7 @@ from resnetx.workloads.counts import Layer
 PUBLISHED = "results/published/training.yaml"
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 CLOCKS_AGREE = 0.02
+ONCE = 0.3  # assumed: relative error of a step that was seen once
 RECONCILED = 0.1  # layers that add up to more or less than this of the clean step are told
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
 COPY_SHARE = 0.5 * 0.8
@@ -53,7 +54,16 @@ def of_point(point: Point, images: int) -> Compute:
         assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
         gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
         found = of_roofline(subject.layers, size, images, subject.precision, gpu, setting.clock_Hz)
-    return replace(found, step=replace(found.step, host_s=setting.host_s))
+    step = replace(found.step, host_s=setting.host_s)
+    if subject.trace is not None and not is_own_host(subject.trace, point.fabric):
+        step = replace(step, input_s=0.0, host_to_device_s=0.0)  # what another host takes says nothing of this one
+    return replace(found, step=step)
+
+
+def is_own_host(trace: Trace, fabric: Fabric) -> bool:
+    """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
+    cpus = [each.part.about for each in fabric.described.components if isinstance(each.part, Cpu)]
+    return fabric.on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
 
 
 def of_trace(
@@ -69,12 +79,15 @@ def of_trace(
     `clock_Hz`: of its multiprocessors, where another one is wanted than the trace was taken at.
     """
     gpu, part_name = system.gpu_part(device), system.gpus[device].part_name
-    _refuse_other_host(trace, system)
-    step, spread, between = _at(trace, batch_size)
+    batches, share = _around(trace, batch_size)
+    _refuse_other_host(trace, system, batches)
+    step, spread, between = _at(trace, batches, share)
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
         note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
         copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
         return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps)
+    if CPU in gpu.product_names:
+        raise ConfigError(f"{trace.source}: measured on {trace.device}, which says nothing of ranks on CPUs")
     source_gpu = _part_of(trace)
     if layers is None:
         raise ConfigError(
@@ -139,9 +152,9 @@ def _part_of(trace: Trace) -> Gpu:
     )
 
 
-def _refuse_other_host(trace: Trace, system: System) -> None:
+def _refuse_other_host(trace: Trace, system: System, batches: Sequence[TracedBatch]) -> None:
     """A device that waited for its host did so for that host."""
-    bound = [each.batch_size for each in trace.batches if each.times.host_bound]
+    bound = [each.batch_size for each in batches if each.times.host_bound]
     if not bound:
         return
     cpus = [component.part.about for component in system.components if isinstance(component.part, Cpu)]
@@ -182,24 +195,33 @@ def _host(trace: Trace) -> str:
 # ---- a batch of a trace ---------------------------------------------------------------------------------------------
 
 
-def _at(trace: Trace, batch_size: int) -> tuple[StepTimes, float, str]:
-    """(step, relative spread, words on how) of a per-GPU batch: traced, or on the line between two that are."""
+def _around(trace: Trace, batch_size: int) -> tuple[list[TracedBatch], float]:
+    """The traced batches that a per-GPU batch lies on or between, and its share of the way from the first."""
     traced = {each.batch_size: each for each in trace.batches}
     if batch_size in traced:
-        return step_of(traced[batch_size]), spread_of(traced[batch_size].times), _caveats([traced[batch_size]])
+        return [traced[batch_size]], 0.0
     below = max((size for size in traced if size < batch_size), default=None)
     above = min((size for size in traced if size > batch_size), default=None)
     if below is None or above is None:
-        known = ", ".join(map(str, traced))
+        known = ", ".join(map(str, sorted(traced)))
         raise ConfigError(
             f"{trace.source}: has the per-GPU batches {known}, and {batch_size} is outside of them; layer times do not "
             f"shrink in proportion, so trace it too (resnetx trace batch_size={batch_size})"
         )
-    share = (batch_size - below) / (above - below)
-    step = _between(step_of(traced[below]), step_of(traced[above]), share)
-    spread = max(spread_of(traced[size].times) for size in (below, above))
-    caveats = _caveats([traced[below], traced[above]])
-    return step, spread, f"; on the line between its batches {below} and {above}{caveats}"
+    return [traced[below], traced[above]], (batch_size - below) / (above - below)
+
+
+def _at(trace: Trace, batches: Sequence[TracedBatch], share: float) -> tuple[StepTimes, float, str]:
+    """(step, relative error, words on how) of a per-GPU batch: traced, or on the line between two that are."""
+    steps = [step_of(each) for each in batches]
+    spreads = [spread_of(each.times) for each in batches]
+    caveats = _caveats(batches)
+    if len(batches) == 1:
+        return steps[0], spreads[0], caveats
+    if [layer.name for layer in steps[0].layers] != [layer.name for layer in steps[1].layers]:
+        raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
+    sizes = " and ".join(str(each.batch_size) for each in batches)
+    return _between(steps[0], steps[1], share), max(spreads), f"; on the line between its batches {sizes}{caveats}"
 
 
 def _caveats(batches: Sequence[TracedBatch]) -> str:
@@ -207,6 +229,8 @@ def _caveats(batches: Sequence[TracedBatch]) -> str:
     said = ""
     if any(each.times.host_bound is None for each in batches):
         said += "; whether the device waited for its host is not known"
+    if any(spread_of(each.times) == ONCE for each in batches):
+        said += f"; taken once, so that {ONCE:.0%} is assumed for its error"
     stretches = [_stretch(_parts(each), each.times) for each in batches]
     if max(abs(stretch - 1) for stretch in stretches) > RECONCILED:
         most = max(stretches, key=lambda stretch: abs(stretch - 1))
@@ -231,13 +255,25 @@ def _stretch(parts: StepTimes, times: LayerTimes) -> float:
     if not times.clean_step_s or parts.compute_s == 0:
         return 1.0
     waited_s = _median(times.input_wait_s) + parts.host_to_device_s
-    return max(0.0, median(times.clean_step_s) - waited_s) / parts.compute_s
+    computing_s = median(times.clean_step_s) - waited_s
+    # A step that mostly waits for its input says little of computing: watching it takes time from the waiting.
+    return computing_s / parts.compute_s if computing_s > waited_s else 1.0
 
 
 def spread_of(times: LayerTimes) -> float:
-    """How much the clean step varied, as the half-width of an interval over its mean; 0 where it was taken once."""
-    steps = times.clean_step_s or times.step_s or []
-    return SPREAD * stdev(steps) / fmean(steps) if len(steps) > 1 else 0.0
+    """How far from the truth a step may be: the half-width of an interval of the clean steps over their mean.
+
+    Without clean steps, of what the layers of each iteration add up to; of a single iteration nothing is known, and
+    `ONCE` is assumed.
+    """
+    steps = times.clean_step_s or times.step_s or _iterations_s(times)
+    return SPREAD * stdev(steps) / fmean(steps) if len(steps) > 1 else ONCE
+
+
+def _iterations_s(times: LayerTimes) -> list[float]:
+    """What the layers of each iteration add up to, of those in which all of them were seen."""
+    columns = [values for layer in times.layers for values in (layer.forward_s, layer.backward_s) if values]
+    return [sum(row) for row in zip(*columns, strict=False)]
 
 
 def _layer(traced: TracedLayer) -> LayerTime:

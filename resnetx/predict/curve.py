@@ -27,9 +27,16 @@ def curve(
 
 def _point(point: Point) -> dict[str, Any]:
     """A prediction, or why there is none."""
-    has = len(point.fabric.described.gpus)
+    gpus = point.fabric.described.gpus
+    has = len(gpus)
     if max(point.devices) >= has:
         return opening(point) | missing("refused", f"{point.fabric.described.name} has {has} GPUs")
+    kinds = {gpus[device].part_name for device in point.devices}
+    if len(kinds) > 1:
+        reason = (
+            f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
+        )
+        return opening(point) | missing("refused", reason)
     try:
         return predict(point)
     except ConfigError as error:

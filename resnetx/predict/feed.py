@@ -1,4 +1,4 @@
-"""What feeds the ranks: a trace's own input times on its own host, else the described storage and PCIe of a system."""
+"""What feeds the ranks: a trace's input times, on its own host only, and the described storage and PCIe of a system."""
 
 from dataclasses import replace
 
@@ -16,8 +16,13 @@ def fed(step: StepTimes, point: Point, images: int) -> StepTimes:
 
     Decoding on CPUs is measured, never modelled: only a trace of the same host has it. `input=synthetic` needs nothing.
     """
-    request = point.subject.request
-    if request is None or isinstance(request.input, SyntheticInput) or point.fabric.on_cpus:
+    request, trace = point.subject.request, point.subject.trace
+    if request is None or isinstance(request.input, SyntheticInput):
+        return step
+    if trace is not None and trace.cpus:  # its one rank had the threads of its input to itself
+        ranks = point.gpus / point.fabric.described.nodes
+        step = replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
+    if point.fabric.on_cpus:
         return step
     system = point.fabric.system
     disk_Bps, bus_Bps = storage_Bps(system, point.devices), from_host_Bps(system, point.devices)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from resnetx.config import Request, Strategy
+from resnetx.interconnect.calibration import Calibration
 from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
@@ -86,13 +87,24 @@ class Fabric:
     @cached_property
     def links_origin(self) -> Origin:
         """Where the rates of the GPUs' own links are from: the weakest of their sources."""
+        if self.library == "gloo" or self.transport == "socket":
+            return "assumed"
         gpus = {gpu.name for gpu in self.system.gpus}
-        found = {link.wire.copy_Bps.provenance for link in self.system.links if gpus & {link.a, link.b}}
+        used = [link for link in self.system.links if gpus & {link.a, link.b} or link.wire.family == "network"]
+        found = {link.wire.copy_Bps.provenance for link in used}
         return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
 
     def measured_on(self, gpus: int) -> Measured | None:
         """What there is to calibrate with, of this number of GPUs or of one that the file does not say."""
         return self.measured.get(gpus, self.measured.get(None))
+
+    def _calibration(self, devices: tuple[int, ...]) -> Calibration | None:
+        """What measured all-reduces say of the machine as it is described: of a changed one they say the same."""
+        found = self.measured_on(len(devices))
+        if found is None:
+            return None
+        described = plan(self.described, "allreduce", devices, self.library, self.transport)
+        return calibrate(described, found).calibration
 
     @cached_property
     def _plans(self) -> dict[tuple[int, ...], Plan]:
@@ -101,9 +113,9 @@ class Fabric:
     def plan(self, devices: tuple[int, ...]) -> Plan:
         """How gradients are all-reduced between these; searched for once."""
         if devices not in self._plans:
-            made = plan(self.system, "allreduce", devices, self.library, self.transport)
-            found = self.measured_on(len(devices))
-            self._plans[devices] = with_latency(made if found is None else calibrate(made, found), self.latency)
+            calibration = self._calibration(devices)
+            made = plan(self.system, "allreduce", devices, self.library, self.transport, calibration)
+            self._plans[devices] = with_latency(made, self.latency)
         return self._plans[devices]
 
 

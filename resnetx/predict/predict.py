@@ -55,7 +55,7 @@ def _job(point: Point, computes: Sequence[Compute], sent: Exchange) -> Job:
         if sent.messages:
             step = step.copying_gradients(1 / found.gradient_copy_Bps)
         classes.append(RankClass(ranks, step))
-    if point.setting.straggler != 1.0:
+    if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if sent.library == "gloo" else 1
     return Job(tuple(classes), sent.messages, point.setting.overlap, at_once, _host(point))
@@ -79,14 +79,17 @@ def _host(point: Point) -> HostShare | None:
         return None
     found = point.fabric.measured_on(point.gpus)
     sending = 1.0 if found is None or found.cpu_share is None else found.cpu_share
-    return HostShare(trace.cpus, trace.request.threads if trace.request else 1, sending, reading=1.0)
+    threads = trace.request.threads if trace.request else 1
+    return HostShare(trace.cpus, threads, sending, reading=0.0)  # `feed` shares the cores out for reading
 
 
 def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:
     """What the iteration gains if each kind of link is twice as fast, or a collective's fixed time half as long."""
     fabric = point.fabric
     changes = {
-        f"bandwidth of {kind} x {BETTER:g}": replace(fabric, bandwidth={**fabric.bandwidth, kind: BETTER})
+        f"bandwidth of {kind} x {BETTER:g}": replace(
+            fabric, bandwidth={**fabric.bandwidth, kind: BETTER * fabric.bandwidth.get(kind, 1.0)}
+        )
         for kind in link_kinds(fabric.described)
     }
     changes[f"latency of collectives / {BETTER:g}"] = replace(fabric, latency=fabric.latency / BETTER)

@@ -38,14 +38,15 @@ def prediction(
 
 def inputs_of(points: Sequence[Mapping[str, Any]], asked: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """What went in, each thing once: whose compute, whose collectives, what feeds, memory, and what was `asked` for."""
-    seen = set()
+    said: dict[tuple[str, str], dict[str, Any]] = {}
     for point in points:
         if point["outcome"] != "ok":
             continue
-        for found in (_compute(point), _collectives(point), _feeding(point)):
-            if found is not None and (key := (found["what"], found["value"])) not in seen:
-                seen.add(key)
-                yield found
+        for found in filter(None, (_compute(point), _collectives(point), _feeding(point))):
+            known = said.setdefault((found["what"], found["value"]), found)
+            if not isinstance(known["error"], Unknown) and not isinstance(found["error"], Unknown):
+                known["error"] = max(known["error"], found["error"])
+    yield from said.values()
     if any(not isinstance(point["memory_bytes"], Unknown) for point in points):
         yield _unchecked(
             "memory", "what a step keeps, by the layer table, and 600 MB of the framework", "predict/memory.py"
@@ -60,9 +61,12 @@ def _unchecked(what: str, value: str, source: str) -> dict[str, Any]:
 
 
 def _feeding(point: Mapping[str, Any]) -> dict[str, Any] | None:
-    if point["compute_source"] == "measured" or not point["input_s"]:
+    if not point["input_s"]:
         return None
-    value = "images of 110 kB from the described storage, copied as fp32 over the described PCIe; decoding is left out"
+    value = (
+        "as traced on this host; elsewhere images of 110 kB from the described storage, copied as fp32 over the "
+        "described PCIe, and no decoding"
+    )
     return _unchecked(f"feeding {point['gpus']} GPUs of {point['system']}", value, "predict/feed.py")
 
 

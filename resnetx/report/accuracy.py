@@ -13,6 +13,7 @@ from itertools import combinations
 
 from resnetx import __version__
 from resnetx.config import ConfigError, Request
+from resnetx.interconnect.system import load
 from resnetx.record import SCHEMA
 from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, Total
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
@@ -71,15 +72,15 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
             if each.request is None or _key(each.request) not in measured
         ],
         not_predicted=[point.request.slug for point in stepped if _key(point.request) not in predicted],
-        warnings=_warnings(prediction, [point for point, _ in pairs]),
+        warnings=_warnings(prediction, [point for point, _ in pairs], results),
     )
 
 
 def _key(request: Request) -> _Key:
-    """What is alike in a predicted and a measured point. Of the input, its kind."""
+    """What is alike in a predicted and a measured point; where the images lie is not."""
     settings = request.settings.items()
     kept = ((key, value) for key, value in settings if key not in _FREE and key.partition(".")[0] != "optimizer")
-    return tuple((key, repr(value)) for key, value in kept if not key.startswith("input."))
+    return tuple((key, repr(value)) for key, value in kept if key not in ("input.root", "input.threads"))
 
 
 def _checked(predicted: PredictedPoint, point: Point, made_at: datetime, keys: Sequence[str]) -> CheckedPoint:
@@ -214,10 +215,27 @@ def point_words(point: CheckedPoint) -> str:
     return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
 
 
-def _warnings(prediction: Prediction, points: Sequence[CheckedPoint]) -> list[str]:
+def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
+    """Where the study ran on other devices than a system is predicted to have, as far as both are known by name."""
+    measured = {device.name for run in results.runs for device in run.devices or []}
+    found = []
+    for name in dict.fromkeys(point.system for point in prediction.points):
+        try:
+            machine = load(name, nodes=1)
+        except ConfigError:
+            continue  # of a file of somebody's own
+        described = {product for gpu in range(len(machine.gpus)) for product in machine.gpu_part(gpu).product_names}
+        if measured and described and not measured & described:
+            ran_on = ", ".join(sorted(measured))
+            found.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
+    return found
+
+
+def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: Results) -> list[str]:
     found = []
     if digest(prediction) != prediction.digest:
         found.append("the prediction is not as it was made: its digest is another one")
+    found += _of_other_devices(prediction, results)
     younger = [point for point in points if point.made_before is False]
     if younger:
         found.append(

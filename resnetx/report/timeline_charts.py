@@ -1,8 +1,9 @@
 """Timelines of predicted iterations: what runs when, in lanes; the systems of one point below each other."""
 
+import dataclasses
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -22,9 +23,18 @@ def timelines(points: Sequence[PredictedPoint]) -> list[Figure]:
     groups: dict[tuple[Any, ...], list[PredictedPoint]] = defaultdict(list)
     for point in points:
         if point.timeline:
-            variant = f"{point.strategy}, {point.precision}"
+            variant = repr((point.precision, point.request.strategy if point.request else point.strategy))
             groups[point.workload, point.batch_size, point.gpus, variant].append(point)
-    return [_timeline(group) for group in groups.values()]
+    return list(_apart(map(_timeline, groups.values())))
+
+
+def _apart(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """The figures under different names: points may differ in settings that their names do not tell."""
+    names: Counter[str] = Counter()
+    for figure in figures:
+        names[figure.name] += 1
+        number = "" if names[figure.name] == 1 else f"-{names[figure.name]}"
+        yield dataclasses.replace(figure, name=f"{figure.name}{number}")
 
 
 def _timeline(points: Sequence[PredictedPoint]) -> Figure:

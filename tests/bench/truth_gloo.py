@@ -42,7 +42,7 @@ COMMON: dict[str, object] = {"input": "synthetic", "threads": 1}
 REPEATS = 3  # runs of each point that are kept
 TRIES = 3  # of each of them
 MOVED = 0.05
-WINDOWS, RUN_S = 4, 8.0  # of each run
+WINDOWS, RUN_S = 4, 6.0  # of each run
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
