@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, settings
-from resnetx.cli.subjects import Wanted
+from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.topology import TRANSPORTS
 from resnetx.config import After, ConfigError, Layerwise, Strategy, unknown_name
 from resnetx.host import node_name
@@ -118,6 +118,7 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
     asked_of, found, setting = list(subjects.curves(paths, words, _wanted(asked))), _measured(asked), _setting(asked)
+    _refuse_unsaid(found, asked_of, asked.calibration)
     points: list[dict[str, Any]] = []
     for machine in machines:
         for library in asked.library:
@@ -195,6 +196,16 @@ def _setting(asked: Asked) -> Setting:
 def _measured(asked: Asked) -> dict[int | None, Measured]:
     """Measured all-reduces by the number of GPUs, to calibrate with."""
     return {} if asked.calibration is None else measured.by_gpus(asked.calibration, "allreduce")
+
+
+def _refuse_unsaid(found: Mapping[int | None, Measured], asked_of: Sequence[Curve], calibration: str | None) -> None:
+    """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
+    counts = sorted({len(devices) for each in asked_of for devices, _ in each.points if len(devices) > 1})
+    if None in found and len(counts) > 1:
+        raise ConfigError(
+            f"calibration={calibration}: does not say on how many GPUs it was measured, so it cannot be for all of "
+            f"gpus={counts}; ask for one of them, or say it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
+        )
 
 
 def _time(given: str | float) -> float:

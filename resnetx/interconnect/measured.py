@@ -132,10 +132,11 @@ def _text(file: Path, where: str) -> str:
 
 
 class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Points typed in: `source: ...` and `points: [{size: 64MiB, time_us: 911}]`."""
+    """Points typed in: `source: ...`, `gpus: 8` and `points: [{size: 64MiB, time_us: 911}]`."""
 
     source: str
     points: list[dict[str, Any]]
+    gpus: int | None = None
 
 
 def _typed(where: str, text: str) -> Measured:
@@ -153,7 +154,7 @@ def _typed(where: str, text: str) -> Measured:
         raise ConfigError(f"{where}: {error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not all(point.size_bytes > 0 and point.time_s > 0 for point in points):
         raise ConfigError(f"{where}: expected sizes and times above 0")
-    return Measured(typed.source, tuple(points))
+    return Measured(typed.source, tuple(points), gpus=typed.gpus)
 
 
 # ---- bench records

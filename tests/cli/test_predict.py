@@ -8,9 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from resnetx import record
+from resnetx import record, workloads
 from resnetx.cli import main
+from resnetx.cli.compose import compose
 from resnetx.cli.predict import FRAMEWORKS
+from resnetx.config import request_from
+from resnetx.interconnect.system import parts_table
+from resnetx.predict import roofline
 from resnetx.record.prediction import Prediction, digest, prediction_file
 from tests.predict.made_traces import batch, layer, trace
 
@@ -157,6 +161,24 @@ def test_a_point_that_the_trace_does_not_reach_is_refused_beside_others(predict,
     assert "no layer table to rescale it by" in other["reason"]
 
 
+def test_a_trace_is_predicted_with_the_default_strategy_although_its_one_rank_had_none(predict, tmp_path):
+    request = request_from(compose({"model": "alexnet", "batch_size": 32, "strategy": "none", "input": "synthetic"}))
+    table = workloads.table(request.model, request.image_size)
+    times = roofline.layer_times(roofline.fitted(), table, 227, 32, parts_table("gpus")["h200-sxm5-141gb"], "fp32")
+    layers = [layer(each.name, each.forward_s, each.backward_s, each.gradient_bytes) for each in times]
+    unknown = dict.fromkeys(("sm_clock_Hz", "software", "measured_at", "batches.0"), "made up for a test")
+    record.write(tmp_path / "trace.json", trace(batch(32, layers), request=request, how="measured", unknown=unknown))
+    _, (found,) = predict("trace.json", "systems=dgx-h200", "batch_size=64", "gpus=2")
+    assert (found["strategy"], found["compute_source"]) == ("bucket", "measured")
+    assert found["communication_s"] > 0
+
+
+def test_each_batch_of_an_import_is_over_its_own_baseline(predict, imported):
+    _, found = predict(str(imported), "systems=dgx-h200", "batch_size=[4,8]", "gpus=[1,2]", "strategy=after")
+    assert [each["speedup"] for each in found if each["gpus"] == 1] == [1.0, 1.0]
+    assert all(each["efficiency"] <= 1 for each in found)
+
+
 # ---- what it leaves
 
 
@@ -195,6 +217,14 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert "compute of AlexNet on gx8: published, off by 16%" in out
 
 
+def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    points = "[{size: 8, time_us: 50}, {size: 1MiB, time_us: 900}]"
+    (tmp_path / "mine.yaml").write_text(f"source: a paper\npoints: {points}\n")
+    assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,2,4]", "calibration=mine.yaml"]) == 2
+    assert "does not say on how many GPUs it was measured" in capsys.readouterr().err
+
+
 def test_validation_holds(capsys):
     assert main(["predict", "--validate"]) == 0
     assert "holds" in capsys.readouterr().out
@@ -213,6 +243,9 @@ def test_validation_holds(capsys):
         (["systems=gx8", "gpus=16", "batch_size=16"], "gx8 has 8 GPUs"),
         (["systems=gx8", "repeats=3"], "repeats: `resnetx predict` has no use for it"),
         (["systems=gx8", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
+        (["systems=gx8", "library=[]"], "library=[]: expected generations"),
+        (["systems=gx8", "devices=[0,0]", "gpus=2"], "devices=[0, 0]: expected different GPU ids, 0 or more"),
+        (["systems=gx8", "devices=[0,1]", "gpus=4"], "devices=[0, 1]: expected 4 GPU ids"),
         (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
         (["systems=gx8", "framework=torch"], "framework=torch: not one of the known values"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected 1 or more"),

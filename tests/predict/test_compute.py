@@ -122,6 +122,29 @@ def test_by_the_roofline_a_lower_clock_takes_longer():
     assert "1227 MHz" in slow.note
 
 
+def test_a_batch_that_is_not_used_may_be_host_bound():
+    bound = trace(batch(4, [layer("a", 1, 1)], host_bound=True), batch(8, [layer("a", 1, 1)]), cpu="AMD EPYC 7742")
+    assert of_trace(bound, 8, H200, 0, None).source == "measured"
+    with pytest.raises(ConfigError, match="at per-GPU batch 4"):
+        of_trace(bound, 6, H200, 0, None)
+
+
+def test_a_gpu_says_nothing_of_ranks_on_cpus():
+    with pytest.raises(ConfigError, match="says nothing of ranks on CPUs"):
+        of_trace(trace(of_alexnet(64), request=REQUEST), 64, load("cpu-host"), 0, TABLE)
+
+
+def test_a_step_that_mostly_waits_for_input_is_not_stretched():
+    waiting = batch(8, [layer("a", 1, 1)], clean_s=[10.0], input_wait_s=[9.0])
+    assert of_trace(trace(waiting), 8, H200, 0, None).step.compute_s == 2.0
+
+
+def test_what_was_taken_once_has_an_assumed_error_and_says_so():
+    found = of_trace(trace(batch(8, [layer("a", 1, 1)])), 8, H200, 0, None)
+    assert found.error == 0.3
+    assert "taken once" in found.note
+
+
 def test_ranks_on_cpus_have_no_roofline():
     with pytest.raises(ConfigError, match="needs a trace of that host"):
         of_roofline(TABLE, 227, 8, "fp32", load("cpu-host").gpu_part(0), None)

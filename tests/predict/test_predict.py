@@ -19,7 +19,8 @@ from tests.predict.made_traces import batch, layer, trace
 
 H200 = load("dgx-h200")
 LAYERS = [layer("a", 1.0, 2.0, 4000), layer("b", 1.0, 2.0, 8000)]
-TINY = trace(batch(4, LAYERS, update_s=1.0), batch(8, LAYERS, update_s=1.0))
+CLEAN = {"update_s": 1.0, "clean_s": [7.0, 7.0]}
+TINY = trace(batch(4, LAYERS, **CLEAN), batch(8, LAYERS, **CLEAN))
 
 
 def flat(**seconds_by_bytes):
@@ -105,6 +106,15 @@ def test_ranks_on_cpus_pay_for_moving_gradients():
     assert predict(many)["iteration_s"] == pytest.approx(7.0 + 0.5, rel=1e-6)
 
 
+def googlenet(batch_size):
+    request = request_from(compose({"model": "googlenet", "batch_size": batch_size, "input": "synthetic"}))
+    return Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+
+
+FABRIC = Fabric(load("dgx1-p100"), "nccl2")
+GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, Setting(sensitivity=True))
+
+
 # ---- curves
 
 
@@ -118,12 +128,8 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
 
 
 def paper(gpus, batch_size=512, **changed):
-    request = request_from(compose({"model": "googlenet", "batch_size": batch_size, "input": "synthetic"}))
-    table = workloads.table(request.model, request.image_size)
-    subject = Subject.of(request, table, "caffe")
-    fabric = Fabric(load("dgx1-p100"), "nccl2")
     asked = [(tuple(range(count)), batch_size) for count in gpus]
-    return curve(subject, fabric, asked, ((0,), batch_size), Setting(memory_model="caffe", **changed))
+    return curve(googlenet(batch_size), FABRIC, asked, ((0,), batch_size), Setting(memory_model="caffe", **changed))
 
 
 def test_a_point_without_memory_is_missing_and_is_no_baseline():
@@ -135,6 +141,27 @@ def test_a_point_without_memory_is_missing_and_is_no_baseline():
 
 def test_more_memory_brings_it_back():
     assert [each["outcome"] for each in paper([1, 2, 4], memory_bytes=10**12)] == ["ok"] * 3
+
+
+def test_a_calibration_is_of_the_machine_as_it_is_described():
+    points = tuple(MeasuredPoint(float(size), 5e-5 + size / 10e9) for size in (8, 2**20, 2**24, 2**28))
+    fabric = Fabric(load("dgx1-p100"), "nccl2", measured={4: Measured("made up", points)})
+    plain, faster, quicker = (
+        changed.plan((0, 1, 2, 3)).cost(2**28).time_s
+        for changed in (fabric, replace(fabric, bandwidth={"nvlink1": 2.0}), replace(fabric, latency=0.5))
+    )
+    assert plain == pytest.approx(points[-1].time_s, rel=0.01)
+    assert faster == pytest.approx(plain / 2, rel=0.02)
+    assert quicker < plain
+
+
+def test_what_is_faster_already_is_made_faster_still():
+    (plain,), (twice,) = (
+        [found["sensitivity"] for found in [predict(replace(GOOGLENET, fabric=replace(FABRIC, bandwidth=bandwidth)))]]
+        for bandwidth in ({}, {"nvlink1": 2.0})
+    )
+    assert all(each.gain > -1e-9 for each in twice)
+    assert twice[0].gain < plain[0].gain
 
 
 def test_what_a_link_is_worth_is_sorted_and_the_limiting_one_comes_first():
