@@ -36,6 +36,9 @@ class Point:
     time_s: float
     wrong: int | None = None  # elements that were not what they should be; None: nobody looked
     cpu_share: float | None = None  # CPU seconds that a rank spends for each second of it; None: unknown, or on GPUs
+    computing_lost: float | None = (
+        None  # seconds of computing that a CPU rank loses to it, for each that it takes alone
+    )
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class Measured:
         """CPU seconds that a rank spends for each second of communication, the mean over bytes: large sizes decide."""
         known = [(point.size_bytes, point.cpu_share) for point in self.points if point.cpu_share is not None]
         return sum(weight * share for weight, share in known) / sum(weight for weight, _ in known) if known else None
+
+    @property
+    def computing_lost(self) -> float | None:
+        """Seconds of computing lost for each second of communication beside it, the median over sizes."""
+        known = [point.computing_lost for point in self.points if point.computing_lost is not None]
+        return median(known) if known else None
 
 
 def read(path: str, collective: str | None = None) -> Measured:
@@ -187,7 +196,7 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
 
 
 def _median(point: BenchPoint) -> Point:
-    return Point(point.size_bytes, median(point.times_s), point.wrong, point.cpu_share)
+    return Point(point.size_bytes, median(point.times_s), point.wrong, point.cpu_share, point.computing_lost)
 
 
 # ---- nccl-tests (its src/util.cu writes both forms)

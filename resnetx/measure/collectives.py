@@ -11,12 +11,14 @@ import random
 import time
 from collections.abc import Sequence
 from itertools import product
+from statistics import median
 from typing import Any
 
 import torch
 
 from resnetx.host import cores
 from resnetx.measure import distributed, exact
+from resnetx.measure.beside import LEAST_BYTES, computing_lost
 from resnetx.measure.clock import timed_with_cpu
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
@@ -85,6 +87,7 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
         operation()
     seen = [timed_with_cpu(operation, ranks.device, ranks.barrier) for _ in range(request.iterations)]
     every = ranks.gather(seen)
+    lost = _computing_lost(name, array, median(wall for wall, _ in every[0]), ranks)
     exact.fill(array, name, ranks)
     operation()
     wrong = ranks.gather(exact.wrong_elements(array, name, ranks))
@@ -94,6 +97,7 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
         "times_s": [max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
         "wrong": sum(wrong),
         "cpu_share": _cpu_share(every, ranks),
+        "computing_lost": lost,
     }
 
 
@@ -102,6 +106,15 @@ def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> 
     if ranks.device.type == "cuda":
         return Unknown("on GPUs, collectives take no CPU time that computing needs")
     shares = [sum(cpu for _, cpu in times) / sum(wall for wall, _ in times) for times in every]
+    return sum(shares) / len(shares)
+
+
+def _computing_lost(name: str, array: torch.Tensor, alone_s: float, ranks: Ranks) -> float | Unknown:
+    """What computing loses to the collective beside it, the mean of the ranks."""
+    if ranks.device.type == "cuda" or name != "allreduce" or array.nbytes < LEAST_BYTES:
+        return Unknown(f"measured of allreduce on CPU ranks, from {LEAST_BYTES} bytes on")
+    array.zero_()
+    shares = ranks.gather(computing_lost(ranks.send, array, alone_s, ranks))
     return sum(shares) / len(shares)
 
 

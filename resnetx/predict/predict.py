@@ -78,9 +78,11 @@ def _host(point: Point) -> HostShare | None:
     if not point.fabric.on_cpus or trace is None or trace.cpus is None:
         return None
     found = point.fabric.measured_on(point.gpus)
-    sending = 1.0 if found is None or found.cpu_share is None else found.cpu_share
+    sending = None if found is None else found.cpu_share if found.computing_lost is None else found.computing_lost
     threads = trace.request.threads if trace.request else 1
-    return HostShare(trace.cpus, threads, sending, reading=0.0)  # `feed` shares the cores out for reading
+    return HostShare(
+        trace.cpus, threads, 1.0 if sending is None else sending, reading=0.0
+    )  # `feed` shares the cores out for reading
 
 
 def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:

@@ -50,6 +50,9 @@ class BenchPoint(_Part, frozen=True):
     # CPU seconds (all threads, user and system) that a rank spends for each second of the operation; what computing
     # loses to it on CPU ranks. null on GPUs.
     cpu_share: float | None
+    # Seconds of computing that a CPU rank loses for each second that the operation takes alone, when it runs beside. Of
+    # allreduce on CPUs only, from some size on.
+    computing_lost: float | None = None
 
 
 class BenchRecord(_Part, frozen=True):

@@ -5,9 +5,10 @@ python tests/bench/truth_gloo.py results/cpu-2core/truth     # most of an hour; 
 1. `resnetx bench`: all-reduces of two gloo ranks, also at the sizes that the workloads send.
 2. `resnetx trace`: one rank of each workload, layer by layer.
 3. `resnetx predict` from these two, stored with its date and digest.
-4. Each point runs on two ranks, each with the batch that was traced, between two runs of its baseline, one rank.
-   A shared machine drifts, so a point runs again where a baseline is more than 5 % off the trace's clean step or off
-   the other one, up to `TRIES` times, and is discarded if none of them will do.
+4. In each round every point runs on two ranks, each with the batch that was traced, between two runs of its baseline: one
+   rank. A shared machine drifts: where the two baselines differ by more than 5 %, the run is set aside, and the next
+   round repeats it. A baseline more than 5 % off the trace's clean step shows that the machine is no longer the one that
+   was traced: such a run says nothing of the predicted time, only of its ratio to the baseline beside it.
 
 `tests/predict/test_truth.py` holds what today's model predicts from the same traces against these runs.
 """
@@ -39,22 +40,24 @@ GRIDS: list[dict[str, object]] = [  # batch sizes are each rank's
 ]
 STRATEGIES = ("bucket", "layerwise", "after")
 COMMON: dict[str, object] = {"input": "synthetic", "threads": 1}
-REPEATS = 3  # runs of each point that are kept
-TRIES = 3  # of each of them
+ROUNDS = 4
 MOVED = 0.05
-WINDOWS, RUN_S = 4, 6.0  # of each run
+WINDOWS, RUN_S = 4, 5.0  # of each run
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a point between two of its baseline; steps in seconds."""
 
     point: str  # key of its request
-    repeat: int
+    workload: str
+    strategy: str
+    round: int
     baseline_s: list[float]  # before and after
     traced_s: float  # the clean step of the trace
     step_s: float
     foreign: list[float | None]  # share of the host's CPUs that others used: before, during, after
-    kept: bool
+    kept: bool  # the baselines agree
+    as_traced: bool  # and the machine is as fast as it was when it was traced
 
 
 def main(folder: Path) -> None:
@@ -111,20 +114,37 @@ def predict(folder: Path) -> None:
 
 
 def measure(folder: Path) -> None:
-    """Runs every point until `REPEATS` of it are kept, or their tries are used up."""
+    """Runs every point once in each round, the strategies of a workload one behind the other."""
     study, traced_s = StudyFolder(folder / "study"), clean_steps_s(folder)
     points = list(two_ranks(traced_s))
     write_definition(study, points)
     tries = msgspec.json.decode((folder / "tries.json").read_bytes(), type=list[Try]) if has_tries(folder) else []
-    order = [(point, repeat) for repeat in range(1, REPEATS + 1) for point in points]
-    random.Random(0).shuffle(order)
-    for point, repeat in order:
-        mine = [each for each in tries if (each.point, each.repeat) == (point.key, repeat)]
-        while len(mine) < TRIES and not any(each.kept for each in mine):
-            mine.append(between_baselines(study, point, repeat, traced_s[point.model.label]))
-            tries.append(mine[-1])
-            record.write(folder / "tries.json", tries)
-            print(f"{point.slug} {msgspec.json.encode(mine[-1]).decode()}", flush=True)
+    shuffle = random.Random(0).shuffle
+    for round_ in range(1, ROUNDS + 1):
+        order = list(dict.fromkeys(point.model for point in points))
+        shuffle(order)
+        for model in order:
+            turn = [point for point in points if point.model == model]
+            shuffle(turn)
+            if not any((each.round, each.point) == (round_, turn[0].key) for each in tries):
+                tries += one_after_the_other(study, turn, round_, traced_s[turn[0].model.label])
+                record.write(folder / "tries.json", tries)
+
+
+def one_after_the_other(study: StudyFolder, points: list[Request], round_: int, traced_s: float) -> Iterator[Try]:
+    """Every point with its baseline before and behind it; neighbours share one."""
+    first = (len(points) + 1) * (round_ - 1) + 1
+    before = execute(study, baseline_of(points[0]), first)
+    for place, point in enumerate(points, start=1):
+        ran = execute(study, point, round_)
+        after = execute(study, baseline_of(point), first + place)
+        yield judged(study, point, round_, traced_s, (before, ran, after))
+        before = after
+
+
+def baseline_of(point: Request) -> Request:
+    """One rank, which exchanges nothing whatever its strategy: the same for all of them."""
+    return msgspec.structs.replace(point.on(1), strategy=request_from(compose({})).strategy)
 
 
 def has_tries(folder: Path) -> bool:
@@ -157,8 +177,8 @@ def write_definition(study: StudyFolder, points: list[Request]) -> None:
         name="truth",
         about=about,
         node=node_name(),
-        points=[each for point in points for each in (point.on(1), point)],
-        repeats=REPEATS,
+        points=list({each.key: each for point in points for each in (baseline_of(point), point)}.values()),
+        repeats=ROUNDS,
         twins=0,
         baseline=1,
         convention="caffe",
@@ -167,24 +187,28 @@ def write_definition(study: StudyFolder, points: list[Request]) -> None:
     record.write(study.study, definition)
 
 
-def between_baselines(study: StudyFolder, point: Request, repeat: int, traced_s: float) -> Try:
-    """The point's run, with a run of its baseline before and one after it; set aside if the machine has moved."""
-    runs = [(point.on(1), 2 * repeat - 1), (point, repeat), (point.on(1), 2 * repeat)]
-    before, ran, after = (execute(study, request, number) for request, number in runs)
-    baseline_s = [step_s(before), step_s(after)]
-    moved = max(*(abs(each / traced_s - 1) for each in baseline_s), abs(baseline_s[1] / baseline_s[0] - 1))
-    if moved > MOVED:
-        study.run(point.slug, repeat).record.rename(study.run(point.slug, repeat).path / "moved.json")
-    foreign = [None if each.host_load is None else each.host_load.foreign for each in (before, ran, after)]
-    return Try(
+def judged(
+    study: StudyFolder, point: Request, round_: int, traced_s: float, runs: tuple[RunRecord, RunRecord, RunRecord]
+) -> Try:
+    """What came of a run; it is set aside if the machine has moved meanwhile."""
+    before_s, ran_s, after_s = map(step_s, runs)
+    kept = abs(after_s / before_s - 1) <= MOVED
+    if not kept:
+        study.run(point.slug, round_).record.rename(study.run(point.slug, round_).path / "moved.json")
+    found = Try(
         point=point.key,
-        repeat=repeat,
-        baseline_s=baseline_s,
+        workload=point.model.label,
+        strategy=point.strategy.kind,
+        round=round_,
+        baseline_s=[before_s, after_s],
         traced_s=traced_s,
-        step_s=step_s(ran),
-        foreign=foreign,
-        kept=moved <= MOVED,
+        step_s=ran_s,
+        foreign=[None if each.host_load is None else each.host_load.foreign for each in runs],
+        kept=kept,
+        as_traced=kept and max(abs(each / traced_s - 1) for each in (before_s, after_s)) <= MOVED,
     )
+    print(msgspec.json.encode(found).decode(), flush=True)
+    return found
 
 
 def execute(study: StudyFolder, request: Request, repeat: int) -> RunRecord:
