@@ -5,10 +5,10 @@ python tests/bench/truth_gloo.py results/cpu-2core/truth     # most of an hour; 
 1. `resnetx bench`: all-reduces of two gloo ranks, also at the sizes that the workloads send.
 2. `resnetx trace`: one rank of each workload, layer by layer.
 3. `resnetx predict` from these two, stored with its date and digest.
-4. In each round every point runs on two ranks, each with the batch that was traced, between two runs of its baseline: one
-   rank. A shared machine drifts: where the two baselines differ by more than 5 %, the run is set aside, and the next
-   round repeats it. A baseline more than 5 % off the trace's clean step shows that the machine is no longer the one that
-   was traced: such a run says nothing of the predicted time, only of its ratio to the baseline beside it.
+4. In each round every point runs on two ranks, each with the batch that was traced, between two runs of its baseline,
+   one rank. A shared machine drifts: where the two baselines differ by more than 5 %, the run is set aside, and the
+   next round repeats it. A baseline more than 5 % off the trace's clean step shows that the machine is no longer the
+   one that was traced: such a run says nothing of the predicted time, only of its ratio to the baseline beside it.
 
 `tests/predict/test_truth.py` holds what today's model predicts from the same traces against these runs.
 """

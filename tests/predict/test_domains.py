@@ -1,18 +1,13 @@
 """The table of where predictions were checked says what today's model says of the same measurements."""
 
-from pathlib import Path
 from statistics import fmean
 
 import pytest
 
-from resnetx.cli.predict import predicted
 from resnetx.predict import exchange, roofline, validation
 from resnetx.predict.records import domains
-from resnetx.record import StudyFolder
-from resnetx.report import results
-from resnetx.report.accuracy import check
+from tests.predict.gloo_truth import judged
 
-TRUTH = Path(__file__).parents[2] / "results" / "cpu-2core" / "truth"
 DIGIT = 0.0006  # the table is rounded to a thousandth
 
 
@@ -52,10 +47,7 @@ def test_messages_between_nodes_are_as_uncertain_as_they_were_off(published):
 
 
 def test_two_gloo_ranks(table):
-    words = ["systems=cpu-host", "scaling=weak", "gpus=[1,2]", "strategy=[bucket,layerwise,after]"]
-    made = predicted([TRUTH / "trace"], [*words, f"calibration={TRUTH / 'bench'}"])
-    found = check(made, results.load(StudyFolder(TRUTH / "study")))
-    errors = [abs(point.error) for point in found.points if point.gpus == 2 and point.error is not None]
+    errors = [abs(point.error) for point in judged().values()]
     domain = of(table, "two gloo ranks")
     assert domain.points == len(errors)
     assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
