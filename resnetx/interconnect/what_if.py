@@ -8,23 +8,27 @@ from msgspec.structs import replace
 
 from resnetx.config import unknown_name
 from resnetx.interconnect.collective import Plan
-from resnetx.interconnect.parts import Cpu, Figure, Wire
+from resnetx.interconnect.parts import Cpu, Figure, Part, Storage, Wire
 from resnetx.interconnect.system import System
 
-T = TypeVar("T", Wire, Cpu)
+T = TypeVar("T", bound=Wire | Part)
 
 _RATES_OF_LINKS = ("bandwidth_Bps", "copy_Bps", "duplex_Bps", "kernel_Bps")
-_RATES_OF_CPUS = ("staging_Bps", "staging_duplex_Bps", "peer_Bps")  # at which it passes traffic of GPUs on
+# Of parts that carry something for GPUs: a CPU passes their traffic on, storage holds their input.
+_RATES_OF_PARTS: dict[type[Part], tuple[str, ...]] = {
+    Cpu: ("staging_Bps", "staging_duplex_Bps", "peer_Bps"),
+    Storage: ("bandwidth_Bps",),
+}
 
 
 def link_kinds(system: System) -> list[str]:
-    """The kinds of links that a system has, and of CPUs that pass traffic on, each once."""
-    cpus = (component.part_name for component in system.components if isinstance(component.part, Cpu))
-    return list(dict.fromkeys([*(link.part_name for link in system.links), *cpus]))
+    """The kinds of links that a system has, and of CPUs and storage, each once."""
+    parts = (component.part_name for component in system.components if type(component.part) in _RATES_OF_PARTS)
+    return list(dict.fromkeys([*(link.part_name for link in system.links), *parts]))
 
 
 def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
-    """The system with all links (and CPU ports) of some kinds that many times as fast: {"nvlink1": 2}."""
+    """The system with all links (or CPU ports, or storage) of some kinds that many times as fast: {"nvlink1": 2}."""
     for name in factors:
         if name not in link_kinds(system):
             raise unknown_name(f"kind of link of {system.name}", name, link_kinds(system), "what_if.bandwidth")
@@ -35,8 +39,8 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
         for link in system.links
     )
     components = tuple(
-        replace(each, part=_faster(each.part, _RATES_OF_CPUS, factors[each.part_name]))
-        if isinstance(each.part, Cpu) and each.part_name in factors
+        replace(each, part=_faster(each.part, _RATES_OF_PARTS[type(each.part)], factors[each.part_name]))
+        if each.part_name in factors and type(each.part) in _RATES_OF_PARTS
         else each
         for each in system.components
     )

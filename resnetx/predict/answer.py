@@ -55,7 +55,7 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], point: Point) 
     saved = _saved(job, whole_s)
     limit = max(saved, key=lambda name: saved[name])
     slowest = max((each.step for each in job.classes), key=lambda step: step.compute_s)
-    alone = Unknown("one rank sends nothing")
+    alone = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     compute_error = max(each.error for each in computes)
     return {
         "outcome": "ok",

@@ -4,6 +4,7 @@ import pytest
 
 from resnetx.config import ConfigError
 from resnetx.interconnect.collective import plan
+from resnetx.interconnect.feeding import from_host_Bps, storage_Bps
 from resnetx.interconnect.system import load
 from resnetx.interconnect.what_if import link_kinds, with_bandwidth, with_latency
 
@@ -21,9 +22,14 @@ def test_the_limiting_kind_counts_and_another_one_does_not():
 
 
 def test_a_cpu_that_passes_traffic_on_is_a_limit_too():
-    assert link_kinds(GX8) == ["pcie3", "qpi-9.6", "xeon-e5-2697v4"]
+    assert link_kinds(GX8) == ["pcie3", "qpi-9.6", "xeon-e5-2697v4", "ssd-sata"]
     assert busbw(with_bandwidth(GX8, {"pcie3": 2})) == busbw(GX8)
     assert busbw(with_bandwidth(GX8, {"xeon-e5-2697v4": 1.1})) == pytest.approx(1.1 * busbw(GX8), rel=0.01)
+
+
+def test_faster_storage_feeds_more():
+    assert storage_Bps(with_bandwidth(GX8, {"ssd-sata": 3}), range(8)) == pytest.approx(3 * storage_Bps(GX8, range(8)))
+    assert from_host_Bps(with_bandwidth(GX8, {"pcie3": 2}), range(8)) == pytest.approx(2 * from_host_Bps(GX8, range(8)))
 
 
 def test_what_is_changed_is_no_longer_measured():
@@ -40,5 +46,5 @@ def test_latency_is_the_time_that_no_byte_costs():
 
 
 def test_an_unknown_kind_is_named_with_those_that_there_are():
-    with pytest.raises(ConfigError, match=r"Known: nvlink1, pcie3, qpi-9\.6, xeon-e5-2698v4"):
+    with pytest.raises(ConfigError, match=r"Known: nvlink1, pcie3, qpi-9\.6, ssd-raid4, xeon-e5-2698v4"):
         with_bandwidth(DGX1, {"nvlink9": 2})
