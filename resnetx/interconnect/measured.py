@@ -49,6 +49,7 @@ class Measured:
     points: tuple[Point, ...]
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
+    crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
     here: bool = False  # by a bench of resnetx, not taken over from elsewhere
 
     @property
@@ -192,7 +193,7 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
         if not point.times_s or not all(0 < time_s < math.inf for time_s in point.times_s) or point.size_bytes < 1:
             raise ConfigError(f"{where}: expected times above 0 of sizes above 0, got {point.times_s[:3]} s")
     here = record.source == "measured"
-    return Measured(source, tuple(map(_median, points)), wanted, record.world_size, here)
+    return Measured(source, tuple(map(_median, points)), wanted, record.world_size, record.crowding, here)
 
 
 def _median(point: BenchPoint) -> Point:

@@ -1,4 +1,4 @@
-"""What computing on CPU ranks loses to a collective that runs beside it.
+"""What computing on CPU ranks loses to other ranks that compute, and to a collective that runs beside it.
 
 gloo's threads move and add gradients on the cores that train. How much computing they cost cannot be read off their CPU
 time: they also take caches and memory bandwidth, and wait for their turn. So it is measured: the same computing alone,
@@ -17,7 +17,28 @@ from resnetx.measure.distributed import Ranks, Send
 
 LEAST_BYTES = 2**18  # below, what is lost is less than computing varies by
 REPEATS = 5
+CROWD_S, CROWD_REPEATS = 0.1, 40
 LONGER = 4.0  # times as long as the collective alone takes, so that it ends beside the computing
+
+
+def crowding(ranks: Ranks) -> float:
+    """How many times as long computing takes while all ranks compute, as while one of them does.
+
+    Ranks on CPUs share caches, memory bandwidth, and the clock that the host grants to all its cores. Rank 0's answer.
+    """
+    compute = _computing()
+    compute(3)
+    chunks = max(1, round(CROWD_S / _seconds(compute, 5, ranks) * 5))
+    ratios = []
+    for _ in range(CROWD_REPEATS):
+        crowd_s = _seconds(compute, chunks, ranks)
+        alone_s = _seconds(compute if ranks.first else _idle, chunks, ranks)
+        ratios.append((crowd_s + _seconds(compute, chunks, ranks)) / 2 / alone_s)
+    return median(ratios)
+
+
+def _idle(_: int) -> None:
+    """What a rank does while another one computes."""
 
 
 def computing_lost(send: Send, array: torch.Tensor, alone_s: float, ranks: Ranks) -> float:
@@ -47,9 +68,9 @@ def _seconds(compute: Callable[[int], None], chunks: int, ranks: Ranks) -> float
 
 
 def _computing() -> Callable[[int], None]:
-    """Does so many chunks of a few milliseconds each."""
-    images, kernels = torch.randn(4, 64, 28, 28), torch.randn(64, 64, 3, 3)
-    large, other = torch.randn(2**21), torch.randn(2**21)
+    """Does so many chunks of some ten milliseconds each."""
+    images, kernels = torch.randn(16, 64, 56, 56), torch.randn(64, 64, 3, 3)
+    large, other = torch.randn(2**24), torch.randn(2**24)
 
     def compute(chunks: int) -> None:
         with torch.no_grad():

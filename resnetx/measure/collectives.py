@@ -18,7 +18,7 @@ import torch
 
 from resnetx.host import cores
 from resnetx.measure import distributed, exact
-from resnetx.measure.beside import LEAST_BYTES, computing_lost
+from resnetx.measure.beside import LEAST_BYTES, computing_lost, crowding
 from resnetx.measure.clock import timed_with_cpu
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
@@ -50,6 +50,7 @@ def run(task: BenchFile, started: float) -> BenchRecord | None:
         machine = environment(None) if ranks.first else None
         ranks.barrier()
         before = cpu_times()
+        crowd = _crowding(ranks)
         points = measure(request, ranks)
         load = host_load(before, cpu_times())
         devices = ranks.gather(distributed.describe_device(ranks))
@@ -57,6 +58,7 @@ def run(task: BenchFile, started: float) -> BenchRecord | None:
         if machine is None:
             return None
         fields = {
+            "crowding": crowd,
             "points": points,
             "environment": machine,
             "devices": devices,
@@ -107,6 +109,13 @@ def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> 
         return Unknown("on GPUs, collectives take no CPU time that computing needs")
     shares = [sum(cpu for _, cpu in times) / sum(wall for wall, _ in times) for times in every]
     return sum(shares) / len(shares)
+
+
+def _crowding(ranks: Ranks) -> float | Unknown:
+    """What ranks on the cores of one host lose to each other."""
+    if ranks.device.type == "cuda":
+        return Unknown("GPUs do not compute on the cores of a host")
+    return float(ranks.gather(crowding(ranks))[0])
 
 
 def _computing_lost(name: str, array: torch.Tensor, alone_s: float, ranks: Ranks) -> float | Unknown:

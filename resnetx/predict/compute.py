@@ -11,6 +11,7 @@ refused for any other host.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean, median, stdev
 
 from resnetx.config import ConfigError
@@ -26,6 +27,7 @@ from resnetx.workloads.counts import Layer
 PUBLISHED = "results/published/training.yaml"
 SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 CLOCKS_AGREE = 0.02
+LEAST_STEPS = 10  # from which a jitter is taken
 ONCE = 0.3  # assumed: relative error of a step that was seen once
 RECONCILED = 0.1  # layers that add up to more or less than this of the clean step are told
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
@@ -43,6 +45,7 @@ class Compute:
     note: str  # in a sentence
     error: float  # relative: how far from the truth the step may be
     gradient_copy_Bps: float
+    jitter: float = 0.0  # standard deviation of one step from the next over their mean
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -85,7 +88,8 @@ def of_trace(
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
         note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
         copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
-        return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps)
+        jitter = max(jitter_of(each.times) for each in batches)
+        return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, jitter)
     if CPU in gpu.product_names:
         raise ConfigError(f"{trace.source}: measured on {trace.device}, which says nothing of ranks on CPUs")
     source_gpu = _part_of(trace)
@@ -268,6 +272,14 @@ def spread_of(times: LayerTimes) -> float:
     """
     steps = times.clean_step_s or times.step_s or _iterations_s(times)
     return SPREAD * stdev(steps) / fmean(steps) if len(steps) > 1 else ONCE
+
+
+def jitter_of(times: LayerTimes) -> float:
+    """How much one step differs from the next, whatever both drift to; 0 where it was not measured step by step."""
+    steps = times.step_s or []
+    if len(steps) < LEAST_STEPS:
+        return 0.0
+    return stdev(after - before for before, after in pairwise(steps)) / 2**0.5 / fmean(steps)
 
 
 def _iterations_s(times: LayerTimes) -> list[float]:

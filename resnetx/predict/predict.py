@@ -10,6 +10,7 @@ first two as good and as bad as they may be (`answer`).
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 from resnetx.interconnect.what_if import link_kinds
@@ -51,7 +52,7 @@ def _sent(point: Point, found: Compute) -> Exchange:
 def _job(point: Point, computes: Sequence[Compute], sent: Exchange) -> Job:
     classes = []
     for (images, ranks), found in zip(point.shares, computes, strict=True):
-        step = feed.fed(found.step, point, images)
+        step = feed.fed(found.step, point, images).slowed(_crowding(point) * slowest_of(point.gpus, found.jitter))
         if sent.messages:
             step = step.copying_gradients(1 / found.gradient_copy_Bps)
         classes.append(RankClass(ranks, step))
@@ -62,6 +63,21 @@ def _job(point: Point, computes: Sequence[Compute], sent: Exchange) -> Job:
 
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
+
+
+def _crowding(point: Point) -> float:
+    """How many times as long ranks on one host compute because others compute, too: as the bench measured it."""
+    found = point.fabric.measured_on(point.gpus) if point.fabric.on_cpus and point.gpus > 1 else None
+    return 1.0 if found is None or found.crowding is None else max(1.0, found.crowding)
+
+
+def slowest_of(ranks: int, jitter: float) -> float:
+    """The expected time of the slowest of so many ranks, whose steps vary by themselves, over that of one of them.
+
+    By Blom's approximation of the largest of normal values (Statistical Estimates and Transformed Beta-Variables,
+    1958).
+    """
+    return 1.0 if ranks == 1 else 1 + jitter * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
 
 
 def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:

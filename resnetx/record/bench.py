@@ -55,7 +55,7 @@ class BenchPoint(_Part, frozen=True):
     computing_lost: float | None = None
 
 
-class BenchRecord(_Part, frozen=True):
+class BenchRecord(_Part, frozen=True, kw_only=True):
     """`record.json` of a bench."""
 
     kind: Literal["bench"]
@@ -70,6 +70,7 @@ class BenchRecord(_Part, frozen=True):
     duration_s: float | None
     world_size: int | None
     library: str | None  # "gloo (torch 2.15.0)", "NCCL 2.27.3", "nccl-tests"
+    crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute, not one
     points: list[BenchPoint]  # in the order in which they were timed
     transport: Transport | None
     devices: list[Device] | None
