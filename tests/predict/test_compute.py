@@ -8,7 +8,7 @@ from resnetx.cli.compose import compose
 from resnetx.config import ConfigError, request_from
 from resnetx.interconnect.system import load, parts_table
 from resnetx.predict import roofline
-from resnetx.predict.compute import of_roofline, of_trace
+from resnetx.predict.compute import jitter_of, of_roofline, of_trace
 from tests.predict.made_traces import batch, layer, trace
 
 H200, DGX1 = load("dgx-h200"), load("dgx1-p100")
@@ -143,6 +143,15 @@ def test_what_was_taken_once_has_an_assumed_error_and_says_so():
     found = of_trace(trace(batch(8, [layer("a", 1, 1)])), 8, H200, 0, None)
     assert found.error == 0.3
     assert "taken once" in found.note
+
+
+def test_jitter_is_how_steps_differ_from_the_next_and_not_how_they_drift():
+    drifting = batch(8, [layer("a", 1, 1)], step_s=[1 + place / 100 for place in range(40)])
+    shaking = batch(8, [layer("a", 1, 1)], step_s=[1.0, 1.1] * 20)
+    assert jitter_of(drifting.times) == pytest.approx(0, abs=1e-9)
+    assert jitter_of(shaking.times) == pytest.approx(0.1 / 2**0.5 / 1.05, rel=0.03)
+    assert of_trace(trace(shaking), 8, H200, 0, None).jitter == jitter_of(shaking.times)
+    assert jitter_of(batch(8, [layer("a", 1, 1)], step_s=[1.0, 2.0]).times) == 0.0  # too few to tell
 
 
 def test_ranks_on_cpus_have_no_roofline():

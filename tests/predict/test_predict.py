@@ -1,5 +1,6 @@
 """Points from hand-made traces, whose predictions can be said beforehand."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from resnetx.interconnect.measured import Point as MeasuredPoint
 from resnetx.interconnect.system import load
 from resnetx.predict.curve import curve
 from resnetx.predict.point import Fabric, Point, Setting, Subject
-from resnetx.predict.predict import predict
+from resnetx.predict.predict import predict, slowest_of
 from resnetx.predict.ssgd import Overlap
 from resnetx.record import Unknown
 from tests.predict.made_traces import batch, layer, trace
@@ -88,6 +89,23 @@ def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages
     assert low < plain["iteration_s"] < high
     known = tiny(After())["interval_s"]
     assert known[1] - known[0] < 1e-6  # made-up points that agree to the last digit, and a trace without spread
+
+
+def test_ranks_wait_for_the_slowest_of_them():
+    assert slowest_of(1, 0.1) == 1.0
+    assert slowest_of(2, 0.1) == pytest.approx(1 + 0.1 / math.pi**0.5, abs=0.003)  # exact for two
+    assert slowest_of(8, 0.1) == pytest.approx(1.1424, abs=0.001)  # exact: 1.42360
+    assert slowest_of(1024, 0.0) == 1.0
+
+
+def test_ranks_on_one_host_crowd_each_other():
+    on_cpu = trace(*TINY.batches, device="CPU", cpus=8)
+    times = []
+    for crowding in (None, 1.2):
+        measured = {2: Measured("made up", SECONDS[None].points, gpus=2, crowding=crowding)}
+        fabric = Fabric(load("cpu-host"), "gloo", measured=measured)
+        times.append(predict(Point(Subject.of_import(on_cpu, After()), fabric, (0, 1), 8, Setting()))["compute_s"])
+    assert times[1] == pytest.approx(1.2 * times[0])
 
 
 def test_ranks_on_cpus_pay_for_moving_gradients():
