@@ -82,6 +82,11 @@ def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
     return named, _fitting(points(named, asked))
 
 
+def group_of(word: str) -> str:
+    """The setting, or the group of settings, that a word of the command line changes."""
+    return word.lstrip("+~").partition("=")[0].partition(".")[0]
+
+
 def one_point(overrides: list[str], instead: str) -> Point:
     """The only point that a command line describes; `instead`: what to tell somebody who described several."""
     named, found = points_of(overrides)

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx.cli import show, show_predict, subjects
-from resnetx.cli.compose import chosen, settings
+from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.topology import TRANSPORTS
+from resnetx.cli.validate import validate_
 from resnetx.config import After, ConfigError, Layerwise, Strategy, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
@@ -80,7 +81,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Predicts, shows what is predicted, and stores it."""
     if options.validate:
-        return _validate(options, [*overrides, *map(str, paths)])
+        return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
     made = predicted(paths, overrides)
     asked, _ = _split(overrides)
     folder = Path(asked.out) if asked.out else Path(asked.results) / node_name() / "predict" / _now()
@@ -90,19 +91,6 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
         show_predict.prediction(made)
     show_predict.store(made, folder)
     return 0
-
-
-def _validate(options: Namespace, words: list[str]) -> int:
-    """Predictions beside published training rates; status 1 where a group of them is missed by more than it may."""
-    if words:
-        raise ConfigError(f"{words[0]}: --validate takes nothing else")
-    rows = validation.validate()
-    summaries = validation.summaries(rows)
-    if options.json:
-        show.json_lines(rows)
-    else:
-        show_predict.validation(rows, summaries)
-    return 0 if all(summary.holds for summary in summaries) else 1
 
 
 def _now() -> str:
@@ -127,7 +115,7 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
                 points += curve(each.subject, fabric, each.points, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
-    words_asked = {word.partition("=")[0]: word.partition("=")[2] for word in overrides if _group(word) in ASSUMED}
+    words_asked = {word.partition("=")[0]: word.partition("=")[2] for word in overrides if group_of(word) in ASSUMED}
     inputs = list(records.inputs_of(points, words_asked))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
 
@@ -137,15 +125,10 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
 
 def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
     """The settings of this verb, and the words that describe the workload."""
-    own = [word for word in overrides if _group(word) in Asked.__struct_fields__]
+    own = [word for word in overrides if group_of(word) in Asked.__struct_fields__]
     asked = settings("predict", chosen(own), Asked, listed=("systems", "library"))
     _check(asked)
     return asked, [word for word in overrides if word not in own]
-
-
-def _group(word: str) -> str:
-    """The setting, or the group of settings, that a word of the command line changes."""
-    return word.lstrip("+~").partition("=")[0].partition(".")[0]
 
 
 def _check(asked: Asked) -> None:

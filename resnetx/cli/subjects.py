@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import study, workloads
-from resnetx.cli.compose import compose, points_of
+from resnetx.cli.compose import compose, group_of, points_of
 from resnetx.config import ConfigError, Request, Strategy, check, request_from
 from resnetx.predict.curve import Asked
 from resnetx.predict.point import Subject
@@ -130,7 +130,7 @@ def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request
 
 def _given(words: list[str]) -> set[str]:
     """The settings that words change, without those of their groups."""
-    return {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in words}
+    return set(map(group_of, words))
 
 
 def _gpus(wanted: Wanted, counts: Sequence[int]) -> str:

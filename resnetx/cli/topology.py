@@ -10,6 +10,7 @@ import msgspec
 from resnetx.cli import show
 from resnetx.cli import show_topology as tables
 from resnetx.cli.compose import chosen, settings
+from resnetx.cli.validate import validate_
 from resnetx.config import ConfigError, sizes_from, unknown_name
 from resnetx.interconnect import calibration, collective, paths, subsets, system
 from resnetx.interconnect.collective import Plan
@@ -49,7 +50,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> int:
     """Explains systems; without any word, names those that come with resnetx."""
     if options.validate:
-        return _validate(options, [*overrides, *map(str, files)])
+        from resnetx.interconnect import validation
+
+        return validate_(options, [*overrides, *map(str, files)], validation, tables.validation)
     asked = _asked(overrides)
     names = [*asked.systems, *map(str, files)]
     if not (names or overrides):
@@ -102,21 +105,6 @@ def _list(options: Namespace) -> int:
     else:
         tables.systems(system.names())
     return 0
-
-
-def _validate(options: Namespace, words: list[str]) -> int:
-    """The model beside the published measurements; status 1 where a group of them is missed by more than it may."""
-    from resnetx.interconnect import validation
-
-    if words:
-        raise ConfigError(f"{words[0]}: --validate takes nothing else")
-    rows = validation.validate()
-    summaries = validation.summaries(rows)
-    if options.json:
-        show.json_lines(rows)
-    else:
-        tables.validation(rows, summaries)
-    return 0 if all(summary.holds for summary in summaries) else 1
 
 
 # ---- one system: matrix, ways, drawing ------------------------------------------------------------------------------

@@ -1,0 +1,27 @@
+"""`--validate`: what a model says beside what was published, and whether each group of figures is hit."""
+
+from argparse import Namespace
+from types import ModuleType
+from typing import Any, Protocol
+
+from resnetx.cli import show
+from resnetx.config import ConfigError
+
+
+class Table(Protocol):
+    """Shows rows, group by group."""
+
+    def __call__(self, rows: Any, summaries: Any, /) -> None: ...
+
+
+def validate_(options: Namespace, words: list[str], validation: ModuleType, table: Table) -> int:
+    """Status 1 where a group of `validation`'s rows is missed by more than it may."""
+    if words:
+        raise ConfigError(f"{words[0]}: --validate takes nothing else")
+    rows = validation.validate()
+    summaries = validation.summaries(rows)
+    if options.json:
+        show.json_lines(rows)
+    else:
+        table(rows, summaries)
+    return 0 if all(summary.holds for summary in summaries) else 1
