@@ -18,7 +18,7 @@ from resnetx.config import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
 from resnetx.interconnect.system import System, parts_table
 from resnetx.predict import roofline
-from resnetx.predict.point import CPU, Fabric, Point
+from resnetx.predict.point import CPU, Point
 from resnetx.predict.step import LayerTime, StepTimes
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
@@ -58,15 +58,16 @@ def of_point(point: Point, images: int) -> Compute:
         gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
         found = of_roofline(subject.layers, size, images, subject.precision, gpu, setting.clock_Hz)
     step = replace(found.step, host_s=setting.host_s)
-    if subject.trace is not None and not is_own_host(subject.trace, point.fabric):
+    if subject.trace is not None and not is_own_host(subject.trace, system):
         step = replace(step, input_s=0.0, host_to_device_s=0.0)  # what another host takes says nothing of this one
     return replace(found, step=step)
 
 
-def is_own_host(trace: Trace, fabric: Fabric) -> bool:
+def is_own_host(trace: Trace, system: System) -> bool:
     """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
-    cpus = [each.part.about for each in fabric.described.components if isinstance(each.part, Cpu)]
-    return fabric.on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
+    cpus = [each.part.about for each in system.components if isinstance(each.part, Cpu)]
+    on_cpus = CPU in system.gpu_part(0).product_names
+    return on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
 
 
 def of_trace(
@@ -91,7 +92,8 @@ def of_trace(
         jitter = max(jitter_of(each.times) for each in batches)
         return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, jitter)
     if CPU in gpu.product_names:
-        raise ConfigError(f"{trace.source}: measured on {trace.device}, which says nothing of ranks on CPUs")
+        why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
+        raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
     source_gpu = _part_of(trace)
     if layers is None:
         raise ConfigError(
@@ -161,8 +163,7 @@ def _refuse_other_host(trace: Trace, system: System, batches: Sequence[TracedBat
     bound = [each.batch_size for each in batches if each.times.host_bound]
     if not bound:
         return
-    cpus = [component.part.about for component in system.components if isinstance(component.part, Cpu)]
-    if not any(_same_cpu(trace.cpu or "", about) for about in cpus):
+    if not is_own_host(trace, system):
         raise ConfigError(
             f"{trace.source}: its GPU waited for the host ({trace.cpu}) at per-GPU batch {', '.join(map(str, bound))}, "
             f"and {system.name} has another one; trace larger batches, or on a faster host"
