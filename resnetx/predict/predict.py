@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.predict import compute, exchange, feed, fit
+from resnetx.predict import compute, exchange, feed, room
 from resnetx.predict.answer import answer, bars, missing, opening
 from resnetx.predict.compute import Compute
 from resnetx.predict.exchange import Exchange
@@ -22,15 +22,16 @@ from resnetx.predict.point import Point
 from resnetx.predict.ssgd import HostShare, Job, RankClass
 from resnetx.record.prediction import Sensitivity
 
+GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
 BETTER = 2.0  # how much better each thing is made to see what it is worth
 _BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
 def predict(point: Point) -> dict[str, Any]:
     """The fields of a `PredictedPoint`; what cannot be known of it is an `Unknown`."""
-    memory = fit.memory(point)
+    memory = room.memory(point)
     fields = opening(point) | memory
-    if reason := fit.too_much(memory):
+    if reason := room.too_much(memory):
         return fields | missing("oom", reason)
     computes = [compute.of_point(point, images) for images, _ in point.shares]
     sent = _sent(point, computes[0])
@@ -60,9 +61,6 @@ def _job(point: Point, computes: Sequence[Compute], sent: Exchange) -> Job:
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if sent.library == "gloo" else 1
     return Job(tuple(classes), sent.messages, point.setting.overlap, at_once, _host(point))
-
-
-GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
 
 
 def _crowding(point: Point) -> float:
