@@ -238,6 +238,7 @@ def _imported(file: Path, found: measured.Measured, asked: Asked) -> BenchRecord
                 "times_s": [point.time_s],
                 "wrong": untold if point.wrong is None else point.wrong,
                 "cpu_share": untold,
+                "computing_lost": untold,
             }
             for point in found.points
         ],

@@ -17,7 +17,7 @@ from resnetx.measure.distributed import Ranks, Send
 
 LEAST_BYTES = 2**18  # below, what is lost is less than computing varies by
 REPEATS = 5
-CROWD_S, CROWD_REPEATS = 0.1, 40
+CROWD_S, CROWD_REPEATS = 0.1, 15
 LONGER = 4.0  # times as long as the collective alone takes, so that it ends beside the computing
 
 

@@ -120,7 +120,7 @@ def bench_file(tmp_path):
         request = BenchRequest(collectives=["allreduce"], sizes_bytes=[8], devices=None, env={}, **counts)
         task = BenchFile(kind="bench", schema=record.SCHEMA, request=request, timeout_s=1)
         made = [
-            BenchPoint(collective=name, size_bytes=size, times_s=times_s, wrong=0, cpu_share=share)
+            BenchPoint(collective=name, size_bytes=size, times_s=times_s, wrong=0, cpu_share=share, computing_lost=1.0)
             for name, size, times_s, share in points
         ]
         record.write(tmp_path / "b" / "record.json", cut_short(task, 0.0, outcome, "made by a test", points=made))
@@ -139,7 +139,7 @@ BOTH = (
 def test_a_record_gives_the_medians_of_one_collective_by_size(bench_file, tmp_path):
     for path in (bench_file(*BOTH), str(tmp_path / "b")):
         found = read(path, "allreduce")
-        assert found.points == (Point(100, 1.0, 0, 0.4), Point(300, 4.0, 0, 0.8))
+        assert found.points == (Point(100, 1.0, 0, 0.4, 1.0), Point(300, 4.0, 0, 0.8, 1.0))
         assert (found.source, found.collective, found.gpus) == ("b/record.json", "allreduce", 2)
 
 
