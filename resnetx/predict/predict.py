@@ -4,8 +4,9 @@
     predict(Point(Subject.of(request, table, "caffe"), fabric, (0, 1, 2, 3), batch_size=256, setting=Setting()))
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what the
-ranks send each other (`exchange`) and what feeds them (`feed`). Its interval is the same simulation with each of the
-first two as good and as bad as they may be (`answer`).
+ranks send each other (`exchange`) and what feeds them (`feed`). Several ranks also wait for the slowest of them, and on
+one host they crowd each other. The interval is the same simulation with compute and messages as good and as bad as they
+may be (`answer`).
 """
 
 from collections.abc import Sequence
@@ -94,9 +95,7 @@ def _host(point: Point) -> HostShare | None:
     found = point.fabric.measured_on(point.gpus)
     sending = None if found is None else found.cpu_share if found.computing_lost is None else found.computing_lost
     threads = trace.request.threads if trace.request else 1
-    return HostShare(
-        trace.cpus, threads, 1.0 if sending is None else sending, reading=0.0
-    )  # `feed` shares the cores out for reading
+    return HostShare(trace.cpus, threads, 1.0 if sending is None else sending)
 
 
 def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:

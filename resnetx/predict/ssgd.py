@@ -46,12 +46,14 @@ class RankClass:
 
 @dataclass(frozen=True)
 class HostShare:
-    """Where ranks compute on the cores of one host, what they want of them, in cores; see `simulator`."""
+    """Where ranks compute on the cores of one host, what they want of them, in cores; see `simulator`.
+
+    Reading wants none here: `feed` has shared the cores out for it.
+    """
 
     cores: float
     computing: float  # of one rank while it computes
     sending: float  # of one rank while one message is on its way
-    reading: float  # of one rank while it reads input
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,9 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
     sending = 0.0 if host is None else ranks * host.sending
     found = [Resource("collectives", job.at_once, pool, sending)]
     for each in job.classes:
-        reading, computing = (0.0, 0.0) if host is None else (each.ranks * host.reading, each.ranks * host.computing)
+        computing = 0.0 if host is None else each.ranks * host.computing
         found += [
-            Resource("input", 1, pool, reading),
+            Resource("input"),
             Resource("copies"),
             Resource("compute", 1, pool, computing),
             Resource("host"),

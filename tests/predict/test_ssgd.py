@@ -136,7 +136,7 @@ def test_sending_takes_cores_from_computing():
     # Two ranks on two cores: computing wants both, a message one more on each. b's message starts at 1 and both then
     # go on at half speed, so that a's backward pass takes 2 s; what is left of the message, 1 s, runs alone.
     each = step([0, 0], [1, 1], update=0)
-    host = HostShare(cores=2, computing=1, sending=1, reading=0)
+    host = HostShare(cores=2, computing=1, sending=1)
     shared = Job((RankClass(2, each),), (Message(("b",), 2), Message(("a",), 0)), host=host)
     assert iteration_s(shared) == 4
     assert iteration_s(Job(shared.classes, shared.messages)) == 3
