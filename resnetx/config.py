@@ -5,16 +5,16 @@ The defaults live in `configs/`, and only there; `request_from` turns a composed
 so the same request on the same machine is the same measurement.
 """
 
-import difflib
 import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
+from resnetx.errors import ConfigError, convert
 from resnetx.host import cores
 from resnetx.units import seconds, size
 
@@ -27,10 +27,6 @@ GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settin
 
 Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
 CONVENTIONS = get_args(Convention)
-
-
-class ConfigError(Exception):
-    """The user asked wrongly: one sentence saying what was given, what was expected and which setting to change."""
 
 
 class _Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -304,10 +300,10 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     if isinstance(given, Mapping) and given.get("threads", 0) is None:
         chosen["input"] = {**given, "threads": share}
     if chosen["image_size"] is None and isinstance(chosen["model"], Mapping):
-        model = _convert(chosen["model"], Model, "model")
+        model = convert(chosen["model"], Model, "model")
         chosen["image_size"] = model.image_size
     chosen["env"] = variables(chosen["env"])
-    request: Request = _convert(chosen, Request)
+    request: Request = convert(chosen, Request)
     at_least({"batch_size": (request.batch_size, 1), "gpus": (request.gpus, 1)})
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
@@ -335,7 +331,7 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     """The checked settings of a composed configuration that say how runs are kept."""
     given = {field: tree.get(field) for field in RunSettings.__struct_fields__}
     given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
-    settings: RunSettings = _convert(given, RunSettings)
+    settings: RunSettings = convert(given, RunSettings)
     least = {"repeats": (settings.repeats, 1), "twins": (settings.twins, 0), "baseline": (settings.baseline, 1)}
     limits = {"timeout": settings.timeout} | ({} if settings.budget is None else {"budget": settings.budget})
     for key, given_s in limits.items():
@@ -371,7 +367,7 @@ def images_from(tree: Mapping[str, Any]) -> Images:
         raise ConfigError(f"images={tree['images']}: expected a group of settings, as images.classes=8")
     given = dict(tree["images"])
     given |= {"workers": given["workers"] or cores(), "size": str(given["size"])}
-    images: Images = _convert(given, Images, "images")
+    images: Images = convert(given, Images, "images")
     at_least({f"images.{field}": (getattr(images, field), 1) for field in ("classes", "per_class", "workers")})
     return images
 
@@ -455,56 +451,3 @@ def at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "")
     for key, (given, least) in bounds.items():
         if given < least:
             raise ConfigError(f"{key}={given}: expected at least {least}{image_size_of if key == 'image_size' else ''}")
-
-
-_TYPES = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a word",
-    "bool": "true or false",
-    "array": "a list in brackets",
-    "object": "a group of settings",
-    "null": "nothing (null)",
-}
-
-
-def _convert(tree: Any, kind: Any, root: str = "") -> Any:
-    try:
-        return msgspec.convert(tree, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(sentence(str(error), tree, root)) from None
-
-
-def sentence(message: str, tree: Any, root: str = "") -> str:
-    """A validation message ("Expected `int`, got `str` - at `$.batch_size`") in the words of the command line."""
-    what, _, where = message.partition(" - at `$")
-    path = where.rstrip("`").lstrip(".")
-    value = tree
-    for step in re.findall(r"[^.\[\]]+", path):
-        try:
-            value = value[int(step)] if isinstance(value, list) else value.get(step)
-        except (AttributeError, IndexError, ValueError):
-            break
-    key = ".".join(part for part in (root, path) if part) or "the configuration"
-    if found := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
-        expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in found[1].split("|"))
-        return f"{key}={value}: expected {expected}"
-    if found := re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
-        return f"{key}={value}: not one of the known values{_known(key)}"
-    return f"{key}: {what[0].lower()}{what[1:]}"
-
-
-def _known(key: str) -> str:
-    field = key.rpartition(".")[2]
-    for owner in (Request, RunSettings, Images, _Folders, DaliInput):
-        if get_origin(kind := owner.__annotations__.get(field)) is Literal:
-            return f" ({', '.join(get_args(kind))})"
-    return ""
-
-
-def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> ConfigError:
-    """The error for a name that nothing has: lists the known ones, the nearest first."""
-    names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    return ConfigError(f"{key}={given}: no {what} has that name{hint} Known: {', '.join(names)}")

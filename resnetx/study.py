@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, GROUPS, ConfigError, sentence, unknown_name
+from resnetx.config import CONFIGS, GROUPS
+from resnetx.errors import ConfigError, sentence, unknown_name
 
 MAX_BYTES = 2**20
 
@@ -61,7 +62,7 @@ def _read(path: Path) -> Study:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"study={path}: not YAML: {' '.join(str(error).split())}") from None
     except msgspec.ValidationError as error:
-        raise ConfigError(f"study={path}: {sentence(str(error), tree)}") from None
+        raise ConfigError(f"study={path}: {sentence(str(error), tree, Study)}") from None
     if not study.grids and not study.include:
         raise ConfigError(f"study={path}: has no points; expected grids, or studies to include")
     others = [CONFIGS / "study" / f"{name}.yaml" for name in study.include]

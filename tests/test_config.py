@@ -3,7 +3,8 @@ import pytest
 
 from resnetx import config
 from resnetx.cli.compose import compose
-from resnetx.config import ConfigError, Request, check, images_from, request_from, run_settings_from
+from resnetx.config import Request, check, images_from, request_from, run_settings_from
+from resnetx.errors import ConfigError
 
 
 def test_the_defaults_describe_a_request_that_can_run(request_of):

@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx import study
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.study import Study
 
 

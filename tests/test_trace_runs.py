@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import GradientBucket, Phases, RecordError, RunFolder
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.trace_runs import communication_of, read_all, read_runs, subject

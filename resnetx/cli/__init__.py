@@ -135,7 +135,7 @@ def _terminate(*_: object) -> None:
 
 
 def _guarded(act: Callable[[], int]) -> int:
-    from resnetx.config import ConfigError
+    from resnetx.errors import ConfigError
     from resnetx.record import RecordError
 
     try:
@@ -157,7 +157,7 @@ def _run(words: list[str]) -> int:
     if options.verb is None:
         _parser().print_help()
         return 0
-    from resnetx.config import ConfigError
+    from resnetx.errors import ConfigError
 
     verb: str = options.verb
     if any(word.partition("=")[0] in HYDRA_FLAGS for word in rest):

@@ -12,7 +12,6 @@ from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.runs import missing_gpus, run_folder
 from resnetx.cli.show_bench import bench
 from resnetx.config import (
-    ConfigError,
     Request,
     at_least,
     check,
@@ -21,9 +20,9 @@ from resnetx.config import (
     run_settings_from,
     sizes_from,
     threads_share,
-    unknown_name,
     variables,
 )
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal

@@ -7,7 +7,7 @@ from pathlib import Path
 from resnetx.cli import compare_accuracy, compare_systems, show
 from resnetx.cli.compose import out_and_baseline
 from resnetx.cli.one_study import only_study
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side, comparison_file
 from resnetx.report.compare import compare
 from resnetx.report.conclusion import ENDS, conclusion

@@ -7,7 +7,7 @@ from resnetx.cli import show, show_predict
 from resnetx.cli.compare_systems import read_prediction
 from resnetx.cli.compose import out_and_baseline
 from resnetx.cli.one_study import only_study
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.accuracy import Accuracy, CheckedPoint, accuracy_file
 from resnetx.report.accuracy import check
 

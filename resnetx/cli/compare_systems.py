@@ -8,7 +8,7 @@ from typing import Any
 from resnetx import record
 from resnetx.cli import show, show_predict, show_systems
 from resnetx.cli.compose import chosen, out_and_baseline
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, system
 from resnetx.interconnect.system import System
 from resnetx.record.prediction import Prediction, prediction_file

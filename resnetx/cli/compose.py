@@ -19,7 +19,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnetx.config import CONFIGS, GROUPS, ConfigError, sentence
+from resnetx.config import CONFIGS, GROUPS
+from resnetx.errors import ConfigError, convert
 from resnetx.study import Point, Study, load, points
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -68,10 +69,8 @@ def settings(verb: str, given: Point, kind: type[T], *, listed: Iterable[str], a
             raise ConfigError(f"{key}: a setting, but `resnetx {verb}` has no use for it; it reads {names}")
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
-    try:
-        return msgspec.convert(fields, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(sentence(str(error), fields)) from None
+    found: T = convert(fields, kind)
+    return found
 
 
 def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:

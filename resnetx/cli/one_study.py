@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from resnetx.cli import show
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.report import results
 from resnetx.report.results import Results
 

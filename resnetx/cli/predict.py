@@ -14,7 +14,8 @@ from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.topology import TRANSPORTS
 from resnetx.cli.validate import validate_
-from resnetx.config import After, ConfigError, Layerwise, Strategy, unknown_name
+from resnetx.config import After, Layerwise, Strategy
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES

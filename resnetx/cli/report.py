@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnetx.cli import show
 from resnetx.cli.compose import out_and_baseline
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import RecordError, StudyFolder
 
 

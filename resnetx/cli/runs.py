@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from resnetx.cli import show
-from resnetx.config import ConfigError, Request, RunSettings, check, request_from, run_settings_from
+from resnetx.config import Request, RunSettings, check, request_from, run_settings_from
+from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, RunFile, RunFolder, Task, TaskRecord, read_task
 

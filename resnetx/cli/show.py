@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import Phases, RunFolder, RunRecord, TaskRecord, Workload
 from resnetx.units import duration, si
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resnetx.cli import show
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Band, bands
 from resnetx.interconnect.collective import bus_factor
 from resnetx.interconnect.measured import measured

@@ -12,7 +12,8 @@ from resnetx import __version__
 from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.runs import obstacle_to, run_file
-from resnetx.config import ConfigError, Request, RunSettings, request_from, run_settings_from
+from resnetx.config import Request, RunSettings, request_from, run_settings_from
+from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.measure import launch
 from resnetx.measure.budget import Budget

@@ -8,7 +8,8 @@ import msgspec
 
 from resnetx import study, workloads
 from resnetx.cli.compose import compose, group_of, points_of
-from resnetx.config import ConfigError, Request, Strategy, check, request_from
+from resnetx.config import Request, Strategy, check, request_from
+from resnetx.errors import ConfigError
 from resnetx.predict.curve import Asked
 from resnetx.predict.point import Subject
 from resnetx.record.sound_trace import refuse_unsound

@@ -11,7 +11,8 @@ from resnetx.cli import show
 from resnetx.cli import show_topology as tables
 from resnetx.cli.compose import chosen, settings
 from resnetx.cli.validate import validate_
-from resnetx.config import ConfigError, sizes_from, unknown_name
+from resnetx.config import sizes_from
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import calibration, collective, paths, subsets, system
 from resnetx.interconnect.collective import Plan
 from resnetx.interconnect.paths import Transport

@@ -13,7 +13,8 @@ from resnetx.cli.compose import chosen, compose, points_of
 from resnetx.cli.runs import obstacle_to, run_file
 from resnetx.cli.studies import execute, one_for_all, requests_of, skip
 from resnetx.cli.trace_import import imported
-from resnetx.config import ConfigError, NoExchange, Request, RunSettings, check
+from resnetx.config import NoExchange, Request, RunSettings, check
+from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.measure.sweep import PlannedRun, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 
 from resnetx.cli.compose import chosen, settings
-from resnetx.config import ConfigError, at_least, unknown_name
+from resnetx.config import at_least
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.system import parts_table
 from resnetx.record.trace import Trace
 from resnetx.record.trace_files import CPU, import_, read_trace

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from resnetx.cli import show
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 
 
 class Table(Protocol):

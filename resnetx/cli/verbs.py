@@ -11,7 +11,8 @@ from msgspec import to_builtins
 from resnetx import study
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of
-from resnetx.config import CONFIGS, GROUPS, ConfigError, check, images_from, request_from, run_settings_from
+from resnetx.config import CONFIGS, GROUPS, check, images_from, request_from, run_settings_from
+from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.units import si
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from resnetx.cli import show
 from resnetx.cli.compose import compose, one_point
 from resnetx.cli.runs import obstacle_to, run_file, run_folder
-from resnetx.config import ConfigError, NoExchange, check, request_from, run_settings_from
+from resnetx.config import NoExchange, check, request_from, run_settings_from
+from resnetx.errors import ConfigError
 from resnetx.record import Equality, RunFile
 
 DEFAULTS = {"gpus": 2, "steps": 3}

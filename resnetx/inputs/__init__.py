@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from resnetx.config import ConfigError, DaliInput, Input, Request, SyntheticInput
+from resnetx.config import DaliInput, Input, Request, SyntheticInput
+from resnetx.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,8 @@ import torch
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
 
-from resnetx.config import ConfigError, DaliInput
+from resnetx.config import DaliInput
+from resnetx.errors import ConfigError
 from resnetx.inputs import Share, damage, folders, recipes
 from resnetx.record import Unknown
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.inputs import page_cache
 from resnetx.record import Unknown
 

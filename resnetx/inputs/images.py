@@ -29,7 +29,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
-from resnetx.config import ConfigError, unknown_name
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import cores
 from resnetx.inputs import damage, folders, scenes
 

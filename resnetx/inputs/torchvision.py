@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from torchvision.io import ImageReadMode, decode_image
 from torchvision.transforms import v2
 
-from resnetx.config import ConfigError, TorchvisionInput
+from resnetx.config import TorchvisionInput
+from resnetx.errors import ConfigError
 from resnetx.inputs import Share, damage, folders, recipes
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)

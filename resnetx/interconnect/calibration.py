@@ -16,7 +16,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.measured import Measured, Point, read
 
 __all__ = ["Band", "Calibration", "Measured", "Parts", "Point", "bands", "fit", "read"]

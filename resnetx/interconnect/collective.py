@@ -43,7 +43,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
-from resnetx.config import ConfigError, unknown_name
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
 from resnetx.interconnect.between import Between, by_node, join_nodes
 from resnetx.interconnect.calibration import Calibration, Measured, Parts, fit

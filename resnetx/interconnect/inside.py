@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.generations import GENERATIONS, Generation
 from resnetx.interconnect.parts import Family

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from resnetx.config import ConfigError, sentence
+from resnetx.errors import ConfigError, sentence
 from resnetx.interconnect.graph import Library
 from resnetx.interconnect.parts import UNITS, Family, Provenance, in_base_units
 
@@ -89,7 +89,7 @@ class LinedYaml:
         except msgspec.ValidationError as error:
             inner = re.findall(r"[^.\[\]$`]+", str(error).partition(" - at `$")[2])
             steps = [*where, *(int(step) if step.isdigit() else step for step in inner)]
-            said = sentence(str(error), tree, ".".join(map(str, where)))
+            said = sentence(str(error), tree, kind, ".".join(map(str, where)))
             said = said.replace("a list in brackets", "a list in brackets (a figure is [value, provenance, source])")
             said = re.sub(r"`array` of length (\d)", r"a list of \1", said)
             if said.endswith("not one of the known values") and (known := _known(steps)):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import ConfigError, sentence
+from resnetx.errors import ConfigError, sentence
 from resnetx.record import BenchPoint, BenchRecord, RecordError, RunFolder
 from resnetx.record import read as read_record
 from resnetx.units import size
@@ -159,7 +159,7 @@ def _typed(where: str, text: str) -> Measured:
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {sentence(str(error), tree)}") from None
+        raise ConfigError(f"{where}: {sentence(str(error), tree, _Typed)}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not all(point.size_bytes > 0 and point.time_s > 0 for point in points):

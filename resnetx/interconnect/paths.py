@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Literal
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.graph import NO_NODE, Component, Link, System
 from resnetx.interconnect.parts import Cpu, Switch
 from resnetx.interconnect.sharing import Flow, Steps, fair_shares

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice, pairwise, permutations
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 
 Lanes = Sequence[Sequence[int]]  # [from][to]: lanes between two GPUs, each of which carries both directions
 Order = tuple[int, ...]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.collective import Plan, plan
 from resnetx.interconnect.system import System
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, ConfigError, unknown_name
+from resnetx.config import CONFIGS
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system_file
 from resnetx.interconnect.graph import NO_NODE
 from resnetx.interconnect.graph import Component as Component

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, unknown_name
+from resnetx.config import CONFIGS
+from resnetx.errors import unknown_name
 from resnetx.interconnect.graph import Component, Library, Link, System
 from resnetx.interconnect.lined_yaml import LinedYaml, in_file_units
 from resnetx.interconnect.parts import COMPONENTS, TABLES, Figure, Network, Part, Wire, in_base_units

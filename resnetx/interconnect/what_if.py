@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from resnetx.config import unknown_name
+from resnetx.errors import unknown_name
 from resnetx.interconnect.collective import Plan
 from resnetx.interconnect.parts import Cpu, Figure, Part, Storage, Wire
 from resnetx.interconnect.system import System

@@ -19,7 +19,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.config import Bucket, ConfigError
+from resnetx.config import Bucket
+from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.measure.nvml import gpus_here
 from resnetx.measure.torchrun import local_rank, rank, world_size

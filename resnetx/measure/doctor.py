@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.host import visible_cores
 from resnetx.measure.environment import machine
 from resnetx.measure.finding import Finding, Verdict, limited, missing, ok

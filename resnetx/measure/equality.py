@@ -34,7 +34,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from resnetx import inputs
-from resnetx.config import Bucket, ConfigError, Request
+from resnetx.config import Bucket, Request
+from resnetx.errors import ConfigError
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.features import missing_feature
 from resnetx.measure.process import StartUp, peak_memory_bytes

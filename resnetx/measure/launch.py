@@ -19,7 +19,7 @@ from typing import Any, overload
 import msgspec
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import BenchFile, BenchRecord, Failure, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord
 

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from resnetx import workloads
-from resnetx.config import ConfigError, NoExchange, Request, SyntheticInput
+from resnetx.config import NoExchange, Request, SyntheticInput
+from resnetx.errors import ConfigError
 from resnetx.measure import distributed, equality, reading, trace, train
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment

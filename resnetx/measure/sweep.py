@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from resnetx import record
-from resnetx.config import ConfigError, Request, TwinName
+from resnetx.config import Request, TwinName
+from resnetx.errors import ConfigError
 from resnetx.measure import launch
 from resnetx.measure.environment import identity
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord

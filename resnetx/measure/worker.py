@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, rank
 from resnetx.record import BenchFile, Failure, RunFolder, Task, TaskRecord
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
 from resnetx.interconnect.system import System, parts_table
 from resnetx.predict import roofline

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.predict.answer import missing, opening
 from resnetx.predict.point import Fabric, Point, Setting, Subject
 from resnetx.predict.predict import predict

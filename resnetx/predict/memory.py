@@ -31,8 +31,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from resnetx import config
 from resnetx.config import Bucket, NoExchange, Strategy
+from resnetx.errors import unknown_name
 from resnetx.predict.roofline import PRECISION_BYTES
 from resnetx.workloads import counts
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -54,7 +54,7 @@ def needed_bytes(
             return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy)
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size)
-    raise config.unknown_name("way to count memory", convention, CONVENTIONS, "memory_model")
+    raise unknown_name("way to count memory", convention, CONVENTIONS, "memory_model")
 
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:

@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.parts import Figure, Gpu
 from resnetx.predict.published import FOLDER
 from resnetx.predict.step import LayerTime

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 
 
 class Details(msgspec.Struct):

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.chrome_events import ChromeTrace, Event, decode
 from resnetx.record.kineto_works import ONE_PROCESS, Call, Work, Works, works
 from resnetx.record.unknown import Unknown

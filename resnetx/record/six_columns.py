@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import chrome, files, kineto, six_columns
 from resnetx.record.run import SCHEMA
 from resnetx.record.trace import LayerTimes, Trace, TracedCommunication

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import ConfigError, NoExchange, Request
+from resnetx.config import NoExchange, Request
+from resnetx.errors import ConfigError
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.run import SCHEMA, GradientBucket, RunRecord
 from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedMessage

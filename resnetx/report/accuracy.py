@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from itertools import combinations
 
 from resnetx import __version__
-from resnetx.config import ConfigError, Request
+from resnetx.config import Request
+from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load
 from resnetx.record import SCHEMA
 from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, Total

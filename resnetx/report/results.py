@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resnetx import record
-from resnetx.config import ConfigError, Request, TwinName
+from resnetx.config import Request, TwinName
+from resnetx.errors import ConfigError
 from resnetx.record import Brief, BriefReader, RecordError, StudyFolder, StudyRecord
 
 

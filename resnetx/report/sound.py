@@ -2,7 +2,7 @@
 
 import math
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.prediction import PredictedPoint, Prediction
 
 

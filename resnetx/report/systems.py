@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from resnetx import __version__
-from resnetx.config import ConfigError, Request
+from resnetx.config import Request
+from resnetx.errors import ConfigError
 from resnetx.record import SCHEMA
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (

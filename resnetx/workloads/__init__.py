@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from resnetx import config, record
+from resnetx.errors import ConfigError, unknown_name
 from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import Layer
 
@@ -102,7 +103,7 @@ def _torchvision(model: config.Torchvision, image_size: int) -> "nn.Module":
 
     known = models.list_models(module=models)  # the classifiers
     if model.name not in known:
-        raise config.unknown_name("torchvision classifier", model.name, known, "model.name")
+        raise unknown_name("torchvision classifier", model.name, known, "model.name")
     options: dict[str, Any] = {}
     if model.name.startswith("vit_"):
         options["image_size"] = image_size
@@ -114,7 +115,7 @@ def _torchvision(model: config.Torchvision, image_size: int) -> "nn.Module":
         module: nn.Module = models.get_model(model.name, weights=None, num_classes=model.classes, **options)
     except (ValueError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
-        raise config.ConfigError(
+        raise ConfigError(
             f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it takes"
         ) from error
     return module

@@ -14,6 +14,7 @@ from math import prod
 import msgspec
 
 from resnetx import config
+from resnetx.errors import unknown_name
 
 DATA = "data"  # the name under which layers read the image
 BYTES_PER_PARAMETER = 4  # parameters and their gradients are kept in fp32, whatever the precision of the arithmetic
@@ -53,7 +54,7 @@ def activations_by_layer(layers: Sequence[Layer], image_size: int, convention: s
             return {layer.name: 0 if layer.in_place else layer.elements for layer in layers}
         case "conv":
             return {layer.name: layer.elements if layer.kind in ("conv", "linear") else 0 for layer in layers}
-    raise config.unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
+    raise unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
 
 
 def _caffe_blobs(layers: Sequence[Layer], image_size: int) -> dict[str, int]:
@@ -91,7 +92,7 @@ def parameters_of(layer: Layer, convention: str) -> int:
             return _caffe_parameters(layer)
         case "torch" | "conv":
             return _trainable(layer)
-    raise config.unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
+    raise unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
 
 
 def _caffe_parameters(layer: Layer) -> int:

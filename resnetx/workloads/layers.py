@@ -29,7 +29,7 @@ from torch.nn.modules.module import (
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.workloads.counts import DATA, Layer
 
 # Images in the batch that is interpreted: a prime of which no other dimension is likely to be a multiple, so that a

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.inputs import folders
 from resnetx.record import Unknown
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.inputs import images
 
 

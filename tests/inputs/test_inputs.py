@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 
 from resnetx import inputs, record
-from resnetx.config import ConfigError, DaliInput, Input, SyntheticInput, TorchvisionInput
+from resnetx.config import DaliInput, Input, SyntheticInput, TorchvisionInput
+from resnetx.errors import ConfigError
 from resnetx.inputs import damage
 
 CPU = torch.device("cpu")

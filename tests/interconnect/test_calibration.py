@@ -6,7 +6,7 @@ import re
 import pytest
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Measured, Parts, Point, bands, fit, read
 from resnetx.interconnect.collective import calibrate, plan
 from resnetx.interconnect.measured import by_gpus

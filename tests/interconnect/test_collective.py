@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect import generations
 from resnetx.interconnect.collective import COLLECTIVES, plan
 from resnetx.interconnect.graph import System

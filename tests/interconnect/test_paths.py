@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect import paths
 from resnetx.interconnect.system import load
 

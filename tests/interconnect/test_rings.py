@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.system import load
 

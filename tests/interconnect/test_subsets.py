@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.subsets import pick
 from resnetx.interconnect.system import load
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from resnetx.config import CONFIGS, ConfigError
+from resnetx.config import CONFIGS
+from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 
 PAIR = """\

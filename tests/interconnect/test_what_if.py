@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.feeding import from_host_Bps, storage_Bps
 from resnetx.interconnect.system import load

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from resnetx import record, workloads
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.measure import launch
 from resnetx.measure.sweep import (
     _alike,

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from resnetx import inputs, record, workloads
-from resnetx.config import ConfigError, check
+from resnetx.config import check
+from resnetx.errors import ConfigError
 from resnetx.measure import kernels, launch, trace
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.layer_watch import LOSS, LayerWatch

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from resnetx import inputs
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.measure import train, windows
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.strategies import replicate

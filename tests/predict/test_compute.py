@@ -5,7 +5,8 @@ import pytest
 
 from resnetx import workloads
 from resnetx.cli.compose import compose
-from resnetx.config import ConfigError, request_from
+from resnetx.config import request_from
+from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load, parts_table
 from resnetx.predict import roofline
 from resnetx.predict.compute import jitter_of, of_roofline, of_trace

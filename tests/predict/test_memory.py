@@ -3,7 +3,8 @@
 import pytest
 
 from resnetx import config, workloads
-from resnetx.config import After, Bucket, ConfigError, Layerwise, NoExchange
+from resnetx.config import After, Bucket, Layerwise, NoExchange
+from resnetx.errors import ConfigError
 from resnetx.predict.memory import FRAMEWORK_BYTES, needed_bytes, saved_bytes
 from resnetx.workloads import counts, tables
 

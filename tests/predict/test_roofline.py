@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from resnetx import config
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.interconnect.system import parts_table
 from resnetx.predict import fitting
 from resnetx.predict.fitting import FEWEST_NETWORKS, held_out_errors, rooflines, rows

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import kineto
 
 STEPS = 3

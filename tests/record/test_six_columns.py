@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from resnetx import config, workloads
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import six_columns
 from resnetx.record.trace import LayerTimes, TracedLayer
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record.sound_trace import refuse_unsound
 from tests.predict.made_traces import batch, layer, trace
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.record import nulls, trace_files
 from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
 from tests.predict.made_traces import batch, layer, trace

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.report.accuracy import check
 
 AFTER = "2026-02-01T00:00:00.000+00:00"

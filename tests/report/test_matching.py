@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.report.matching import match
 
 

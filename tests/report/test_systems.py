@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.report.simple_model import simple_model
 from resnetx.report.standings import simple_model_agreement, standings
 from resnetx.report.systems import compare_systems

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.workloads import counts
 from resnetx.workloads.counts import Layer
 

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from resnetx import config, workloads
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 from resnetx.workloads.layers import layers
 
 # ---- the table against the running model ----------------------------------------------------------------------------

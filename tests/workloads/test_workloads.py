@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx import config, workloads
-from resnetx.config import ConfigError
+from resnetx.errors import ConfigError
 
 
 def resnetx(x: int, width: int = 64, classes: int = 1000) -> config.ResNetX:
