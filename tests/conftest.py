@@ -18,6 +18,12 @@ from resnetx.report.results import Results, points
 from resnetx.workloads import workload
 
 
+@pytest.fixture(autouse=True)
+def _committed_code(monkeypatch):
+    """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
+    monkeypatch.setattr("resnetx.measure.sweep.has_changes", lambda _: False)
+
+
 @pytest.fixture
 def request_of():
     """Makes a request from settings, as the command line would."""

@@ -60,7 +60,7 @@ def _prediction(paths: Sequence[Path], overrides: list[str]) -> tuple[Prediction
     """What is compared, where to, and the systems that are known."""
     asked = chosen(overrides)
     if "systems" not in asked:
-        out, baseline = out_and_baseline("compare", overrides)
+        out, baseline = out_and_baseline(overrides)
         if baseline is not None:
             raise ConfigError(f"baseline={baseline}: goes with two studies; a prediction has its own")
         made = read_prediction(paths[0])

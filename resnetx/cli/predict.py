@@ -12,7 +12,6 @@ import msgspec
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
-from resnetx.cli.topology import TRANSPORTS
 from resnetx.cli.validate import validate_
 from resnetx.config import After, Layerwise, Strategy
 from resnetx.errors import ConfigError, unknown_name
@@ -59,7 +58,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None
     nics: int | None
     devices: list[int] | None
-    transport: str
+    transport: Transport
     library: list[str | None]
     calibration: str | None
     framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
@@ -127,14 +126,12 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
 def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
     """The settings of this verb, and the words that describe the workload."""
     own = [word for word in overrides if group_of(word) in Asked.__struct_fields__]
-    asked = settings("predict", chosen(own), Asked, listed=("systems", "library"))
+    asked = settings(chosen(own), Asked, listed=("systems", "library"))
     _check(asked)
     return asked, [word for word in overrides if word not in own]
 
 
 def _check(asked: Asked) -> None:
-    if asked.transport not in TRANSPORTS:
-        raise unknown_name("transport", asked.transport, TRANSPORTS, "transport")
     for library in asked.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
@@ -157,9 +154,8 @@ def _wanted(asked: Asked) -> Wanted:
 
 
 def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
-    transport: Transport = TRANSPORTS[asked.transport]
     what_if = asked.what_if
-    return Fabric(machine, library or machine.library, transport, found, what_if.bandwidth, what_if.latency)
+    return Fabric(machine, library or machine.library, asked.transport, found, what_if.bandwidth, what_if.latency)
 
 
 def _setting(asked: Asked) -> Setting:

@@ -17,7 +17,6 @@ from resnetx.record.trace import Trace
 from resnetx.record.trace_files import read_trace
 from resnetx.record.trace_runs import read_all
 
-OF_THE_WORKLOAD = ("study", "model", "image_size", "precision", "input")
 LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace does not have
 
 
@@ -107,9 +106,6 @@ def _split(point: study.Point) -> str:
 def _named(words: list[str], wanted: Wanted) -> Iterator[Request]:
     """Requests by name. Feeding them is left out unless it is asked for: nothing has been measured of any host."""
     given = _given(words)
-    for key in sorted(given - {*LEFT_OPEN, *OF_THE_WORKLOAD}):
-        known = ", ".join((*OF_THE_WORKLOAD, *LEFT_OPEN))
-        raise ConfigError(f"{key}: `resnetx predict` has no use for it; of the workload it reads {known}")
     defaults = [] if given & {"gpus", "study"} else [_gpus(wanted, [1, 2, 4, 8])]
     defaults += [] if "input" in given else ["input=synthetic"]
     _, points = points_of([*defaults, *words])

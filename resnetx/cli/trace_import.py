@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 
 from resnetx.cli.compose import chosen, settings
+from resnetx.cli.grammar import refuse_unread
+from resnetx.cli.settings import names
 from resnetx.config import at_least
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.system import parts_table
@@ -24,7 +26,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def imported(paths: list[Path], overrides: list[str]) -> Trace:
     """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
     given = chosen(overrides)
-    asked = settings("trace --import", given, Asked, listed=())
+    refuse_unread("trace --import", Asked.__struct_fields__, given, names())
+    asked = settings(given, Asked, listed=())
     if len(paths) != 1:
         raise ConfigError(f"--import: expected one file, of six columns or a profile of PyTorch, got {len(paths)}")
     known = parts_table("gpus")

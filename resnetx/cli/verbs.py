@@ -8,10 +8,9 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
-from resnetx import study
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of
-from resnetx.config import CONFIGS, GROUPS, check, images_from, request_from, run_settings_from
+from resnetx.config import check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.units import si
@@ -23,11 +22,11 @@ GPU_COLUMNS = [1, 2, 4, 8]  # of the tables for which no GPU counts were asked
 
 
 def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
-    """Counts workloads; without any word, those of the paper."""
+    """Counts workloads."""
     from resnetx import workloads
     from resnetx.workloads.buckets import messages
 
-    _, points = points_of(overrides or ["study=paper"])
+    _, points = points_of(overrides)
     asked = chosen(overrides).get("gpus", GPU_COLUMNS)
     gpus: list[int] = asked if isinstance(asked, list) else [asked]
     if not all(isinstance(count, int) and count > 0 for count in gpus):
@@ -96,7 +95,7 @@ def _verify_images(root: Path, workers: int) -> int:
     return 1 if complaints else 0
 
 
-# ---- doctor, list ---------------------------------------------------------------------------------------------------
+# ---- doctor ---------------------------------------------------------------------------------------------------
 
 
 def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
@@ -110,19 +109,3 @@ def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     else:
         show.findings(findings)
     return 1 if any(finding.state == "missing" and finding.needed for finding in findings) else 0
-
-
-def list_(_: Namespace, __: list[Path], overrides: list[str]) -> int:
-    """Names what comes with resnetx."""
-    if overrides:
-        raise ConfigError(f"{overrides[0]}: `resnetx list` takes no settings")
-    for group in GROUPS:
-        options = sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-        print(f"{group}: {', '.join(options)}")
-    print("  (model=torchvision model.name=NAME: any classifier of torchvision.models)")
-    print("studies:")
-    for name, about in study.names().items():
-        print(f"  {name:12} {about}")
-    print(f"systems: {', '.join(sorted(path.stem for path in (CONFIGS / 'system').glob('*.yaml')))}")
-    print("  (`resnetx topology` says what they are)")
-    return 0

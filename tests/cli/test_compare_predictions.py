@@ -128,7 +128,7 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
     ("words", "sentence"),
     [
         (["made", "baseline=2"], "baseline=2: goes with two studies; a prediction has its own"),
-        (["made", "steps=3"], "steps: `resnetx compare` has no such setting"),
+        (["made", "steps=3"], "steps: not a setting of `resnetx compare`"),
         (["made", "nowhere"], "nowhere: no study below it"),
         (["made", "node1", "baseline=2"], "baseline=2: goes with two studies"),
         (["made", "node1"], "no point of study mine was predicted"),

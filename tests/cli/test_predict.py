@@ -241,7 +241,7 @@ def test_validation_holds(capsys):
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected a number of GPUs, 1 or more"),
         (["systems=gx8", "gpus=16", "batch_size=16"], "gx8 has 8 GPUs"),
-        (["systems=gx8", "repeats=3"], "repeats: `resnetx predict` has no use for it"),
+        (["systems=gx8", "repeats=3"], "repeats: not a setting of `resnetx predict` (it is one of sweep)"),
         (["systems=gx8", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
         (["systems=gx8", "library=[]"], "library=[]: expected generations"),
         (["systems=gx8", "devices=[0,0]", "gpus=2"], "devices=[0, 0]: expected different GPU ids, 0 or more"),
