@@ -4,24 +4,31 @@
     python tests/bench/bench_inputs.py data/images --threads 1 --rounds 10
 
 DALI runs twice: the ratio of the two (A/A) is what this machine cannot tell from 1. "CPU ms" is the processor time of
-this process and its workers for one image; other processes hardly change it, unlike the rate.
+this process and its workers for one image; other processes hardly change it, unlike the rate. "Unchecked" pipelines
+decode without looking at the header first: what they save is what the check costs.
+
+Behind that, how many headers a second are read and checked by themselves, on files in memory.
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import torch
 
 from resnetx import inputs
 from resnetx.config import DaliInput, TorchvisionInput
-from resnetx.inputs import folders, images
+from resnetx.inputs import dali as dali_batches
+from resnetx.inputs import damage, folders, header, images
 
 _PREFETCH = 2
 
@@ -39,6 +46,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with _tree(given.root, "256" if given.recipe == "paper" else "imagenet") as root:
         _measure(root, given)
+        _measure_headers(root, given.rounds)
 
 
 @contextmanager
@@ -56,7 +64,8 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
     settings = {"root": str(root), "format": "folders", "recipe": given.recipe}
     settings |= {"threads": given.threads, "prefetch": _PREFETCH}
     dali, torchvision = DaliInput(decoder="auto", **settings), TorchvisionInput(**settings)
-    contestants = {"dali": dali, "dali again": dali, "torchvision": torchvision}
+    contestants = {"dali": dali, "dali again": dali, "dali unchecked": dali}
+    contestants |= {"torchvision": torchvision, "torchvision unchecked": torchvision}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     share = {"image_size": given.image_size, "classes": 10**6, "rank": 0, "world_size": 1, "device": device}
 
@@ -68,7 +77,8 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
     cpu_ms: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(given.rounds):
         for name, input in contestants.items():
-            batches = inputs.open_input(input, batch_size=given.batch_size, seed=turn, **share)
+            with _unchecked() if "unchecked" in name else contextlib.nullcontext():
+                batches = inputs.open_input(input, batch_size=given.batch_size, seed=turn, **share)
             for _ in range(_PREFETCH + 2):  # start, and what was made ahead
                 next(batches)
             start, cpu_start = time.perf_counter(), _cpu_s()
@@ -86,15 +96,42 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
         f"{given.image_size}x{given.image_size}, threads={given.threads}, on {device}, {given.rounds} rounds"
     )
     print(
-        f"{'input':12} {'images/s':>9} {'lowest':>7} {'highest':>8} {'CPU ms':>7}   dali / this (range over the rounds)"
+        f"{'input':21} {'images/s':>9} {'lowest':>7} {'highest':>8} {'CPU ms':>7}   "
+        "checked / this, CPU ms (range over the rounds)"
     )
     for name in contestants:
-        ratios = sorted(first / this for first, this in zip(rates["dali"], rates[name], strict=True))
+        checked = cpu_ms["torchvision" if "torchvision" in name else "dali"]
+        ratios = sorted(first / this for first, this in zip(checked, cpu_ms[name], strict=True))
         print(
-            f"{name:12} {statistics.median(rates[name]):9.0f} {min(rates[name]):7.0f} {max(rates[name]):8.0f} "
+            f"{name:21} {statistics.median(rates[name]):9.0f} {min(rates[name]):7.0f} {max(rates[name]):8.0f} "
             f"{statistics.median(cpu_ms[name]):7.2f}   "
-            f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            f"{statistics.median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
         )
+
+
+@contextmanager
+def _unchecked() -> Iterator[None]:
+    """Pipelines that are opened meanwhile do not look at headers."""
+    any_jpeg = header.Header("JPEG", 1, 1, 1)
+    with (
+        mock.patch.object(dali_batches, "_checked", lambda files: files),
+        mock.patch.object(header, "of_bytes", lambda data: any_jpeg),
+        mock.patch.object(header, "check", lambda header, smallest=0: None),
+    ):
+        yield
+
+
+def _measure_headers(root: Path, rounds: int) -> None:
+    tree = folders.read(root)
+    paths = [tree.path(index) for index in range(len(tree.files))]
+    for threads in (1, 8):
+        with ThreadPoolExecutor(threads) as pool:
+            rates = []
+            for _ in range(rounds):
+                start = time.perf_counter()
+                assert not any(pool.map(lambda path: damage.of_header(path, 1), paths, chunksize=64))
+                rates.append(len(paths) / (time.perf_counter() - start))
+        print(f"headers by {threads} threads: {statistics.median(rates):,.0f} a second, at least {min(rates):,.0f}")
 
 
 def _cpu_s() -> float:
