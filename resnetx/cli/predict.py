@@ -1,6 +1,5 @@
 """`predict`: what a workload would do on systems that nobody here owns."""
 
-import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -137,15 +136,6 @@ def _check(asked: Asked) -> None:
             raise unknown_name("library generation", library, LIBRARIES, "library")
     if asked.calibration is not None and len(asked.systems) * len(asked.library) > 1:
         raise ConfigError(f"calibration={asked.calibration}: measured on one system and library; ask for one of each")
-    above_0 = {f"what_if.bandwidth.{kind}": factor for kind, factor in asked.what_if.bandwidth.items()}
-    above_0 |= {"what_if.latency": asked.what_if.latency, "clock": 1.0 if asked.clock is None else asked.clock}
-    for key, given in above_0.items():
-        if not 0 < given < math.inf:
-            raise ConfigError(f"{key}={given:g}: expected more than 0")
-    if asked.baseline < 1:
-        raise ConfigError(f"baseline={asked.baseline}: expected a number of GPUs, 1 or more")
-    if not 1 <= asked.straggler < math.inf:
-        raise ConfigError(f"straggler={asked.straggler:g}: expected 1 or more")
 
 
 def _wanted(asked: Asked) -> Wanted:
