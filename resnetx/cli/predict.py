@@ -2,7 +2,7 @@
 
 import math
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.topology import TRANSPORTS
 from resnetx.cli.validate import validate_
-from resnetx.config import After, Layerwise, Strategy
+from resnetx.config import After, Layerwise, Strategy, SyntheticInput
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
@@ -22,10 +22,14 @@ from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
+from resnetx.interconnect.what_if import link_kinds
 from resnetx.predict import records, validation
+from resnetx.predict.answer import HOST_ERROR
 from resnetx.predict.curve import curve
 from resnetx.predict.point import Fabric, Setting
+from resnetx.predict.records import UNCHECKED, RecordInput
 from resnetx.predict.ssgd import Overlap
+from resnetx.record import Unknown
 from resnetx.record.prediction import Prediction
 from resnetx.units import seconds, size
 
@@ -67,6 +71,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
     host_time: str | float
+    image_bytes: str | int | None
     memory: str | int | None
     memory_model: Literal["torch", "caffe"]
     clock: float | None
@@ -106,8 +111,10 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
+    _refuse_unknown_links(asked.what_if.bandwidth, machines)
     asked_of, found, setting = list(subjects.curves(paths, words, _wanted(asked))), _measured(asked), _setting(asked)
     _refuse_unsaid(found, asked_of, asked.calibration)
+    _refuse_unread(setting.image_bytes, asked_of)
     points: list[dict[str, Any]] = []
     for machine in machines:
         for library in asked.library:
@@ -116,9 +123,17 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
                 points += curve(each.subject, fabric, each.points, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
-    words_asked = {word.partition("=")[0]: word.partition("=")[2] for word in overrides if group_of(word) in ASSUMED}
-    inputs = list(records.inputs_of(points, words_asked))
+    inputs = list(records.inputs_of(points, list(_asked_for(overrides))))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
+
+
+def _asked_for(overrides: Sequence[str]) -> Iterator[RecordInput]:
+    """The settings that were asked for instead of what is described."""
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if group_of(word) in ASSUMED:
+            error = HOST_ERROR if key == "host_time" else Unknown(UNCHECKED)
+            yield RecordInput(key, value, "assumed", "asked for", error)
 
 
 # ---- the settings ---------------------------------------------------------------------------------------------------
@@ -158,8 +173,18 @@ def _wanted(asked: Asked) -> Wanted:
 
 def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
     transport: Transport = TRANSPORTS[asked.transport]
-    what_if = asked.what_if
-    return Fabric(machine, library or machine.library, transport, found, what_if.bandwidth, what_if.latency)
+    there = link_kinds(machine)  # what another system alone has changes nothing here
+    bandwidth = {kind: factor for kind, factor in asked.what_if.bandwidth.items() if kind in there}
+    return Fabric(machine, library or machine.library, transport, found, bandwidth, asked.what_if.latency)
+
+
+def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:
+    """A kind of link that none of the systems has is a mistake."""
+    known = dict.fromkeys(kind for machine in machines for kind in link_kinds(machine))
+    for name in bandwidth:
+        if name not in known:
+            systems = " or ".join(machine.name for machine in machines)
+            raise unknown_name(f"kind of link of {systems}", name, known, "what_if.bandwidth")
 
 
 def _setting(asked: Asked) -> Setting:
@@ -169,7 +194,8 @@ def _setting(asked: Asked) -> Setting:
         gradients=asked.gradients,
         straggler=asked.straggler,
         host_s=_time(asked.host_time),
-        memory_bytes=_memory(asked.memory),
+        image_bytes=_size("image_bytes", asked.image_bytes, "34kB"),
+        memory_bytes=_size("memory", asked.memory, "16GB"),
         memory_model=asked.memory_model,
         clock_Hz=None if asked.clock is None else asked.clock * 1e6,
         sensitivity=asked.sensitivity,
@@ -192,6 +218,17 @@ def _refuse_unsaid(found: Mapping[int | None, Measured], asked_of: Sequence[Curv
         )
 
 
+def _refuse_unread(image_bytes: int | None, asked_of: Sequence[Curve]) -> None:
+    """The size of stored images says something only where images are read."""
+    if image_bytes is None:
+        return
+    if image_bytes < 1:
+        raise ConfigError(f"image_bytes={image_bytes}: expected at least one byte")
+    requests = [each.subject.request for each in asked_of]
+    if not any(request and not isinstance(request.input, SyntheticInput) for request in requests):
+        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input=synthetic; add input=dali")
+
+
 def _time(given: str | float) -> float:
     try:
         return seconds(given) if isinstance(given, str) else given
@@ -199,8 +236,8 @@ def _time(given: str | float) -> float:
         raise ConfigError(f"host_time={given}: expected a duration, as 0.03s") from None
 
 
-def _memory(given: str | int | None) -> int | None:
+def _size(key: str, given: str | int | None, example: str) -> int | None:
     try:
         return None if given is None else size(str(given))
     except ValueError:
-        raise ConfigError(f"memory={given}: expected a size, as 16GB") from None
+        raise ConfigError(f"{key}={given}: expected a size, as {example}") from None

@@ -16,7 +16,7 @@ GPUs cost no more than two. `docs/ssgd.md` derives the closed forms of the paper
 Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from resnetx.predict.simulator import Resource, Spans, Task, simulate
@@ -42,6 +42,18 @@ class RankClass:
 
     ranks: int
     step: StepTimes
+    slowness: float = 1.0  # its computing takes that many times as long as the step says
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How many times as long each part of a job takes: 1.1 is 10 % longer, 0 costs nothing."""
+
+    compute: float = 1.0
+    messages: float = 1.0
+    reading: float = 1.0  # and decoding
+    copying: float = 1.0  # to the device
+    host: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -69,14 +81,20 @@ class Job:
     def without_messages(self) -> "Job":
         return replace(self, messages=())
 
-    def without_input(self) -> "Job":
-        return self._stepping(lambda step: replace(step, input_s=0.0, host_to_device_s=0.0))
+    def stretched(self, by: Stretch) -> "Job":
+        """The same job with its parts that many times as long."""
+        messages = tuple(replace(each, time_s=each.time_s * by.messages) for each in self.messages)
+        return replace(self, classes=tuple(_stretched(each, by) for each in self.classes), messages=messages)
 
-    def without_host(self) -> "Job":
-        return self._stepping(lambda step: replace(step, host_s=0.0))
 
-    def _stepping(self, changed: Callable[[StepTimes], StepTimes]) -> "Job":
-        return replace(self, classes=tuple(replace(each, step=changed(each.step)) for each in self.classes))
+def _stretched(each: RankClass, by: Stretch) -> RankClass:
+    step = replace(
+        each.step,
+        input_s=each.step.input_s * by.reading,
+        host_to_device_s=each.step.host_to_device_s * by.copying,
+        host_s=each.step.host_s * by.host,
+    )
+    return replace(each, step=step, slowness=each.slowness * by.compute)
 
 
 @dataclass(frozen=True)
@@ -159,13 +177,14 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
 def _graph(job: Job, detailed: bool) -> _Graph:
     graph = _Graph(*_resources(job))
     cuts = _cuts(job)
+    passes = [_Passes.of(each, cuts, detailed) for each in job.classes]
     copied: list[list[int]] = []  # [iteration][class]: the batch is on the device
     for iteration in range(ITERATIONS):
         updated = graph.updates[-1] if graph.updates else []
         copied.append(_arrivals(graph, job, copied))
         computed = [
-            _compute(graph, number, each.step, cuts, [copied[-1][number], *updated[number : number + 1]], detailed)
-            for number, each in enumerate(job.classes)
+            _compute(graph, number, each, [copied[-1][number], *updated[number : number + 1]])
+            for number, each in enumerate(passes)
         ]
         sent = [
             graph.add("collectives", -1, f"all-reduce {index + 1}", message.time_s, [at[cut] for at in computed])
@@ -173,7 +192,7 @@ def _graph(job: Job, detailed: bool) -> _Graph:
         ]
         graph.updates.append(
             [
-                _update(graph, number, each.step, job.messages, sent, computed[number][-1])
+                _update(graph, number, each, job.messages, sent, computed[number][-1])
                 for number, each in enumerate(job.classes)
             ]
         )
@@ -195,16 +214,31 @@ def _arrivals(graph: _Graph, job: Job, copied: list[list[int]]) -> list[int]:
     return found
 
 
-def _compute(
-    graph: _Graph, number: int, step: StepTimes, cuts: Sequence[int], after: list[int], detailed: bool
-) -> dict[int, int]:
+@dataclass(frozen=True)
+class _Passes:
+    """What one class computes between a batch and its update: tasks with their seconds, alike in every iteration."""
+
+    host_s: float
+    forward: list[tuple[str, float]]
+    backward: list[tuple[int, str, float]]  # (layers done, name, seconds)
+
+    @classmethod
+    def of(cls, each: RankClass, cuts: Sequence[int], detailed: bool) -> "_Passes":
+        step, slowness = each.step, each.slowness
+        return cls(
+            step.host_s,
+            [(name, work_s * slowness) for name, work_s in _forward(step.layers, detailed)],
+            [(place, name, work_s * slowness) for place, name, work_s in _backward(step.layers, set(cuts), detailed)],
+        )
+
+
+def _compute(graph: _Graph, number: int, passes: _Passes, after: list[int]) -> dict[int, int]:
     """Forward and backward of one class; answers (layers done backward -> the task that ends them), -1 for all."""
-    last = graph.add("host", number, "host", step.host_s, after) if step.host_s else None
-    waits = after if last is None else [last]
-    for name, work_s in _forward(step.layers, detailed):
+    waits = [graph.add("host", number, "host", passes.host_s, after)] if passes.host_s else after
+    for name, work_s in passes.forward:
         waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, waits)]
     done: dict[int, int] = {}
-    for place, name, work_s in _backward(step.layers, set(cuts), detailed):
+    for place, name, work_s in passes.backward:
         waits = [graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)]
         done[place] = waits[0]
     done[-1] = waits[0]
@@ -239,12 +273,12 @@ def _cuts(job: Job) -> list[int]:
 
 
 def _update(
-    graph: _Graph, number: int, step: StepTimes, messages: Sequence[Message], sent: Sequence[int], computed: int
+    graph: _Graph, number: int, each: RankClass, messages: Sequence[Message], sent: Sequence[int], computed: int
 ) -> int:
     """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
     waits = [computed, *sent]
     for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
-        if message.unpack_s:
-            unpacked = graph.add("compute", number, f"unpack {index + 1}", message.unpack_s, [arrived, computed])
+        if unpack_s := message.unpack_s * each.slowness:
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed])
             waits.append(unpacked)
-    return graph.add("compute", number, "update", step.update_s, waits)
+    return graph.add("compute", number, "update", each.step.update_s * each.slowness, waits)

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.config import Request
+from resnetx.record.prediction import PredictedGpu
 
 Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: less than half a percent
 Axis = Literal["payload", "intensity", "gpus", "message"]
@@ -51,6 +52,9 @@ class Side(_Part, frozen=True):
     exposed_communication_s: float | None
     compute_source: str | None
     compute_error: float | None
+    compute_where: str = ""  # the trace, or what the roofline was fitted to
+    gpu: PredictedGpu | None = None
+    by_compute: Estimate | None = None  # iterations/s, with the error of compute alone
 
 
 class SimpleModel(_Part, frozen=True):
@@ -68,7 +72,7 @@ class Margin(_Part, frozen=True):
     second: str
     ratio: Estimate  # of iterations/s
     lead: Lead
-    simple_model: SimpleModel | None  # null: it speaks of equal GPUs, and of messages whose times are known
+    simple_model: SimpleModel | None  # null: it speaks of equal GPUs (`Side.gpu`), and of known times
 
 
 class SystemPoint(_Part, frozen=True):

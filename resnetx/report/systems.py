@@ -114,7 +114,7 @@ def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -
 
 
 def _side(point: PredictedPoint) -> Side:
-    rate = _rate(point)
+    rate = _rate(point, point.interval_s)
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
     return Side(
@@ -132,16 +132,20 @@ def _side(point: PredictedPoint) -> Side:
         exposed_communication_s=point.exposed_communication_s,
         compute_source=point.compute_source,
         compute_error=point.compute_error,
+        compute_where=point.compute_where,
+        gpu=point.gpu,
+        by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
     )
 
 
-def _rate(point: PredictedPoint) -> Estimate | None:
-    """Iterations/s: the slow end of the interval of the iteration is the low one of its rate."""
+def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate | None:
+    """Iterations/s: the slow end of an interval of the iteration is the low one of its rate."""
     if point.outcome != "ok" or point.iteration_s is None:
         return None
-    low_s, high_s = point.interval_s or [point.iteration_s, point.iteration_s]
-    shortest_s = max(low_s, SHORTEST * point.iteration_s)
-    return Estimate(value=1 / point.iteration_s, low=1 / high_s, high=1 / shortest_s)
+    low_s, high_s = interval_s or (point.iteration_s, point.iteration_s)
+    shortest_s = min(max(low_s, SHORTEST * point.iteration_s), point.iteration_s)  # a foreign end may be one ulp off
+    longest_s = max(high_s, point.iteration_s)
+    return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
 
 
 def _margin(sides: Sequence[Side]) -> Margin | None:

@@ -190,9 +190,11 @@ def test_the_record_is_dated_has_a_digest_and_names_its_inputs(predict, tmp_path
     assert digest(changed) != made.digest
     assert [each.what for each in made.inputs] == [
         "compute of AlexNet on dgx1-p100",
-        "feeding 1 GPUs of dgx1-p100",
+        "decoding on dgx1-p100",
+        "bytes of an image",
+        "storage of dgx1-p100",
+        "copies from the host of dgx1-p100",
         "all-reduce on 2 GPUs of dgx1-p100 with nccl2",
-        "feeding 2 GPUs of dgx1-p100",
         "memory",
         "straggler",
     ]
