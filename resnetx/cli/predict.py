@@ -123,8 +123,13 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
                 points += curve(each.subject, fabric, each.points, each.baseline, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
-    inputs = list(records.inputs_of(points, list(_asked_for(overrides))))
+    inputs = list(records.inputs_of(points, [*_unasked(asked_of), *_asked_for(overrides)]))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
+
+
+def _unasked(asked_of: Sequence[Curve]) -> Iterator[RecordInput]:
+    """What is assumed of imported traces, each thing once."""
+    yield from dict.fromkeys(line for each in asked_of for line in each.assumed)
 
 
 def _asked_for(overrides: Sequence[str]) -> Iterator[RecordInput]:

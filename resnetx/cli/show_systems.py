@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
-from resnetx.cli import show
+from resnetx.cli import show, show_refusals
 from resnetx.record.system_comparison import (
     CheckedClaim,
     CollectivePoint,
@@ -35,6 +35,7 @@ def comparison(found: SystemComparison) -> None:
     show.out.print(f"{made}: {', '.join(found.systems)}", soft_wrap=True)
     _leads(found)
     _points(found)
+    show_refusals.refusals(found.points)
     _crossings(found.crossings)
     _simple_model(found.points)
     _claims(found.claims)
