@@ -103,7 +103,7 @@ def _fitting(found: list[Point]) -> list[Point]:
         options = {str(point[group]) for point in found if group in point}
         if len(options) < 2:
             continue
-        having = {option: {f"{group}.{name}" for name in _option(group, option)} for option in options}
+        having = {option: {f"{group}.{name}" for name in options_of(group, option)} for option in options}
         shared = set().union(*having.values())
         found = [
             {key: value for key, value in point.items() if key not in shared or key in having[str(point.get(group))]}
@@ -114,8 +114,8 @@ def _fitting(found: list[Point]) -> list[Point]:
     return [point for place, point in enumerate(found) if point not in found[:place]]
 
 
-def _option(group: str, option: str) -> dict[str, Any]:
-    """The settings of an option; none where there is no such option, which composing will say."""
+def options_of(group: str, option: str) -> dict[str, Any]:
+    """The settings that an option of a group brings; none where there is no such option, which composing will say."""
     path = CONFIGS / group / f"{option}.yaml"
     return _yaml(f"{group}/{option}.yaml") if path.is_file() else {}
 
@@ -138,13 +138,15 @@ def _unquoted(value: Any) -> Any:
 def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
-    Hydra composes the choices of groups, once for all points that share them (it takes 40 ms); the other settings are
-    then changed in its result, which knows which settings there are.
+    Hydra composes each choice of a group once (it takes 40 ms): groups know nothing of each other. The other settings
+    are then changed in its result, which knows which settings there are.
     """
-    choices = tuple(f"{group}={point[group]}" for group in GROUPS if group in point)
     words = [f"{key}={value}" for key, value in point.items()]
     try:
-        config = copy.deepcopy(_composed(choices))
+        config = copy.deepcopy(_composed())
+        for group in GROUPS:
+            if group in point:
+                config[group] = _composed(f"{group}={point[group]}")[group]
         for key, value in point.items():
             if key not in GROUPS:
                 # Only the environment has room for names that no file has.
@@ -157,7 +159,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _composed(choices: tuple[str, ...]) -> DictConfig:
+def _composed(*choices: str) -> DictConfig:
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
         return hydra.compose("config", list(choices))
 

@@ -89,7 +89,7 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
     if options.validate:
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
     made = predicted(paths, overrides)
-    asked, _ = _split(overrides)
+    asked, _ = split(overrides)
     folder = Path(asked.out) if asked.out else Path(asked.results) / node_name() / "predict" / _now()
     if options.json:
         show.json_lines(made.points)
@@ -105,26 +105,26 @@ def _now() -> str:
 
 def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     """The predictions that the words of a command line ask for; the traces are at `paths`."""
-    asked, words = _split(overrides)
-    if not asked.library:
-        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
-    machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
-    if not machines:
-        raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
-    _refuse_unknown_links(asked.what_if.bandwidth, machines)
-    asked_of, found, setting = list(subjects.curves(paths, words, _wanted(asked))), _measured(asked), _setting(asked)
-    _refuse_unsaid(found, asked_of, asked.calibration)
+    asked, words = split(overrides)
+    on, setting = fabrics(asked), setting_of(asked)
+    asked_of = list(subjects.curves(paths, words, wanted_of(asked)))
+    _refuse_unsaid(on[0].measured, asked_of, asked.calibration)
     _refuse_unread(setting.image_bytes, asked_of)
-    points: list[dict[str, Any]] = []
-    for machine in machines:
-        for library in asked.library:
-            fabric = _fabric(asked, machine, library, found)
-            for each in asked_of:
-                points += curve(each.subject, fabric, each.points, each.baseline, setting)
+    points = points_on(on, asked_of, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
     inputs = list(records.inputs_of(points, [*_unasked(asked_of), *_asked_for(overrides)]))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
+
+
+def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[dict[str, Any]]:
+    """The fields of every point: of each system and library in turn."""
+    return [
+        point
+        for fabric in on
+        for each in asked_of
+        for point in curve(each.subject, fabric, each.points, each.baseline, setting)
+    ]
 
 
 def _unasked(asked_of: Sequence[Curve]) -> Iterator[RecordInput]:
@@ -144,7 +144,7 @@ def _asked_for(overrides: Sequence[str]) -> Iterator[RecordInput]:
 # ---- the settings ---------------------------------------------------------------------------------------------------
 
 
-def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
+def split(overrides: list[str]) -> tuple[Asked, list[str]]:
     """The settings of this verb, and the words that describe the workload."""
     own = [word for word in overrides if group_of(word) in Asked.__struct_fields__]
     asked = settings("predict", chosen(own), Asked, listed=("systems", "library"))
@@ -171,9 +171,22 @@ def _check(asked: Asked) -> None:
         raise ConfigError(f"straggler={asked.straggler:g}: expected 1 or more")
 
 
-def _wanted(asked: Asked) -> Wanted:
+def wanted_of(asked: Asked) -> Wanted:
+    """What this verb's settings say of the points."""
     strategy = FRAMEWORKS[asked.framework][0] if asked.framework else None
     return Wanted(None if asked.devices is None else tuple(asked.devices), strategy, asked.convention, asked.baseline)
+
+
+def fabrics(asked: Asked) -> list[Fabric]:
+    """The systems that are asked for, each with every library."""
+    if not asked.library:
+        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
+    machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
+    if not machines:
+        raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
+    _refuse_unknown_links(asked.what_if.bandwidth, machines)
+    found = _measured(asked)
+    return [_fabric(asked, machine, library, found) for machine in machines for library in asked.library]
 
 
 def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
@@ -192,7 +205,8 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
             raise unknown_name(f"kind of link of {systems}", name, known, "what_if.bandwidth")
 
 
-def _setting(asked: Asked) -> Setting:
+def setting_of(asked: Asked) -> Setting:
+    """How it is trained, as this verb's settings say."""
     overlap = Overlap(asked.overlap.input, asked.overlap.host_to_device)
     return Setting(
         overlap=FRAMEWORKS[asked.framework][1] if asked.framework else overlap,

@@ -11,7 +11,8 @@ from resnetx.predict.compute import Compute
 from resnetx.predict.exchange import Exchange
 from resnetx.predict.feed import RATE_ERRORS, Fed
 from resnetx.predict.point import Point
-from resnetx.predict.ssgd import Job, Stretch, iteration_s, timeline
+from resnetx.predict.ssgd import Job, iteration_s, timeline
+from resnetx.predict.step import AS_IT_IS, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import Limit, Origin, PredictedTask
 
@@ -118,14 +119,14 @@ def _gpu(point: Point, clock_Hz: float | None) -> dict[str, Any]:
 
 def _saved(job: Job, whole_s: float, alone_s: Mapping[Limit, float]) -> dict[Limit, float]:
     """The share of the iteration that each part would save if it cost nothing; what is hidden saves nothing."""
-    without: dict[Limit, Job] = {
-        "compute": job.stretched(Stretch(compute=0.0)),
-        "communication": job.without_messages(),
-        "input": job.stretched(Stretch(reading=0.0, copying=0.0)),
-        "host": job.stretched(Stretch(host=0.0)),
+    without: dict[Limit, tuple[Job, Stretch]] = {
+        "compute": (job, Stretch(compute=0.0)),
+        "communication": (job.without_messages(), AS_IT_IS),
+        "input": (job, Stretch(reading=0.0, copying=0.0)),
+        "host": (job, Stretch(host=0.0)),
     }
     return {
-        name: max(0.0, 1 - iteration_s(other) / whole_s) if alone_s[name] else 0.0 for name, other in without.items()
+        name: max(0.0, 1 - iteration_s(*other) / whole_s) if alone_s[name] else 0.0 for name, other in without.items()
     }
 
 
@@ -143,8 +144,7 @@ def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> 
 def _interval_s(job: Job, whole_s: float, errors: Stretch) -> list[float]:
     """The iteration with all errors at their best, and with all of them at their worst; it holds the iteration."""
     low_s, high_s = (
-        iteration_s(job.stretched(Stretch(*(max(0.0, 1 + sign * error) for error in astuple(errors)))))
-        for sign in (-1, 1)
+        iteration_s(job, Stretch(*(max(0.0, 1 + sign * error) for error in astuple(errors)))) for sign in (-1, 1)
     )
     # Sums of other figures round otherwise: where an error changes nothing, an end may differ in its last digit.
     return [min(low_s, whole_s), max(high_s, whole_s)]

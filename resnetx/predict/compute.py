@@ -11,6 +11,7 @@ refused for any other host.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
@@ -115,8 +116,9 @@ def of_trace(
     return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, copy_Bps, at_Hz)
 
 
+@lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
 def of_roofline(
-    layers: Sequence[Layer], image_size: int, batch_size: int, precision: str, gpu: Gpu, clock_Hz: float | None
+    layers: tuple[Layer, ...], image_size: int, batch_size: int, precision: str, gpu: Gpu, clock_Hz: float | None
 ) -> Compute:
     """What `batch_size` images take by the roofline alone."""
     if CPU in gpu.product_names:

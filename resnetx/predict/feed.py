@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from resnetx.config import Request, SyntheticInput
-from resnetx.interconnect.feeding import Supply, from_host, from_storage
+from resnetx.interconnect.feeding import Supply
 from resnetx.interconnect.parts import Provenance
 from resnetx.predict.compute import Compute
 from resnetx.predict.point import Point
@@ -95,7 +95,7 @@ def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTim
 
 def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
     """Read from the described storage, where that takes longer than the trace says."""
-    disk = from_storage(point.fabric.system, point.devices)
+    disk, _ = point.fabric.supplies(point.devices)
     stored, words = _stored(point, request)
     if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
         return traced
@@ -113,7 +113,7 @@ def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
 
 def _copied(read: Fed, point: Point, images: int, request: Request) -> Fed:
     """Copied to the device over the described PCIe."""
-    bus = from_host(point.fabric.system, point.devices)
+    _, bus = point.fabric.supplies(point.devices)
     if bus is None:
         return read
     batch_bytes = images * 3 * request.image_size**2 * BYTES_PER_VALUE

@@ -8,6 +8,7 @@ from typing import Literal
 from resnetx.config import Request, Strategy
 from resnetx.interconnect.calibration import Calibration
 from resnetx.interconnect.collective import Plan, calibrate, plan
+from resnetx.interconnect.feeding import Supply, from_host, from_storage
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
@@ -112,6 +113,16 @@ class Fabric:
     @cached_property
     def _plans(self) -> dict[tuple[int, ...], Plan]:
         return {}
+
+    @cached_property
+    def _supplies(self) -> dict[tuple[int, ...], tuple[Supply | None, Supply | None]]:
+        return {}
+
+    def supplies(self, devices: tuple[int, ...]) -> tuple[Supply | None, Supply | None]:
+        """What these get from storage and from the host's memory, all at once."""
+        if devices not in self._supplies:
+            self._supplies[devices] = from_storage(self.system, devices), from_host(self.system, devices)
+        return self._supplies[devices]
 
     def plan(self, devices: tuple[int, ...]) -> Plan:
         """How gradients are all-reduced between these; searched for once."""

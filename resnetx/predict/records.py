@@ -12,7 +12,7 @@ import msgspec
 from resnetx import __version__
 from resnetx.config import CONFIGS
 from resnetx.record import SCHEMA, Unknown, seal
-from resnetx.record.prediction import Domain, Origin, Prediction, digest
+from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, digest
 
 UNCHECKED = "nothing was measured to hold it against"
 
@@ -48,6 +48,17 @@ def prediction(
         Prediction,
     )
     return msgspec.structs.replace(made, digest=digest(made))
+
+
+class _Points(msgspec.Struct):
+    points: list[PredictedPoint]
+    unknown: dict[str, str]
+
+
+def sealed(points: Sequence[Mapping[str, Any]]) -> list[PredictedPoint]:
+    """The points by themselves, where no record is kept of them."""
+    found: _Points = seal({"points": list(points), "unknown": {}}, _Points)
+    return found.points
 
 
 def inputs_of(points: Sequence[Mapping[str, Any]], asked: Sequence[RecordInput]) -> Iterator[dict[str, Any]]:

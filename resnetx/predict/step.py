@@ -65,3 +65,17 @@ class Message:
     layers: tuple[str, ...]
     time_s: float
     unpack_s: float = 0.0  # computing that it takes to get the sums to where the update reads them
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How many times as long each part of an iteration takes: 1.1 is 10 % longer, 0 costs nothing."""
+
+    compute: float = 1.0
+    messages: float = 1.0
+    reading: float = 1.0  # and decoding
+    copying: float = 1.0  # to the device
+    host: float = 1.0
+
+
+AS_IT_IS = Stretch()

@@ -32,16 +32,22 @@ def over(point: SystemPoint, a: str, b: str) -> Estimate | None:
 def ratio(above: Side, below: Side) -> Estimate:
     """The rate of one side over that of another; both have one."""
     assert above.iterations_per_s and below.iterations_per_s, "only sides that can run have a ratio"
-    value = above.iterations_per_s.value / below.iterations_per_s.value
-    ours, theirs = _doubt(above), _doubt(below)
     if not _one_source(above, below):
-        up = math.hypot(ours.up, theirs.down)
-        down = math.hypot(ours.down, theirs.up)
-    else:
-        shifts = (ours.compute_up - theirs.compute_up, theirs.compute_down - ours.compute_down)
-        up = math.hypot(ours.rest_up, theirs.rest_down, max(0.0, *shifts))
-        down = math.hypot(ours.rest_down, theirs.rest_up, min(0.0, *shifts))
+        return quotient(above.iterations_per_s, below.iterations_per_s)
+    ours, theirs = _doubt(above), _doubt(below)
+    shifts = (ours.compute_up - theirs.compute_up, theirs.compute_down - ours.compute_down)
+    up = math.hypot(ours.rest_up, theirs.rest_down, max(0.0, *shifts))
+    down = math.hypot(ours.rest_down, theirs.rest_up, min(0.0, *shifts))
+    value = above.iterations_per_s.value / below.iterations_per_s.value
     return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def quotient(above: Estimate, below: Estimate) -> Estimate:
+    """One estimate over another whose error is independent of its own."""
+    (up, down), (their_up, their_down) = _ends(above), _ends(below)
+    value = above.value / below.value
+    low, high = math.exp(-math.hypot(down, their_up)), math.exp(math.hypot(up, their_down))
+    return Estimate(value=value, low=value * low, high=value * high)
 
 
 def lead(margin: Estimate) -> Lead:

@@ -16,6 +16,7 @@ from resnetx.record import SCHEMA
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (
     CollectivePoint,
+    CopyPoint,
     Estimate,
     Margin,
     Side,
@@ -24,6 +25,7 @@ from resnetx.record.system_comparison import (
 )
 from resnetx.report.claims import check_claims
 from resnetx.report.crossings import crossings
+from resnetx.report.explanations import Causes, kept, with_causes
 from resnetx.report.margins import lead, ratio
 from resnetx.report.series import told, varying
 from resnetx.report.simple_model import simple_model
@@ -32,8 +34,16 @@ from resnetx.report.sound import point_words, refuse_unsound
 SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
 
 
-def compare_systems(prediction: Prediction, collectives: Sequence[CollectivePoint] = ()) -> SystemComparison:
-    """The systems of a prediction side by side. `collectives`: what collectives alone cost on them, for Fig. 10."""
+def compare_systems(
+    prediction: Prediction,
+    collectives: Sequence[CollectivePoint] = (),
+    copies: Sequence[CopyPoint] = (),
+    searched: Causes | None = None,
+) -> SystemComparison:
+    """The systems of a prediction side by side. `collectives`, `copies`: what messages alone cost on them.
+
+    `searched`: what decides published statements; None: as it was found for the paper.
+    """
     refuse_unsound(prediction)
     systems = list(dict.fromkeys(point.system for point in prediction.points))
     if len(systems) < 2:
@@ -48,8 +58,10 @@ def compare_systems(prediction: Prediction, collectives: Sequence[CollectivePoin
         systems=systems,
         points=points,
         crossings=crossings(points, collectives),
-        claims=check_claims(points, collectives),
+        claims=with_causes(check_claims(points, collectives, copies), (searched or kept()).explanations),
+        explanations=searched.explanations if searched else [],
         collectives=list(collectives),
+        copies=list(copies),
     )
 
 
