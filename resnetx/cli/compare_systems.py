@@ -38,8 +38,8 @@ def read_prediction(path: Path) -> Prediction:
 def compare_systems_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Systems side by side, point by point."""
     explained, overrides = _explain(overrides)
-    made, out, machines = _prediction(paths, overrides)
     searched = _searched(paths, overrides) if explained else None
+    made, out, machines = _prediction(paths, overrides)
     collectives, copies = messages_alone.collectives(made.points, machines), messages_alone.copies(machines)
     found = compare_systems(made, list(collectives), list(copies), searched)
     if options.json:

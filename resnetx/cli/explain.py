@@ -41,7 +41,7 @@ def search(words: Sequence[str]) -> Causes:
         raise ConfigError(
             f"explain=true: explains the statements of a paper; expected systems=[{systems}] study={stated.study}"
         )
-    left = {name: each for name, each in stated.assumptions.items() if not _settled(each, asked)}
+    left = {name: open_ for name, each in stated.assumptions.items() if (open_ := _left_open(each, asked))}
     searched, memory = all_combinations(left), _Memory()
     with show.progress("combinations", len(searched)) as advance:
         outcomes = []
@@ -51,10 +51,19 @@ def search(words: Sequence[str]) -> Causes:
     return explain(stated, outcomes)
 
 
-def _settled(assumption: Assumption, asked: Mapping[str, Any]) -> bool:
-    """Whether the command line says something of what an assumption would change."""
-    changes = {group_of(key) for option in assumption.options.values() for key in option.settings}
-    return not changes.isdisjoint(group_of(key) for key in asked)
+def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption | None:
+    """An assumption as the command line leaves it: whole, with the one option that it chooses, or with none of them."""
+    changed = {group_of(key) for option in assumption.options.values() for key in option.settings}
+    if changed.isdisjoint(map(group_of, asked)):
+        return assumption
+    settings = {key: each.value for key, each in left_to_the_paper(asked).items()} | {
+        key: str(value) for key, value in asked.items()
+    }
+    alike = [name for name, option in assumption.options.items() if option.settings.items() <= settings.items()]
+    if not alike:
+        return None
+    chosen_one = max(alike, key=lambda name: len(assumption.options[name].settings))
+    return msgspec.structs.replace(assumption, options={chosen_one: assumption.options[chosen_one]})
 
 
 def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -> dict[str, str]:

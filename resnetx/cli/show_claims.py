@@ -35,8 +35,6 @@ def _counts(found: Sequence[CheckedClaim]) -> None:
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
     rows.append(["all", *(f"{sum(counts[variant, kind] for variant in variants)}" for kind in kinds)])
     title = "What Tallent et al. 2017 state, and what is predicted here"
-    left_out = len(published("tallent2017").left_out)
-    left_out = len(published("tallent2017").left_out)
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
     note = (
         "Of misses: something explains them (over the combinations of what the paper\n"
