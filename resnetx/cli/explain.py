@@ -3,8 +3,8 @@
     resnetx compare systems=[dgx1-p100,gx8] study=paper explain=true
     python -m resnetx.cli.explain        writes results/published/tallent2017-causes.yaml
 
-What is left open, and in which ways it may have been, stands in `results/published/tallent2017.yaml`. A setting of the
-command line that an assumption would change takes that assumption out of the search.
+What is left open, and in which ways it may have been, is in `results/published/tallent2017.yaml`. A setting of the
+command line that an assumption would change settles that assumption.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,8 @@ from resnetx.predict import records
 from resnetx.predict.point import Fabric
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint
 from resnetx.report.claims import Assumption, Claims, check_claims, published
-from resnetx.report.explanations import KEPT, Causes, Combination, all_combinations, explain
+from resnetx.report.deciding import Combination
+from resnetx.report.explanations import KEPT, Causes, all_combinations, explain
 from resnetx.report.systems import side_by_side
 
 HEAD = """\
@@ -41,7 +42,8 @@ def search(words: Sequence[str]) -> Causes:
         raise ConfigError(
             f"explain=true: explains the statements of a paper; expected systems=[{systems}] study={stated.study}"
         )
-    left = {name: open_ for name, each in stated.assumptions.items() if (open_ := _left_open(each, asked))}
+    all_open = {name: _left_open(each, asked) for name, each in stated.assumptions.items()}
+    left = {name: each for name, each in all_open.items() if each is not None}
     searched, memory = all_combinations(left), _Memory()
     with show.progress("combinations", len(searched)) as advance:
         outcomes = []
@@ -56,14 +58,13 @@ def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption |
     changed = {group_of(key) for option in assumption.options.values() for key in option.settings}
     if changed.isdisjoint(map(group_of, asked)):
         return assumption
-    settings = {key: each.value for key, each in left_to_the_paper(asked).items()} | {
-        key: str(value) for key, value in asked.items()
-    }
-    alike = [name for name, option in assumption.options.items() if option.settings.items() <= settings.items()]
+    papers = {key: each.value for key, each in left_to_the_paper(asked).items()}
+    settings = papers | {key: str(value) for key, value in asked.items()}
+    alike = {name: each for name, each in assumption.options.items() if each.settings.items() <= settings.items()}
     if not alike:
         return None
-    chosen_one = max(alike, key=lambda name: len(assumption.options[name].settings))
-    return msgspec.structs.replace(assumption, options={chosen_one: assumption.options[chosen_one]})
+    nearest = max(alike, key=lambda name: len(alike[name].settings))
+    return msgspec.structs.replace(assumption, options={nearest: alike[nearest]})
 
 
 def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -> dict[str, str]:
@@ -76,7 +77,7 @@ def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -
 
 @dataclass
 class _Memory:
-    """What combinations share: it takes most of the time."""
+    """What combinations share, as it takes time to make."""
 
     curves: dict[tuple[str, ...], list[Curve]] = field(default_factory=dict)
     fabrics: dict[str, Fabric] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class _Memory:
 
 
 def _checked(words: Sequence[str], settings: Mapping[str, str], memory: _Memory) -> list[CheckedClaim]:
-    """The statements under one combination; what nobody settles is as in the paper."""
+    """The statements under one combination; what neither it nor the command line sets is as in the paper."""
     asked = {**chosen(list(words)), **settings}
     left = {key: each.value for key, each in left_to_the_paper(asked).items()}
     own, of_workload = split([*words, *words_of({**left, **settings})])

@@ -1,7 +1,9 @@
 """What messages cost by themselves on the systems of a comparison: collectives over sizes, copies to single GPUs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
+from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, paths
 from resnetx.interconnect.feeding import from_host
 from resnetx.interconnect.system import System
@@ -50,7 +52,8 @@ def copies(machines: Mapping[str, System]) -> Iterator[CopyPoint]:
     """Copies from GPU 0 to each other GPU of its node, and from the host's memory to GPU 0."""
     for name, machine in machines.items():
         for target in range(1, len(machine.gpus) // machine.nodes):
-            yield from _copied(name, machine, target)
+            with suppress(ConfigError):  # of GPUs that are no peers, without a CPU to stage copies in
+                yield from _copied(name, machine, target)
         if bus := from_host(machine, [0]):
             for size_bytes in COPIED_BYTES:
                 time_s = machine.gpu_part(0).copy_s.value + size_bytes / bus.rate_Bps

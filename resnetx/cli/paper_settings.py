@@ -1,4 +1,4 @@
-"""What the paper's own comparison was made with, where the same is asked for and nothing else is said."""
+"""The settings of the paper's own comparison, where its systems and its study are asked for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def is_the_papers(asked: Mapping[str, Any]) -> bool:
 
 
 def as_in_the_paper(asked: Mapping[str, Any]) -> list[str]:
-    """The words to add for a comparison, which are shown with where the paper says so."""
+    """The words to add for a comparison; prints them, each with where the paper has it."""
     left = left_to_the_paper(asked) if is_the_papers(asked) else {}
     words = words_of({key: each.value for key, each in left.items()})
     if words:

@@ -1,7 +1,7 @@
 """What an iteration takes where a formula says it: `docs/ssgd.md`, equations 1 to 5.
 
-The simulation of `ssgd` gives the same (tests hold it to that), and takes a hundred times as long. No formula is known
-to us where ranks take different times, share the cores of a host, or send two messages at once: these are simulated.
+The simulation of `ssgd` gives the same (tests hold it to that) in more time. No formula is known to us where ranks take
+different times, share the cores of a host, or send two messages at once: these are simulated.
 """
 
 from collections.abc import Sequence

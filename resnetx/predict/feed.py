@@ -144,5 +144,5 @@ def _decoding(found: Compute, point: Point) -> RecordInput:
     what = f"decoding on {point.fabric.described.name}"
     if found.step.input_s:
         return RecordInput(what, "as traced on this host", found.origin, found.where, found.error)
-    value = "takes no time: only a trace of the same host has it"
+    value = "left out: only a trace of the same host has it"
     return RecordInput(what, value, "assumed", "predict/feed.py", Unknown(UNCHECKED))

@@ -184,14 +184,13 @@ def _hits(claim: Claim, ours: float, tolerance: float) -> bool:
 
 
 def _listed(asked: Asked, found: Sequence[tuple[Item, Estimate]]) -> CheckedClaim:
-    """A figure is stated for each value of a field: all of them have to be near."""
+    """A figure is stated for each value of a field: all of them have to be there, and near."""
     claim = asked.claim
     assert claim.along, f"{claim.id}: stated_by needs what it is along"
-    near = [
-        abs(value.value / claim.stated_by[key] - 1) <= asked.tolerance
-        for item, value in found
-        if (key := getattr(item, claim.along)) in claim.stated_by
-    ]
+    ours = {getattr(item, claim.along): value.value for item, value in found}
+    near = [abs(ours[key] / stated - 1) <= asked.tolerance for key, stated in claim.stated_by.items() if key in ours]
+    if len(near) < len(claim.stated_by):
+        return _not_predicted(asked, len(near))
     note = f"{sum(near)} of {len(near)} figures within {asked.tolerance:.0%}"
     return _made(asked, claim.where.words, "hit" if all(near) else "miss", note, share=statistics.fmean(near))
 

@@ -153,6 +153,8 @@ def test_figures_of_a_family_have_to_be_near_all_of_them():
     for values, outcome, note in (((10, 20), "hit", "2 of 2"), ((10, 23), "miss", "1 of 2")):
         (found,) = CHECKS["value"](Asked(claim, "workloads", {"workloads": items(*values)}, 0.1))
         assert (found.outcome, found.note) == (outcome, f"{note} figures within 10%")
+    (found,) = CHECKS["value"](Asked(claim, "workloads", {"workloads": items(10, 20)[:1]}, 0.1))
+    assert found.outcome == "not predicted"
 
 
 def test_a_figure_may_be_held_against_another_one(claims_of):
