@@ -1,7 +1,6 @@
 """What comes out of a simulated job: times, rates, what limits, how sure; and the fields of points without any."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from typing import Any, Literal
 
 import msgspec
@@ -12,7 +11,7 @@ from resnetx.predict.exchange import Exchange
 from resnetx.predict.feed import RATE_ERRORS, Fed
 from resnetx.predict.point import Point
 from resnetx.predict.ssgd import Job, iteration_s, timeline
-from resnetx.predict.step import AS_IT_IS, Stretch
+from resnetx.predict.step import AS_IT_IS, Errors, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import Limit, Origin, PredictedTask
 
@@ -75,7 +74,7 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], fed: Sequence[
         "reason": "",
         "iteration_s": whole_s,
         "interval_s": _interval_s(job, whole_s, errors),
-        "interval_by_compute_s": _interval_s(job, whole_s, Stretch(errors.compute, 0.0, 0.0, 0.0, 0.0)),
+        "interval_by_compute_s": _interval_s(job, whole_s, Errors(compute=errors.compute)),
         "images_per_s": point.batch_size / whole_s,
         "compute_s": slowest.compute_s,
         "communication_s": sent.time_s,
@@ -130,9 +129,8 @@ def _saved(job: Job, whole_s: float, alone_s: Mapping[Limit, float]) -> dict[Lim
     }
 
 
-def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> Stretch:
-    """How far off each part may be, relative."""
-    return Stretch(
+def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> Errors:
+    return Errors(
         compute=max(each.error for each in computes),
         messages=sent.error,
         reading=max(each.reading_error for each in fed),
@@ -141,11 +139,9 @@ def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> 
     )
 
 
-def _interval_s(job: Job, whole_s: float, errors: Stretch) -> list[float]:
+def _interval_s(job: Job, whole_s: float, errors: Errors) -> list[float]:
     """The iteration with all errors at their best, and with all of them at their worst; it holds the iteration."""
-    low_s, high_s = (
-        iteration_s(job, Stretch(*(max(0.0, 1 + sign * error) for error in astuple(errors)))) for sign in (-1, 1)
-    )
+    low_s, high_s = (iteration_s(job, errors.stretch(sign)) for sign in (-1, 1))
     # Sums of other figures round otherwise: where an error changes nothing, an end may differ in its last digit.
     return [min(low_s, whole_s), max(high_s, whole_s)]
 

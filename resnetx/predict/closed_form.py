@@ -29,12 +29,10 @@ def iteration_s(
 
 def _passes_s(step: StepTimes, messages: Sequence[Message], cuts: Sequence[int], by: Stretch) -> float:
     """From the beginning of the forward pass to the end of the update."""
-    ready_s = [step.forward_s * by.compute]  # by layers done in the backward pass
-    for layer in reversed(step.layers):
-        ready_s.append(ready_s[-1] + layer.backward_s * by.compute)
-    sent_s, free_s = 0.0, ready_s[-1]
+    forward_s, ends_s = step.forward_s, step.backward_ends_s
+    sent_s, free_s = 0.0, (forward_s + ends_s[-1]) * by.compute
     for message, cut in zip(messages, cuts, strict=True):
-        sent_s = max(sent_s, ready_s[cut]) + message.time_s * by.messages
+        sent_s = max(sent_s, (forward_s + ends_s[cut]) * by.compute) + message.time_s * by.messages
         if message.unpack_s:
             free_s = max(free_s, sent_s) + message.unpack_s * by.compute
     return max(free_s, sent_s) + step.update_s * by.compute
