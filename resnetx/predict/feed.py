@@ -117,12 +117,12 @@ def _copied(read: Fed, point: Point, images: int, request: Request) -> Fed:
     if bus is None:
         return read
     batch_bytes = images * 3 * request.image_size**2 * BYTES_PER_VALUE
-    said = _rate(f"copies from the host of {point.fabric.described.name}", f"as fp32, over {bus.through}", bus)
+    line = _rate(f"copies from the host of {point.fabric.described.name}", f"as fp32, over {bus.through}", bus)
     return replace(
         read,
         step=replace(read.step, host_to_device_s=batch_bytes / bus.rate_Bps),
         copying_error=RATE_ERRORS[bus.provenance],
-        inputs=(*read.inputs, said),
+        inputs=(*read.inputs, line),
     )
 
 

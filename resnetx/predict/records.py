@@ -63,15 +63,15 @@ def sealed(points: Sequence[Mapping[str, Any]]) -> list[PredictedPoint]:
 
 def inputs_of(points: Sequence[Mapping[str, Any]], asked: Sequence[RecordInput]) -> Iterator[dict[str, Any]]:
     """What went in, each thing once: whose compute, whose collectives, what feeds, memory, and what was `asked` for."""
-    said: dict[tuple[str, str], RecordInput] = {}
+    lines: dict[tuple[str, str], RecordInput] = {}
     for point in points:
         if point["outcome"] != "ok":
             continue
         for found in filter(None, (_compute(point), _collectives(point), *point["input_from"])):
-            known = said.setdefault((found.what, found.value), found)
+            known = lines.setdefault((found.what, found.value), found)
             if not isinstance(known.error, Unknown) and not isinstance(found.error, Unknown):
-                said[found.what, found.value] = replace(known, error=max(known.error, found.error))
-    yield from map(asdict, said.values())
+                lines[found.what, found.value] = replace(known, error=max(known.error, found.error))
+    yield from map(asdict, lines.values())
     if any(not isinstance(point["memory_bytes"], Unknown) for point in points):
         kept = "what a step keeps, by the layer table, and 600 MB of the framework"
         yield asdict(RecordInput("memory", kept, "assumed", "predict/memory.py", Unknown(UNCHECKED)))
