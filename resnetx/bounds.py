@@ -75,6 +75,7 @@ BOUNDS = {
     "images.workers": Range(1, 2**10, "processes"),
     # ---- collectives and predictions
     "size": Range(1, 2**40, "1 TiB, in bytes"),
+    "image_bytes": Range(1, 2**30, "1 GiB, in bytes"),
     "memory": Range(1, 2**50, "1 PiB, in bytes"),
     "straggler": Range(1, 1000, "times as long as the others"),
     "clock": Range(0, 10**4, "MHz", above=True),

@@ -90,8 +90,7 @@ def _fitting(found: list[Point]) -> list[Point]:
         options = {str(point[group]) for point in found if group in point}
         if len(options) < 2:
             continue
-        known = [each for each in every_setting() if each.name.startswith(f"{group}.")]
-        having = {option: {each.name for each in known if each.of == option} for option in options}
+        having = {option: options_of(group, option) for option in options}
         shared = set().union(*having.values())
         found = [
             {key: value for key, value in point.items() if key not in shared or key in having[str(point.get(group))]}
@@ -100,6 +99,11 @@ def _fitting(found: list[Point]) -> list[Point]:
             for point in found
         ]
     return [point for place, point in enumerate(found) if point not in found[:place]]
+
+
+def options_of(group: str, option: str) -> set[str]:
+    """The settings that a choice of a group brings; none where there is no such choice, which composing will say."""
+    return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
 
 
 def _parsed(word: str) -> Override:
@@ -125,13 +129,15 @@ def _unquoted(value: Any) -> Any:
 def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
-    Hydra composes the choices of groups, once for all points that share them (it takes 40 ms); the other settings are
-    then changed in its result, which knows which settings there are.
+    Hydra composes each choice of a group once (it takes 40 ms): groups know nothing of each other. The other settings
+    are then changed in its result, which knows which settings there are.
     """
-    chosen_options = tuple(_choice(group, point[group]) for group in GROUPS if group in point)
     words = [f"{key}={value}" for key, value in point.items()]
+    chosen_options = {group: _choice(group, point[group]) for group in GROUPS if group in point}
     try:
-        config = copy.deepcopy(_composed(chosen_options, own_folders()))
+        config = copy.deepcopy(_composed(own_folders()))
+        for group, option in chosen_options.items():
+            config[group] = _composed(own_folders(), option)[group]
         for key, value in point.items():
             if key not in GROUPS:
                 # Only the environment has room for names that no file has.
@@ -155,7 +161,7 @@ def _written(value: Any) -> str:
 
 
 @cache
-def _composed(options: tuple[str, ...], folders: tuple[Path, ...]) -> DictConfig:
+def _composed(folders: tuple[Path, ...], *options: str) -> DictConfig:
     searched = ",".join(f"'file://{_escaped(str(folder))}'" for folder in folders)
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
         return hydra.compose("config", [*options, f"hydra.searchpath=[{searched}]"])
