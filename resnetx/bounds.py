@@ -27,8 +27,8 @@ class Range:
     null: str = ""  # what null means, where somebody who asks for too little may mean that
 
 
-# El Capitan, first of the TOP500 of November 2025, has 44,544 GPUs in 11,136 nodes.
-_GPUS = Range(1, 2**16, "the largest machine has 44,544")
+# El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes.
+_GPUS = Range(1, 2**16, "El Capitan has 44,544")
 _BUCKET = Range(0, 2**20, "a TiB of gradients", above=True, null="DDP's own")
 _FACTOR = Range(0, 10**6, "a million times", above=True)
 _SEED = Range(0, 2**32 - 1, "32 bits, which every library takes")
@@ -41,7 +41,7 @@ BOUNDS = {
     "model.classes": Range(2, 10**6, "ImageNet-21k has 21,841"),
     "image_size": Range(1, 2**12, "4K has 3,840 pixels"),
     "batch_size": Range(1, 2**24, "256 images on each of 65,536 GPUs"),
-    "input.threads": Range(1, 2**10, "of one rank"),
+    "input.threads": Range(1, 2**10, "threads or processes of one rank"),
     "input.prefetch": Range(1, 2**8, "batches that wait in memory"),
     "optimizer.learning_rate": Range(0),
     "optimizer.momentum": Range(0),
@@ -54,7 +54,7 @@ BOUNDS = {
     "pick": _GPUS,
     "devices": Range(0, _GPUS.most - 1, _GPUS.why),
     "free": Range(0, _GPUS.most - 1, _GPUS.why),
-    "nodes": Range(1, 2**14, "the largest machine has 11,136"),
+    "nodes": Range(1, 2**14, "El Capitan has 11,136"),
     "nics": Range(1, 2**7, "network ports of one node"),
     "threads": Range(1, 2**12, "no host has as many"),
     # ---- what is measured, and how long

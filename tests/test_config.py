@@ -61,7 +61,7 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"devices": [-1]}, r"devices=-1: expected at least 0"),
         ({"strategy.bucket_cap_mb": 0}, r"strategy\.bucket_cap_mb=0.*: expected more than 0"),
         ({"input": "dali", "input.threads": 0}, r"input\.threads=0: expected at least 1"),
-        ({"gpus": 10**9}, r"gpus=1000000000: expected at most 65536 \(the largest machine has 44,544\)"),
+        ({"gpus": 10**9}, r"gpus=1000000000: expected at most 65536 \(El Capitan has 44,544\)"),
         ({"model.x": 10**9}, r"model\.x=1000000000: expected at most 32768 \(.*158 GB"),
         ({"model.x": 10**30}, r"model\.x=10{30}: expected at most"),
         ({"model.width": 10**9}, r"model\.width=.*: expected at most 8192"),
@@ -147,6 +147,13 @@ def test_a_tilde_in_a_path_is_the_home_of_the_user(monkeypatch):
 def test_a_tilde_on_the_command_line_needs_no_quotes(word, monkeypatch):
     monkeypatch.setenv("HOME", "/home/some one")
     assert chosen([word]) == {"out": "/home/some one/x"}
+
+
+@pytest.mark.parametrize("word", ["workload='a,~b'", "systems=['~/a b.yaml']", "env.HOME_PAGE='x=~y'"])
+def test_what_is_quoted_is_left_as_it_is(word, monkeypatch):
+    monkeypatch.setenv("HOME", "/h")
+    (value,) = chosen([word]).values()
+    assert value in ("a,~b", ["/h/a b.yaml"], "x=~y")
 
 
 def test_tildes_in_a_list_of_paths(monkeypatch):

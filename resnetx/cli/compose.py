@@ -20,7 +20,7 @@ from resnetx import bounds
 from resnetx.cli.grammar import key_of
 from resnetx.cli.settings import choices, names, own_folders
 from resnetx.cli.settings import settings as every_setting
-from resnetx.config import CONFIGS, GROUPS, at_home
+from resnetx.config import CONFIGS, GROUPS, PATHS, at_home
 from resnetx.errors import ConfigError, convert
 from resnetx.study import Point, Study, load, points
 
@@ -115,7 +115,9 @@ def _parsed(word: str) -> Override:
 
 def _with_tilde_quoted(word: str) -> str:
     """The word as Hydra's grammar has it, which knows `~` between quotes only: out=~/x is out="~/x"."""
-    return re.sub(r"(?<=[=\[,])~[^,\[\]'\"]*", lambda path: f'"{path[0]}"', word)
+    if key_of(word) not in PATHS or re.search("['\"]", word):
+        return word
+    return re.sub(r"(?<=[=\[,])~[^,\[\]]*", lambda path: f'"{path[0]}"', word)
 
 
 def _unquoted(value: Any) -> Any:

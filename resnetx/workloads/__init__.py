@@ -62,13 +62,10 @@ def traced(model: config.Model, image_size: int) -> list[Layer]:
             module = build(model, image_size)
         return layers(module, image_size)
     except ConfigError as error:
-        raise ConfigError(f"{error}{_own_size(model, image_size)}") from error
-
-
-def _own_size(model: config.Model, image_size: int) -> str:
-    """The size of images that a classifier of torchvision is made for, where another was asked for."""
-    own = classifiers.image_size(model.name) if isinstance(model, config.Torchvision) else None
-    return f", as image_size={own}, which {model.label} is made for" if own not in (None, image_size) else ""
+        own = classifiers.image_size(model.name) if isinstance(model, config.Torchvision) else None
+        if own in (None, image_size) or not str(error).startswith("image_size="):
+            raise
+        raise ConfigError(f"{error}, as image_size={own}, which {model.label} is made for") from error
 
 
 def installed_classifiers() -> dict[str, int]:
