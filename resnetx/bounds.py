@@ -40,7 +40,7 @@ BOUNDS = {
     "model.width": Range(1, 2**13, "a block has 738 million parameters then"),
     "model.classes": Range(2, 10**6, "ImageNet-21k has 21,841"),
     "image_size": Range(1, 2**12, "4K has 3,840 pixels"),
-    "batch_size": Range(1, 2**24, "256 images on each of 65,536 GPUs"),
+    "batch_size": Range(1, 2**28, "4,096 images on each of 65,536 GPUs"),
     "input.threads": Range(1, 2**10, "threads or processes of one rank"),
     "input.prefetch": Range(1, 2**8, "batches that wait in memory"),
     "optimizer.learning_rate": Range(0),
@@ -60,7 +60,7 @@ BOUNDS = {
     # ---- what is measured, and how long
     "seed": _SEED,
     "warmup": Range(1, 10**5, "steps before the first that counts"),
-    "steps": Range(1, 10**5, "in one window"),
+    "steps": Range(1, 10**9, "a window of a year, at 30 steps a second"),
     "windows": Range(1, 10**4, _TIMES),
     "iterations": Range(1, 10**4, _TIMES),
     "repeats": Range(1, 1000, "fresh processes for every point"),
