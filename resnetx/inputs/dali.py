@@ -143,7 +143,8 @@ def _pipeline(input: DaliInput, share: Share, next_batch: Callable[[], Batch]) -
     )
     with pipeline:
         paths, labels = fn.external_source(source=next_batch, num_outputs=2, batch=True)
-        # Reading takes DALI's threads less time than mapping, which faults in page after page.
+        # Reading a file of 108 KB takes 57 us of CPU time, mapping it 76, and DALI's own reader of folders, which does
+        # not say what it reads, 64.
         files = fn.io.file.read(paths, dont_use_mmap=True)
         images = _images(_checked(files), input, share, on_gpu)
         pipeline.set_outputs(images, labels.gpu() if on_gpu else labels)
@@ -156,11 +157,10 @@ def _checked(files: DataNode) -> DataNode:
 
     What fails is a reshape, to another number of bytes: DALI has no assertion, and a reshape copies nothing.
     """
-    shape, size_bytes = fn.peek_image_shape(files), files.shape(dtype=types.INT64)
+    shape, size_bytes, first = fn.peek_image_shape(files), files.shape(dtype=types.INT64), files[0]
     pixels = shape[0] * shape[1]
-    is_jpeg, is_png = files[0] == 0xFF, files[0] == 0x89
-    fits = is_png | (is_jpeg & (pixels <= header.MOST_PIXELS_PER_BYTE * size_bytes[0]))
-    may_be_decoded = fits & (pixels <= header.MOST_PIXELS)
+    fits = (first == 0xFF) & (pixels <= header.MOST_PIXELS_PER_BYTE * size_bytes)  # a JPEG
+    may_be_decoded = (fits | (first == 0x89)) & (pixels <= header.MOST_PIXELS)  # or a PNG
     return fn.reshape(files, shape=size_bytes * may_be_decoded)
 
 

@@ -7,7 +7,8 @@ DALI runs twice: the ratio of the two (A/A) is what this machine cannot tell fro
 this process and its workers for one image; other processes hardly change it, unlike the rate. "Unchecked" pipelines
 decode without looking at the header first: what they save is what the check costs.
 
-Behind that, how many headers a second are read and checked by themselves, on files in memory.
+As that is less than most machines can tell, the check is also timed by itself, in turns with what it is a share of. And
+how many headers a second are read and checked, on files in memory.
 """
 
 import argparse
@@ -17,13 +18,16 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
 import torch
+from nvidia.dali import Pipeline, fn
+from nvidia.dali.data_node import DataNode
+from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from resnetx import inputs
 from resnetx.config import DaliInput, TorchvisionInput
@@ -46,6 +50,7 @@ def main() -> None:
     torch.set_num_threads(1)
     with _tree(given.root, "256" if given.recipe == "paper" else "imagenet") as root:
         _measure(root, given)
+        _measure_checks(root, given.rounds)
         _measure_headers(root, given.rounds)
 
 
@@ -119,6 +124,58 @@ def _unchecked() -> Iterator[None]:
         mock.patch.object(header, "check", lambda header, smallest=0: None),
     ):
         yield
+
+
+def _measure_checks(root: Path, rounds: int) -> None:
+    """The CPU time of the check alone, as a share of that of decoding the same files, one by one and in one thread."""
+    tree = folders.read(root)
+    files = [read_file(str(tree.path(index))) for index in range(0, len(tree.files), 4)]
+    shares, check_us = [], []
+    for _ in range(rounds):
+        check_s = _time(lambda data: header.check(header.of_bytes(memoryview(data.numpy()))), files)
+        decode_s = _time(lambda data: decode_jpeg(data, ImageReadMode.RGB), files)
+        shares.append(check_s / decode_s)
+        check_us.append(1e6 * check_s)
+    print(_share("torchvision", check_us, shares))
+    shares, check_us = [], []
+    for _ in range(rounds):
+        with_check, without = (_dali_s(tree, checked) for checked in (dali_batches._checked, lambda files: files))
+        decode_s = _time(lambda data: decode_jpeg(data, ImageReadMode.RGB), files)
+        shares.append((with_check - without) / decode_s)
+        check_us.append(1e6 * (with_check - without))
+    print(_share("DALI", check_us, shares))
+
+
+def _share(what: str, check_us: list[float], shares: list[float]) -> str:
+    quarters = statistics.quantiles(shares, n=4)
+    return (
+        f"check by {what}: {statistics.median(check_us):.0f} us, {100 * statistics.median(shares):.2f} % of "
+        f"decoding by torchvision ({100 * quarters[0]:.2f} to {100 * quarters[2]:.2f} % in half of the rounds)"
+    )
+
+
+def _time(work: Callable[[torch.Tensor], object], files: list[torch.Tensor]) -> float:
+    """CPU seconds for one file."""
+    start = time.process_time()
+    for data in files:
+        work(data)
+    return (time.process_time() - start) / len(files)
+
+
+def _dali_s(tree: folders.Tree, checked: Callable[[DataNode], DataNode], batch_size: int = 32) -> float:
+    """CPU seconds for one file that DALI reads and does not decode."""
+    paths = [dali_batches._path(bytes(tree.root), name) for name in tree.files[:batch_size]]
+    pipeline = Pipeline(batch_size=batch_size, num_threads=1, device_id=None)
+    with pipeline:
+        files = fn.io.file.read(fn.external_source(lambda: paths, batch=True), dont_use_mmap=True)
+        pipeline.set_outputs(checked(files).shape())
+        pipeline.build()
+    for _ in range(4):
+        pipeline.run()
+    start = time.process_time()
+    for _ in range(16):
+        pipeline.run()
+    return (time.process_time() - start) / 16 / batch_size
 
 
 def _measure_headers(root: Path, rounds: int) -> None:
