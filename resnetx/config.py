@@ -6,7 +6,6 @@ so the same request on the same machine is the same measurement.
 """
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
+from resnetx import bounds
 from resnetx.errors import ConfigError, convert
 from resnetx.host import cores
 from resnetx.units import seconds, size
@@ -23,6 +23,8 @@ _PACKAGE = Path(__file__).resolve().parent
 # A wheel carries the folder inside the package, a checkout has it beside the package.
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
+# Settings that are paths, or may be: `~` at their beginning is the home of the user.
+PATHS = ("study", "input.root", "results", "out", "calibration", "systems")
 GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settings of their own: folders of `configs/`
 
 
@@ -307,12 +309,38 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         chosen["image_size"] = model.image_size
     chosen["env"] = variables(chosen["env"])
     request: Request = convert(chosen, Request)
-    at_least({"batch_size": (request.batch_size, 1), "gpus": (request.gpus, 1)})
+    bounds.check(msgspec.to_builtins(request))
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
     if request.batch_size % request.gpus == 0:  # then the two splits are one
         request = msgspec.structs.replace(request, split="even")
     return request
+
+
+def at_home(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings, given flat or as a tree, with `~` in paths made out."""
+    found = dict(settings)
+    for key in PATHS:
+        group, _, below = key.partition(".")
+        if key in found:
+            found[key] = _at_home(found[key])
+        elif isinstance(found.get(group), Mapping) and below in found[group]:
+            found[group] = {**found[group], below: _at_home(found[group][below])}
+    return found
+
+
+def _at_home(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_at_home(each) for each in value]
+    return path_at_home(value) if isinstance(value, str) else value
+
+
+def path_at_home(path: str) -> str:
+    """The path with `~` at its beginning made out; as it is where there is no such user."""
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError:
+        return path
 
 
 def threads_share(ranks: Any) -> int:
@@ -335,12 +363,7 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     given = {field: tree.get(field) for field in RunSettings.__struct_fields__}
     given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
     settings: RunSettings = convert(given, RunSettings)
-    least = {"repeats": (settings.repeats, 1), "twins": (settings.twins, 0), "baseline": (settings.baseline, 1)}
-    limits = {"timeout": settings.timeout} | ({} if settings.budget is None else {"budget": settings.budget})
-    for key, given_s in limits.items():
-        if not math.isfinite(given_s):
-            raise ConfigError(f"{key}={given_s}: expected a finite time, as 90s, 15min or 2h")
-    at_least({**least, **{key: (given_s, 1) for key, given_s in limits.items()}})
+    bounds.check(msgspec.to_builtins(settings))
     return settings
 
 
@@ -359,8 +382,7 @@ def sizes_from(given: Iterable[int | str]) -> list[int]:
         sizes = [size(str(each)) for each in given]
     except ValueError as error:
         raise ConfigError(f"size={error}") from None
-    if wrong := [each for each in sizes if each < 1]:
-        raise ConfigError(f"size={wrong[0]}: expected at least one byte")
+    bounds.check({"size": sizes})
     return sizes
 
 
@@ -369,28 +391,26 @@ def images_from(tree: Mapping[str, Any]) -> Images:
     if not isinstance(tree["images"], Mapping):
         raise ConfigError(f"images={tree['images']}: expected a group of settings, as images.classes=8")
     given = dict(tree["images"])
-    given |= {"workers": given["workers"] or cores(), "size": str(given["size"])}
+    given |= {"workers": cores() if given["workers"] is None else given["workers"], "size": str(given["size"])}
     images: Images = convert(given, Images, "images")
-    at_least({f"images.{field}": (getattr(images, field), 1) for field in ("classes", "per_class", "workers")})
+    check_images(classes=images.classes, per_class=images.per_class, seed=images.seed, workers=images.workers)
     return images
+
+
+def check_images(*, classes: int, per_class: int, seed: int, workers: int) -> None:
+    """Refuses numbers of images that are out of range."""
+    bounds.check({"images": {"classes": classes, "per_class": per_class, "seed": seed, "workers": workers}})
+    bounds.check({"images.classes x images.per_class": classes * per_class})
 
 
 def check(r: Request) -> None:
     """Refuses what can run on no machine: settings out of range, or that contradict each other."""
     least = {
-        "threads": (r.threads, 1),
-        "steps": (r.steps, 1),
-        "windows": (r.windows, 1),
         # DDP rebuilds its buckets after the first step, and the second one allocates them.
-        "warmup": (r.warmup, 3),
-        "model.classes": (r.model.classes, 2),
-        "image_size": (r.image_size, r.model.smallest_image_size),
+        "warmup": (3, ""),
+        "image_size": (r.model.smallest_image_size, f" for {r.model.label}"),
     }
-    if isinstance(r.model, ResNetX):
-        least |= {"model.x": (r.model.x, 1), "model.width": (r.model.width, 1)}
-    if isinstance(r.input, _Folders):
-        least |= {"input.threads": (r.input.threads, 1), "input.prefetch": (r.input.prefetch, 1)}
-    at_least(least, f" for {r.model.label}")
+    bounds.check(msgspec.to_builtins(r), least)
     if isinstance(r.input, _Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
     if r.split == "uneven" and r.batch_size < r.gpus:
@@ -402,10 +422,6 @@ def check(r: Request) -> None:
             f"use batch_size={' or '.join(map(str, near))}, another gpus, or split=uneven"
         )
     check_ranks(r.gpus, r.devices, r.env)
-    if isinstance(r.strategy, Bucket):
-        for field in ("bucket_cap_mb", "first_bucket_mb"):
-            if (given := getattr(r.strategy, field)) is not None and given <= 0:
-                raise ConfigError(f"strategy.{field}={given}: expected more than 0, or null for DDP's own")
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
         raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
     if r.measure == "layers" and r.gpus > 1:
@@ -419,13 +435,4 @@ def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) ->
     """Refuses GPU ids that are not one for each rank, and environment variables that are not for a run to set."""
     if devices is not None and (len(devices) != gpus or len(set(devices)) != len(devices)):
         raise ConfigError(f"devices={devices}: expected {gpus} different GPU ids, as many as gpus={gpus}")
-    if devices is not None and min(devices) < 0:
-        raise ConfigError(f"devices={devices}: a GPU id is 0 or more")
     check_variables(env)
-
-
-def at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "") -> None:
-    """Refuses a setting (its name -> what was given, the least) that is too small."""
-    for key, (given, least) in bounds.items():
-        if given < least:
-            raise ConfigError(f"{key}={given}: expected at least {least}{image_size_of if key == 'image_size' else ''}")

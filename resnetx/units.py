@@ -5,6 +5,7 @@ GB is 1e9 bytes and GiB is 2**30: a figure in one must never stand beside a figu
 
 import math
 import re
+from fractions import Fraction
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:
@@ -28,9 +29,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+_NUMBER = r"[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}"  # more digits than any quantity needs
+
+
 def seconds(text: str) -> float:
     """The seconds in "90", "90s", "15min", "2h" or "1.5 h"; a `ValueError` for anything else."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*(s|min|h|d|)\s*", text)
+    found = re.fullmatch(rf"\s*({_NUMBER})\s*(s|min|h|d|)\s*", text)
     if not found:
         raise ValueError(f"{text}: not a duration")
     return float(found[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
@@ -45,10 +49,10 @@ _BYTES = {
 
 def size(text: str) -> int:
     """The bytes in "64MiB", "1.5 GB" or "4096"; a `ValueError` for anything else, as 64M, which some take for MiB."""
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", text)
+    found = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", text)
     if not found or found[2] not in _BYTES:
         raise ValueError(f"{text}: not a size in {', '.join(filter(None, _BYTES))}")
-    return round(float(found[1]) * _BYTES[found[2]])
+    return round(Fraction(found[1]) * _BYTES[found[2]])
 
 
 def size_text(size_bytes: int) -> str:

@@ -1,8 +1,10 @@
+import math
+
 import msgspec
 import pytest
 
 from resnetx import config
-from resnetx.cli.compose import compose
+from resnetx.cli.compose import chosen, compose
 from resnetx.config import Request, check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 
@@ -56,9 +58,29 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"model": "alexnet", "image_size": 66}, r"image_size=66: expected at least 67 for AlexNet"),
         ({"gpus": 2, "devices": [0]}, r"devices=\[0\]: expected 2 different GPU ids"),
         ({"gpus": 2, "devices": [1, 1]}, r"devices=\[1, 1\]: expected 2 different"),
-        ({"devices": [-1]}, r"devices=\[-1\]: a GPU id is 0 or more"),
+        ({"devices": [-1]}, r"devices=-1: expected at least 0"),
         ({"strategy.bucket_cap_mb": 0}, r"strategy\.bucket_cap_mb=0.*: expected more than 0"),
         ({"input": "dali", "input.threads": 0}, r"input\.threads=0: expected at least 1"),
+        ({"gpus": 10**9}, r"gpus=1000000000: expected at most 65536 \(El Capitan has 44,544\)"),
+        ({"model.x": 10**9}, r"model\.x=1000000000: expected at most 32768 \(.*158 GB"),
+        ({"model.x": 10**30}, r"model\.x=10{30}: expected at most"),
+        ({"model.width": 10**9}, r"model\.width=.*: expected at most 8192"),
+        ({"model.classes": 1}, r"model\.classes=1: expected at least 2"),
+        ({"model.classes": 10**9}, r"model\.classes=.*: expected at most 1000000 \(ImageNet-21k has 21,841\)"),
+        ({"image_size": 10**6}, r"image_size=1000000: expected at most 4096"),
+        ({"batch_size": 10**12}, r"batch_size=1000000000000: expected at most 268435456"),
+        ({"batch_size": 2**24, "gpus": 64, "scaling": "weak"}, r"batch_size=1073741824: expected at most 268435456"),
+        ({"seed": 2**64}, r"seed=18446744073709551616: expected at most 4294967295"),
+        ({"seed": -1}, r"seed=-1: expected at least 0"),
+        ({"threads": 10**6}, r"threads=1000000: expected at most 4096"),
+        ({"optimizer.learning_rate": math.nan}, r"optimizer\.learning_rate=nan: expected a finite number"),
+        ({"optimizer.momentum": math.inf}, r"optimizer\.momentum=inf: expected a finite number"),
+        ({"optimizer.weight_decay": -1}, r"optimizer\.weight_decay=-1: expected at least 0"),
+        ({"strategy.bucket_cap_mb": math.inf}, r"strategy\.bucket_cap_mb=inf: expected a finite number"),
+        (
+            {"strategy.first_bucket_mb": -1},
+            r"strategy\.first_bucket_mb=-1: expected more than 0, or null for DDP's own",
+        ),
     ],
 )
 def test_what_cannot_run_anywhere_is_refused_with_the_setting_to_change(request_of, settings, sentence):
@@ -87,8 +109,59 @@ def test_run_settings_and_images_are_checked_too():
     assert run_settings_from(compose({})).repeats == 6
     with pytest.raises(ConfigError, match="repeats=0: expected at least 1"):
         run_settings_from(compose({"repeats": 0}))
+    for settings, sentence in (
+        ({"timeout": 0}, r"timeout=0: expected at least 1$"),
+        ({"timeout": "2000d"}, r"timeout=172800000: expected at most 2592000 \(30 days, in seconds\)"),
+        ({"timeout": "9" * 400}, r"timeout=9+: expected a duration"),
+        ({"budget": math.inf}, r"budget=inf: expected a finite number"),
+        ({"repeats": 10**9}, r"repeats=1000000000: expected at most 1000"),
+        ({"baseline": 0}, r"baseline=0: expected at least 1"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            run_settings_from(compose(settings))
     with pytest.raises(ConfigError, match=r"convention=x: not one of the known values \(caffe, torch, conv\)"):
         run_settings_from(compose({"convention": "x"}))
     assert images_from(compose({"images.size": 256})).size == "256"
-    with pytest.raises(ConfigError, match=r"images\.classes=0: expected at least 1"):
-        images_from(compose({"images.classes": 0}))
+    for settings, sentence in (
+        ({"images.classes": 0}, r"images\.classes=0: expected at least 1"),
+        ({"images.workers": 0}, r"images\.workers=0: expected at least 1"),
+        ({"images.workers": 10**6}, r"images\.workers=1000000: expected at most 1024"),
+        ({"images.seed": -1}, r"images\.seed=-1: expected at least 0"),
+        ({"images.classes": 10**5, "images.per_class": 10**6}, r"images\.classes x images\.per_class=100000000000: "),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            images_from(compose(settings))
+
+
+def test_a_tilde_in_a_path_is_the_home_of_the_user(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/some one")
+    tree = compose({"input": "torchvision", "input.root": "~/images", "results": "~", "systems": ["~/a.yaml", "gx8"]})
+    assert (tree["input"]["root"], tree["results"]) == ("/home/some one/images", "/home/some one")
+    assert tree["systems"] == ["/home/some one/a.yaml", "gx8"]
+    assert request_from(tree).input.root == "/home/some one/images"
+    assert compose({"results": "~nobody of that name/x"})["results"] == "~nobody of that name/x"
+    assert compose({"results": "a~b"})["results"] == "a~b"
+
+
+@pytest.mark.parametrize("word", ["out=~/x", 'out="~/x"', "out='~/x'"])
+def test_a_tilde_on_the_command_line_needs_no_quotes(word, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/some one")
+    assert chosen([word]) == {"out": "/home/some one/x"}
+
+
+@pytest.mark.parametrize("word", ["workload='a,~b'", "systems=['~/a b.yaml']", "env.HOME_PAGE='x=~y'"])
+def test_what_is_quoted_is_left_as_it_is(word, monkeypatch):
+    monkeypatch.setenv("HOME", "/h")
+    (value,) = chosen([word]).values()
+    assert value in ("a,~b", ["/h/a b.yaml"], "x=~y")
+
+
+def test_tildes_in_a_list_of_paths(monkeypatch):
+    monkeypatch.setenv("HOME", "/h")
+    assert chosen(["systems=[gx8,~/mine.yaml,~/b.yaml]"]) == {"systems": ["gx8", "/h/mine.yaml", "/h/b.yaml"]}
+
+
+@pytest.mark.parametrize("given", [3, True, None, 1.5])
+def test_a_choice_that_is_no_word_is_refused_with_the_known_ones(given):
+    with pytest.raises(ConfigError, match=r"^model=(3|true|null|1\.5): no such model; known are alexnet, googlenet"):
+        compose({"model": given})

@@ -70,9 +70,21 @@ def test_describing_the_papers_workloads_loads_no_torch():
     assert "torch" not in loaded_after("from resnetx.cli import main; main(['describe'])")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["describe", "model.x=20000", "model.width=32", "image_size=96", "--json"],
+        ["describe", "model=torchvision", "model.name=resnet51"],
+        ["train", "input=synthetic", "model=torchvision", "model.name=resnet51"],
+    ],
+)
+def test_counting_any_depth_and_refusing_a_name_load_no_torch(words):
+    assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})")
+
+
 def test_a_workload_that_is_not_kept_needs_torch():
-    model = "config.ResNetX(x=1, width=8, classes=10)"
-    assert "torch" in loaded_after(f"from resnetx import config, workloads; workloads.table({model}, 64)")
+    model = "config.AlexNet(classes=10)"
+    assert "torch" in loaded_after(f"from resnetx import config, workloads; workloads.table({model}, 96)")
 
 
 def test_the_probe_sees_torch_where_it_is_loaded():

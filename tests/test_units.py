@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, si, size, size_text
+from resnetx.units import duration, seconds, si, size, size_text
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,20 @@ def test_a_size_keeps_decimal_and_binary_units_apart(text, size_bytes):
     assert size(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["64M", "64Mb", "big", "", "-1MiB", "1.2.3MB", "64 MiB/s"])
+@pytest.mark.parametrize("text", ["64M", "64Mb", "big", "", "-1MiB", "1.2.3", "1.2.3MB", ".", "64 MiB/s", "9" * 400])
 def test_what_is_no_size_or_an_ambiguous_one_is_refused(text):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r": not a size in B, kB"):
         size(text)
+
+
+def test_a_size_is_exact_to_the_byte():
+    assert size("9007199254740993") == 2**53 + 1
+
+
+@pytest.mark.parametrize("text", ["1.2.3", ".", "9" * 400, "-1s", "1 week"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match=r": not a duration$"):
+        seconds(text)
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,13 @@ from resnetx import __version__
 from resnetx.cli.grammar import CFG, VERBS, key_of, refuse_unread
 from resnetx.cli.help import VerbHelp
 from resnetx.cli.settings import names, searching
+from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
 
 CONFIG_DIR = "a folder with models, inputs, strategies or trackers of your own, as FOLDER/model/NAME.yaml"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
-OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~")  # a path that looks like one is written ./a=b
+# A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
+OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -113,7 +115,7 @@ def _run(words: list[str]) -> int:
             return show_configuration(options.cfg, verb, asked)
         module = importlib.import_module(f"resnetx.cli.{verb.module}")
         act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(module, f"{name}_")
-        return act(options, [Path(word) for word in others], asked)
+        return act(options, [Path(path_at_home(word)) for word in others], asked)
 
 
 def _searched(word: str) -> list[Path]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from resnetx import bounds
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.runs import announce_variables, run_folder, too_many_ranks
 from resnetx.cli.show_bench import bench
 from resnetx.config import (
     Request,
-    at_least,
     check,
     check_ranks,
     request_from,
@@ -164,13 +164,13 @@ def _workloads(words: list[str]) -> list[Request]:
 def obstacle_to_bench(request: BenchRequest, oversubscribe: bool) -> str:
     """Why a bench cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
     try:
-        _check(request)
+        check_bench(request)
     except ConfigError as error:
         return str(error)
     return too_many_ranks(request.gpus, request.devices, oversubscribe)
 
 
-def _check(r: BenchRequest) -> None:
+def check_bench(r: BenchRequest) -> None:
     """Refuses what can run on no machine."""
     for name in r.collectives:
         if name not in COLLECTIVES:
@@ -179,8 +179,7 @@ def _check(r: BenchRequest) -> None:
         raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
     if r.gpus == 1:
         raise ConfigError("gpus=1: one rank has nobody to send to; use gpus=2 or more")
-    least = {"gpus": (r.gpus, 2), "threads": (r.threads, 1), "warmup": (r.warmup, 1), "iterations": (r.iterations, 1)}
-    at_least({**least, "size": (min(r.sizes_bytes), 1)})
+    bounds.check({**msgspec.to_builtins(r), "size": r.sizes_bytes})
     check_ranks(r.gpus, r.devices, r.env)
 
 

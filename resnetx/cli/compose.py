@@ -16,10 +16,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from resnetx import bounds
 from resnetx.cli.grammar import key_of
-from resnetx.cli.settings import names, own_folders
+from resnetx.cli.settings import choices, names, own_folders
 from resnetx.cli.settings import settings as every_setting
-from resnetx.config import CONFIGS, GROUPS
+from resnetx.config import CONFIGS, GROUPS, PATHS, at_home
 from resnetx.errors import ConfigError, convert
 from resnetx.study import Point, Study, load, points
 
@@ -34,7 +35,7 @@ def chosen(overrides: list[str]) -> Point:
             raise ConfigError(f"{override.input_line}: several values are written as a list, {key}=[{values}]")
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(f"{override.input_line}: settings are changed (key=value), not added or removed")
-    return {override.key_or_group: _unquoted(override.value()) for override in parsed}
+    return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
 
 
 def out_and_baseline(overrides: list[str]) -> tuple[Path | None, int | None]:
@@ -43,8 +44,9 @@ def out_and_baseline(overrides: list[str]) -> tuple[Path | None, int | None]:
     for key in asked.keys() - {"out", "baseline"}:
         raise ConfigError(f"{key}={asked[key]}: goes with systems=[...]; studies are compared with out= and baseline=")
     out, baseline = asked.get("out"), asked.get("baseline")
-    if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool) or baseline < 1):
-        raise ConfigError(f"baseline={baseline}: expected a number of GPUs, 1 or more")
+    if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool)):
+        raise ConfigError(f"baseline={baseline}: expected a number of GPUs")
+    bounds.check({"baseline": baseline})
     return Path(str(out)) if out else None, baseline
 
 
@@ -54,6 +56,7 @@ def settings(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
     found: T = convert(fields, kind)
+    bounds.check(msgspec.to_builtins(found))
     return found
 
 
@@ -105,9 +108,16 @@ def options_of(group: str, option: str) -> set[str]:
 
 def _parsed(word: str) -> Override:
     try:
-        return OverridesParser.create().parse_override(word)
+        return OverridesParser.create().parse_override(_with_tilde_quoted(word))
     except HydraException as error:
         raise ConfigError(_in_our_words(str(error), [word])) from None
+
+
+def _with_tilde_quoted(word: str) -> str:
+    """The word as Hydra's grammar has it, which knows `~` between quotes only: out=~/x is out="~/x"."""
+    if key_of(word) not in PATHS or re.search("['\"]", word):
+        return word
+    return re.sub(r"(?<=[=\[,])~[^,\[\]]*", lambda path: f'"{path[0]}"', word)
 
 
 def _unquoted(value: Any) -> Any:
@@ -125,11 +135,11 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     are then changed in its result, which knows which settings there are.
     """
     words = [f"{key}={value}" for key, value in point.items()]
+    chosen_options = {group: _choice(group, point[group]) for group in GROUPS if group in point}
     try:
         config = copy.deepcopy(_composed(own_folders()))
-        for group in GROUPS:
-            if group in point:
-                config[group] = _composed(own_folders(), f"{group}={point[group]}")[group]
+        for group, option in chosen_options.items():
+            config[group] = _composed(own_folders(), option)[group]
         for key, value in point.items():
             if key not in GROUPS:
                 # Only the environment has room for names that no file has.
@@ -138,14 +148,25 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_in_our_words(str(error), words)) from None
     assert isinstance(tree, dict), "the root of a configuration is a mapping"
-    return {str(key): value for key, value in tree.items()}
+    return at_home({str(key): value for key, value in tree.items()})
+
+
+def _choice(group: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise ConfigError(f"{group}={_written(given)}: no such {group}; known are {', '.join(sorted(choices(group)))}")
+    return f"{group}={given}"
+
+
+def _written(value: Any) -> str:
+    """A plain value as it is written on the command line."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache
-def _composed(folders: tuple[Path, ...], *choices: str) -> DictConfig:
+def _composed(folders: tuple[Path, ...], *options: str) -> DictConfig:
     searched = ",".join(f"'file://{_escaped(str(folder))}'" for folder in folders)
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose("config", [*choices, f"hydra.searchpath=[{searched}]"])
+        return hydra.compose("config", [*options, f"hydra.searchpath=[{searched}]"])
 
 
 def _escaped(text: str) -> str:

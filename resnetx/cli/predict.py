@@ -1,6 +1,5 @@
 """`predict`: what a workload would do on systems that nobody here owns."""
 
-import math
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from resnetx import bounds
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
@@ -157,15 +157,6 @@ def _check(asked: Asked) -> None:
             raise unknown_name("library generation", library, LIBRARIES, "library")
     if asked.calibration is not None and len(asked.systems) * len(asked.library) > 1:
         raise ConfigError(f"calibration={asked.calibration}: measured on one system and library; ask for one of each")
-    above_0 = {f"what_if.bandwidth.{kind}": factor for kind, factor in asked.what_if.bandwidth.items()}
-    above_0 |= {"what_if.latency": asked.what_if.latency, "clock": 1.0 if asked.clock is None else asked.clock}
-    for key, given in above_0.items():
-        if not 0 < given < math.inf:
-            raise ConfigError(f"{key}={given:g}: expected more than 0")
-    if asked.baseline < 1:
-        raise ConfigError(f"baseline={asked.baseline}: expected a number of GPUs, 1 or more")
-    if not 1 <= asked.straggler < math.inf:
-        raise ConfigError(f"straggler={asked.straggler:g}: expected 1 or more")
 
 
 def wanted_of(asked: Asked) -> Wanted:
@@ -237,8 +228,6 @@ def _refuse_unread(image_bytes: int | None, asked_of: Sequence[Curve]) -> None:
     """The size of stored images says something only where images are read."""
     if image_bytes is None:
         return
-    if image_bytes < 1:
-        raise ConfigError(f"image_bytes={image_bytes}: expected at least one byte")
     requests = [each.subject.request for each in asked_of]
     if not any(request and not isinstance(request.input, SyntheticInput) for request in requests):
         raise ConfigError(f"image_bytes={image_bytes}: no images are read with input=synthetic; add input=dali")
@@ -253,6 +242,8 @@ def _time(given: str | float) -> float:
 
 def _size(key: str, given: str | int | None, example: str) -> int | None:
     try:
-        return None if given is None else size(str(given))
+        size_bytes = None if given is None else size(str(given))
     except ValueError:
         raise ConfigError(f"{key}={given}: expected a size, as {example}") from None
+    bounds.check({key: size_bytes})
+    return size_bytes

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from resnetx import bounds
 from resnetx.cli import show
 from resnetx.config import Request, RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
@@ -22,6 +23,8 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     task, results = _task(paths, overrides)
+    if paths:
+        _check_asked(task, paths[0])
     announce_variables([task.request])
     if isinstance(task, BenchFile):
         raise ConfigError(f"{paths[0]}: a bench; start it with torchrun ... -m resnetx.train, or use `resnetx bench`")
@@ -50,6 +53,7 @@ def serve(words: list[str], started: float) -> int:
     paths = [Path(word) for word in words if word.endswith(".json")]
     task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
     if folder is None and paths:
+        _check_asked(task, paths[0])
         _check_file(task, paths[0])
     os.environ.update(task.request.env)
     by_hand = folder is None
@@ -126,6 +130,20 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
     return RunFolder(results / (node or node_name()) / verb / f"{now[:-3]}_{slug}")
 
 
+def _check_asked(task: Task, path: Path) -> None:
+    """Refuses a run file that asks for what the command line would refuse: it may be written by hand, or by others."""
+    try:
+        bounds.check({"timeout": task.timeout_s})
+        if isinstance(task, BenchFile):
+            from resnetx.cli.bench import check_bench
+
+            check_bench(task.request)
+        else:
+            check(task.request)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
 def _check_file(task: Task, path: Path) -> None:
     """Refuses a run file that sets variables which only whoever starts it may; those of the shell may be repeated."""
     new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
@@ -140,7 +158,7 @@ def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
 
 def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
     """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
-    from resnetx import inputs
+    from resnetx import inputs, workloads
     from resnetx.measure.features import missing_feature
     from resnetx.measure.nvml import gpus_here
 
@@ -153,6 +171,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
             image_size=request.image_size,
             classes=request.model.classes,
         )
+        workloads.check(request.model, request.image_size)
     except ConfigError as error:
         return str(error)
     if missing := missing_feature(request.strategy):

@@ -105,7 +105,15 @@ def waiting(what: str) -> Iterator[None]:
 
 def layers(found: "Sequence[Layer]", workload: Workload) -> None:
     """One workload, layer by layer, with its sums."""
-    from resnetx.workloads.counts import DATA, activations_by_layer, parameters_of
+    from resnetx.workloads.counts import (
+        DATA,
+        activations_by_layer,
+        block_of,
+        flops_per_image,
+        folded,
+        gradient_bytes,
+        parameters_of,
+    )
 
     convention = workload.convention
     activations = activations_by_layer(found, workload.image_size, convention)
@@ -114,15 +122,15 @@ def layers(found: "Sequence[Layer]", workload: Workload) -> None:
     data = [[DATA, "image, label", image, f"{activations[DATA]:,}"]] if DATA in activations else []
     rows = [
         [
-            layer.name,
-            layer.kind,
-            "x".join(map(str, layer.output_shape)),
-            f"{activations[layer.name]:,}",
-            f"{parameters_of(layer, convention):,}",
-            f"{2 * layer.multiply_adds / 1e6:,.1f}",
-            si(4 * sum(layer.parameters), "B"),
+            some[0].name if len(some) == 1 else " to ".join(dict.fromkeys((block_of(some[0]), block_of(some[-1])))),
+            some[0].kind if len(some) == 1 else "as above",
+            "x".join(map(str, some[-1].output_shape)),
+            f"{sum(activations[layer.name] for layer in some):,}",
+            f"{sum(parameters_of(layer, convention) for layer in some):,}",
+            f"{flops_per_image(some) / 1e6:,.1f}",
+            si(gradient_bytes(some), "B"),
         ]
-        for layer in found
+        for some in folded(found)
     ]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx import study, workloads
+from resnetx import bounds, study, workloads
 from resnetx.cli.compose import compose, group_of, points_of
 from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
@@ -123,8 +123,9 @@ def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request
         if repr(others) not in known:
             known[repr(others)] = request_from(compose({**others, "gpus": 1}))
         gpus = point.get("gpus", 1)
-        if not isinstance(gpus, int) or gpus < 1:
-            raise ConfigError(f"gpus={gpus}: expected a number of GPUs, 1 or more")
+        if not isinstance(gpus, int) or isinstance(gpus, bool):
+            raise ConfigError(f"gpus={gpus}: expected a number of GPUs")
+        bounds.check({"gpus": gpus})
         yield wanted.checked(known[repr(others)].on(gpus), _split(point))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from resnetx import bounds
 from resnetx.cli import show, show_trace
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.runs import announce_variables, obstacle_to, run_file
@@ -113,8 +114,9 @@ def _asked(overrides: list[str]) -> _Asked:
 def _iterations(given: Any) -> int:
     if given is None:
         return ITERATIONS
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise ConfigError(f"iterations={given}: expected a number of watched iterations, 1 or more")
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise ConfigError(f"iterations={given}: expected a number of watched iterations")
+    bounds.check({"iterations": given})
     return given
 
 

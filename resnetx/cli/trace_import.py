@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
+from resnetx import bounds
 from resnetx.cli.compose import chosen, settings
 from resnetx.cli.grammar import refuse_unread
 from resnetx.cli.settings import names
-from resnetx.config import at_least
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.system import parts_table
 from resnetx.record.trace import Trace
@@ -36,7 +36,7 @@ def imported(paths: list[Path], overrides: list[str]) -> Trace:
             f"--import {paths[0]}: the file says neither its batch nor its GPU; expected batch_size= samples on the "
             f"one GPU, and device= one of {', '.join(sorted(known))}"
         )
-    at_least({"batch_size": (asked.batch_size, 1)})
+    bounds.check({"batch_size": asked.batch_size})
     if asked.device not in known:
         raise unknown_name("GPU", asked.device, known, "device")
     kept = import_(

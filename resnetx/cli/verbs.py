@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import to_builtins
 
+from resnetx import bounds
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of
 from resnetx.config import check, images_from, request_from, run_settings_from
@@ -29,8 +30,9 @@ def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
     _, points = points_of(overrides)
     asked = chosen(overrides).get("gpus", GPU_COLUMNS)
     gpus: list[int] = asked if isinstance(asked, list) else [asked]
-    if not all(isinstance(count, int) and count > 0 for count in gpus):
-        raise ConfigError(f"gpus={asked}: expected GPU counts of 1 or more")
+    if not all(isinstance(count, int) and not isinstance(count, bool) for count in gpus):
+        raise ConfigError(f"gpus={asked}: expected numbers of GPUs")
+    bounds.check({"gpus": gpus})
     found: dict[str, Workload] = {}
     sent: dict[str, list[int]] = {}
     for point in points:
@@ -91,7 +93,8 @@ def _verify_images(root: Path, workers: int) -> int:
         complaints = images.verify(root, workers=workers)
     for complaint in complaints:
         print(complaint)
-    print(f"{root}: {len(complaints)} complaints" if complaints else f"{root}: every image decodes")
+    found = f"{len(complaints)} fault{'s' * (len(complaints) > 1)}"
+    print(f"{root}: {found if complaints else 'every image decodes'}")
     return 1 if complaints else 0
 
 

@@ -1,7 +1,8 @@
-"""Which image files cannot be decoded, and why: one sentence for each, naming the file.
+"""Which image files cannot be trained on, and why: one sentence for each, naming the file.
 
-The whole image is decoded by Pillow. Like the decoders of training it forgives what libjpeg forgives (a flipped bit in
-the picture data), and refuses garbage, truncated and empty files.
+The header comes first (`header`), so that no file makes a decoder allocate more than an image may have; then the whole
+image is decoded by Pillow. Like the decoders of training it forgives what libjpeg forgives (a flipped bit in the
+picture data), and refuses garbage, truncated and empty files.
 """
 
 import os
@@ -12,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+
+from resnetx.inputs import header
 
 
 def sentence(fault: str, root: Path) -> str:
@@ -26,7 +29,7 @@ def of(path: Path, smallest: int = 0) -> str | None:
 
 
 def find(paths: Iterable[Path], smallest: int, limit_s: float) -> str | None:
-    """What is wrong with one of the files, found within about `limit_s` seconds, or None.
+    """What is wrong with the first damaged one of the files, found within about `limit_s` seconds, or None.
 
     The headers of all files come first: they are quick to read and tell most damage (gone, empty, no image, too small).
     """
@@ -41,35 +44,30 @@ def find(paths: Iterable[Path], smallest: int, limit_s: float) -> str | None:
 
 
 def of_header(path: Path, smallest: int) -> str | None:
-    """Like `of`, from the first bytes only."""
+    """Like `of`, from the header only."""
     try:
-        if path.stat().st_size == 0:
-            return f"{path}: the file is empty"
-        with _open(path) as image:
-            width, height = image.size
-    except UnidentifiedImageError:
-        return f"{path}: not an image"
-    except Exception as error:
+        header.check(header.of_file(path), smallest)
+    except (header.DamageError, OSError) as error:
         return f"{path}: {_reason(error)}"
-    if min(width, height) < smallest:
-        return f"{path}: {width}x{height} pixels, smaller than the crop of {smallest}x{smallest}"
     return None
+
+
+def decoded(path: Path) -> Image.Image:
+    """The image, decoded by Pillow; its header is not checked here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd EXIF data and sizes are no damage
+        image = Image.open(path, formats=("JPEG", "PNG"))
+        image.load()
+    return image
 
 
 def _of_pixels(path: Path) -> str | None:
     try:
-        with _open(path) as image:
-            image.load()
+        decoded(path)
     # A damaged file can make a decoder raise nearly anything: OSError, SyntaxError, struct.error, ValueError.
     except Exception as error:
         return f"{path}: {_reason(error)}"
     return None
-
-
-def _open(path: Path) -> Image.Image:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd EXIF data and sizes are no damage
-        return Image.open(path)
 
 
 def _reason(error: Exception) -> str:

@@ -10,34 +10,29 @@ stopped. What is complete is kept, so a stopped run is continued by starting it 
 [1] https://www.terryalanunlimited.com/compression-in-the-imagenet-dataset/
 """
 
-import ctypes
 import errno
 import io
-import multiprocessing
-import signal
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from PIL import Image
 
+from resnetx.config import check_images
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import cores
-from resnetx.inputs import damage, folders, scenes
+from resnetx.inputs import damage, folders, processes, scenes
 
 Progress = Callable[[int], None]  # called with the number of images just finished
 
 _MARK = "resnetx-images.txt"  # tells our trees from other people's images, and which pictures are in them
 _CHUNK = 16  # images per task, all of one class: a class's textures are made once per task at most
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_CHECKED = 64  # files per task
 _QUALITIES = (50, 60, 68, 75, 80, 84, 87, 90, 92, 94, 95, 96, 97, 98)
 
 
@@ -65,7 +60,7 @@ class Made:
         return (self.images - self.kept) / self.duration_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _File:
     width: int
     height: int
@@ -88,25 +83,21 @@ def make(
     `workers`: processes, one per core by default. A full disk ends in a `ConfigError`; no file is ever half written.
     """
     workers = cores() if workers is None else workers
-    at_least = {"classes": (classes, 1), "per_class": (per_class, 1), "seed": (seed, 0), "workers": (workers, 1)}
-    for key, (given, least) in at_least.items():
-        if given < least:
-            raise ConfigError(f"images.{key}={given}: expected at least {least}")
+    check_images(classes=classes, per_class=per_class, seed=seed, workers=workers)
     if size not in _SHAPES:
         raise unknown_name("size of images", size, _SHAPES, "images.size")
     start = time.perf_counter()
     try:
         _claim(root, size, seed)
-        tasks = [
-            (label, range(first, min(first + _CHUNK, per_class)))
-            for label in range(classes)
-            for first in range(0, per_class, _CHUNK)
-        ]
         files: list[_File] = []
-        for some in _in_processes(partial(_make_some, root, size, seed), tasks, workers):
+        for some in _made(partial(_make_some, root, size, seed), classes, per_class, workers):
             files += some
             if progress:
                 progress(len(some))
+    except processes.CrashError:
+        raise ConfigError(
+            f"a worker process died (out of memory?); start again with fewer than images.workers={workers}"
+        ) from None
     except OSError as error:
         raise _unwritable(root, error) from None
     return Made(
@@ -119,10 +110,35 @@ def make(
     )
 
 
+def _made(
+    make_some: Callable[["_Task"], list[_File]], classes: int, per_class: int, workers: int
+) -> Iterator[list[_File]]:
+    """The files of every task, from as many processes as there are tasks for; from this one, where that is one."""
+    tasks = (
+        (label, range(first, min(first + _CHUNK, per_class)))
+        for label in range(classes)
+        for first in range(0, per_class, _CHUNK)
+    )
+    count = min(workers, classes * -(-per_class // _CHUNK))
+    yield from map(make_some, tasks) if count == 1 else processes.results(make_some, tasks, count)
+
+
 def verify(root: Path, workers: int | None = None, progress: Progress | None = None) -> list[str]:
-    """A sentence for every file of a tree that cannot be decoded and every class folder without images, sorted."""
+    """A sentence for every file of a tree that cannot be decoded and every class folder without images, sorted.
+
+    Decoding takes place in other processes: at most as many pixels as `header.check` allows are in the memory of each,
+    and a file that crashes its decoder is named like any other.
+    """
     faults: list[str] = []
-    tasks: list[list[Path]] = []
+    for checked, found in _verified(_to_verify(root, faults), workers or cores()):
+        faults += found
+        if progress:
+            progress(checked)
+    return sorted(faults)
+
+
+def _to_verify(root: Path, faults: list[str]) -> Iterator[list[Path]]:
+    """The files of a tree, some at a time; what is wrong with folders is added to `faults`."""
     for name in folders.class_folders(root):
         try:
             paths = [root / name / image for image in folders.image_names(root / name)]
@@ -131,15 +147,35 @@ def verify(root: Path, workers: int | None = None, progress: Progress | None = N
             continue
         if not paths:
             faults.append(f"{root / name}: the class folder holds no JPEG file")
-        tasks += [paths[first : first + 64] for first in range(0, len(paths), 64)]
-    for checked, found in _in_processes(_verify_some, tasks, workers or cores()):
-        faults += found
-        if progress:
-            progress(checked)
-    return sorted(faults)
+        yield from (paths[first : first + _CHECKED] for first in range(0, len(paths), _CHECKED))
 
 
-def _verify_some(paths: list[Path]) -> tuple[int, list[str]]:
+Verified = tuple[int, list[str]]  # how many files were checked, and what is wrong with which of them
+
+
+def _verified(tasks: Iterator[list[Path]], workers: int) -> Iterator[Verified]:
+    """The result of each task; files that a process was working on when it died are checked one by one."""
+    while True:
+        try:
+            yield from processes.results(_verify_some, tasks, workers)
+            return
+        except processes.CrashError as crash:
+            yield from _one_by_one(chain.from_iterable(crash.tasks))
+
+
+def _one_by_one(paths: Iterable[Path]) -> Iterator[Verified]:
+    """The result of each file, which is the only one that its process has: if that dies, the file is to blame."""
+    tasks = ([path] for path in paths)
+    while True:
+        try:
+            yield from processes.results(_verify_some, tasks, workers=1, waiting=0)
+            return
+        except processes.CrashError as crash:
+            ((path,),) = crash.tasks
+            yield 1, [f"{path}: decoding it ends the process (it crashes the decoder, or there is no memory left)"]
+
+
+def _verify_some(paths: list[Path]) -> Verified:
     return len(paths), [fault for path in paths if (fault := damage.of(path))]
 
 
@@ -183,7 +219,10 @@ def _bits_per_pixel(rng: np.random.Generator, mean: float, sigma: float = 0.35) 
 _SHAPES = {"imagenet": _imagenet, "256": _squashed}
 
 
-def _make_some(root: Path, size: str, seed: int, task: tuple[int, range]) -> list[_File]:
+_Task = tuple[int, range]  # a class, and which of its images
+
+
+def _make_some(root: Path, size: str, seed: int, task: _Task) -> list[_File]:
     label, indices = task
     folder = root / f"n{label:08d}"
     folder.mkdir(exist_ok=True)
@@ -264,33 +303,3 @@ def _unwritable(root: Path, error: OSError) -> ConfigError:
             "choose another folder, or make fewer images (images.classes, images.per_class)"
         )
     return ConfigError(f"{error.filename or root}: cannot be written ({error.strerror}); choose another folder")
-
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-
-def _in_processes(work: Callable[[Task], Result], tasks: list[Task], workers: int) -> Iterator[Result]:
-    """The result of every task, as they come, from `workers` processes (here, where one is enough)."""
-    count = min(workers, len(tasks))
-    if count <= 1:
-        yield from map(work, tasks)
-        return
-    context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break
-    with ProcessPoolExecutor(count, context, initializer=_start_worker) as pool:
-        try:
-            for future in as_completed([pool.submit(work, task) for task in tasks]):
-                yield future.result()
-        except BrokenProcessPool:
-            raise ConfigError(
-                f"a worker process died (out of memory?); start again with fewer than images.workers={count}"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _start_worker() -> None:
-    """Leaves Ctrl-C to the parent, and ends with it even when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,23 +1,30 @@
-"""Batches by torchvision: decode_image and v2 transforms in the worker processes of a DataLoader. DALI's peer.
+"""Batches by torchvision: decode_jpeg and v2 transforms in the worker processes of a DataLoader. DALI's peer.
 
 Workers decode, crop, resize and flip, and send pixels as bytes (a quarter of floats); the rank converts and normalises
-them on its device.
+them on its device. PNG files are decoded by Pillow: on a damaged one, torchvision 0.29 ends its process with SIGSEGV.
 
 torchvision 0.29 deprecates its decoders in favour of TorchCodec, and still has them.
 """
 
+import re
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import RawArray
+from os import getpid
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
-from torchvision.io import ImageReadMode, decode_image
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from resnetx.config import TorchvisionInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import Share, damage, folders, recipes
+from resnetx.inputs import Share, damage, folders, header, order, recipes
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)
 
@@ -33,25 +40,32 @@ class TorchvisionBatches:
         # One value for every byte of a row of pixels: broadcasting three values is five times slower on a CPU.
         self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
         self._shift = -torch.tensor(recipe.mean, device=share.device).repeat(share.image_size) * self._scale
-        self._loader: Iterator[Pixels | ConfigError] | None = iter(
-            DataLoader(
-                _Images(self._tree, recipe, share.image_size),
-                batch_sampler=_Shard(len(self._tree.files), share),
-                num_workers=input.threads,
-                prefetch_factor=input.prefetch,
-                collate_fn=_as_it_is,
-                pin_memory=share.device.type == "cuda",
-                # Every worker draws its own random numbers from this one.
-                generator=torch.Generator().manual_seed(share.seed * share.world_size + share.rank),
+        self._reading = _Reading(input.threads)
+        with _deaths_found_when_waited_for():
+            self._loader: Iterator[Pixels | ConfigError] | None = iter(
+                DataLoader(
+                    _Images(self._tree, recipe, share.image_size, self._reading),
+                    batch_sampler=order.batches(len(self._tree.files), share),
+                    num_workers=input.threads,
+                    prefetch_factor=input.prefetch,
+                    collate_fn=_as_it_is,
+                    pin_memory=share.device.type == "cuda",
+                    # Every worker draws its own random numbers from this one.
+                    generator=torch.Generator().manual_seed(share.seed * share.world_size + share.rank),
+                )
             )
-        )
 
     def __iter__(self) -> "TorchvisionBatches":
         return self
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
         assert self._loader is not None, "the input was closed"
-        batch = next(self._loader)
+        try:
+            batch = next(self._loader)
+        except RuntimeError as error:
+            if not (crashed := self._reading.by_dead(str(error))):
+                raise
+            batch = self._crash(crashed, str(error))
         if isinstance(batch, ConfigError):
             raise batch
         self._arrived()
@@ -65,29 +79,50 @@ class TorchvisionBatches:
     def close(self) -> None:
         self._loader = None  # its processes end with the last reference
 
+    def _crash(self, images: list[int], error: str) -> ConfigError:
+        """What to say when workers have died on these images: the first is named."""
+        names = " or ".join(str(self._tree.path(index)) for index in images)
+        return ConfigError(damage.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
 
-class _Shard(Sampler[list[int]]):
-    """Endless batches of image numbers: all images shuffled anew for every pass, each rank takes every n-th."""
 
-    def __init__(self, images: int, share: Share) -> None:
-        self._images, self._share = images, share
+class _Reading:
+    """Which image each worker decodes: shared memory, from which a crash can be explained."""
 
-    def __iter__(self) -> Iterator[list[int]]:
-        waiting: list[int] = []
-        generator = torch.Generator().manual_seed(self._share.seed)
-        while True:
-            order = torch.randperm(self._images, generator=generator)
-            waiting += order[self._share.rank :: self._share.world_size].tolist()
-            while len(waiting) >= self._share.batch_size:
-                yield waiting[: self._share.batch_size]
-                del waiting[: self._share.batch_size]
+    def __init__(self, workers: int) -> None:
+        self._images = RawArray("q", workers)
+        self._pids = RawArray("q", workers)
+
+    def begin(self, image: int) -> None:
+        """Called in a worker."""
+        worker = get_worker_info().id
+        self._images[worker], self._pids[worker] = image, getpid()
+
+    def by_dead(self, message: str) -> list[int]:
+        """The images that were read by the dead workers that a DataLoader's message names; none where it names none."""
+        if not (found := re.search(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)", message)):
+            return []
+        dead = set(map(int, found[1].split(",")))
+        return [image for image, pid in zip(self._images, self._pids, strict=True) if pid in dead]
+
+
+@contextmanager
+def _deaths_found_when_waited_for() -> Iterator[None]:
+    """DataLoaders that start in this block raise for a dead worker where its batch is waited for, and nowhere else.
+
+    By itself, a DataLoader handles SIGCHLD, and raises in the middle of whatever the main thread is doing.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGCHLD)
+    yield
+    if main:
+        signal.signal(signal.SIGCHLD, before)
 
 
 class _Images(Dataset[Pixels | ConfigError]):
     """Makes whole batches of uint8 pixels in a worker. A fault is a value here: raised, it would lose its form."""
 
-    def __init__(self, tree: folders.Tree, recipe: recipes.Recipe, image_size: int) -> None:
-        self._tree, self._image_size = tree, image_size
+    def __init__(self, tree: folders.Tree, recipe: recipes.Recipe, image_size: int, reading: _Reading) -> None:
+        self._tree, self._image_size, self._reading = tree, image_size, reading
         self._smallest = recipe.smallest_side(image_size)
         size = (image_size, image_size)
         self._transform = v2.Compose(
@@ -101,13 +136,25 @@ class _Images(Dataset[Pixels | ConfigError]):
         pixels = torch.empty(len(indices), self._image_size, self._image_size, 3, dtype=torch.uint8)
         for place, index in enumerate(indices):
             path = self._tree.path(index)
+            self._reading.begin(index)
             try:
-                image = decode_image(str(path), ImageReadMode.RGB)
-                pixels[place] = self._transform(image).permute(1, 2, 0)
-            except (RuntimeError, ValueError) as error:
+                pixels[place] = self._transform(_decoded(path, self._smallest)).permute(1, 2, 0)
+            except Exception as error:
+                # A damaged file can make a decoder raise nearly anything; `damage` knows the plain words for it.
                 fault = damage.of(path, self._smallest) or f"{path}: torchvision cannot decode it ({error})"
                 return ConfigError(damage.sentence(fault, self._tree.root))
         return pixels, torch.tensor([self._tree.labels[index] for index in indices])
+
+
+def _decoded(path: Path, smallest: int) -> torch.Tensor:
+    """The pixels of a file, uint8 (3, H, W), if its header says that they may be decoded."""
+    data = read_file(str(path))
+    claimed = header.of_bytes(memoryview(data.numpy()))
+    header.check(claimed, smallest)
+    if claimed.kind == "PNG":
+        return pil_to_tensor(damage.decoded(path).convert("RGB"))
+    pixels: torch.Tensor = decode_jpeg(data, ImageReadMode.RGB)
+    return pixels
 
 
 def _as_it_is(batch: Any) -> Any:

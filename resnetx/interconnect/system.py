@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from resnetx import bounds
 from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system_file
@@ -47,8 +48,7 @@ def load(name: str, nodes: int | None = None, network: str | None = None, nics: 
     file = system_file.read(_path(name))
     cluster = file.cluster
     nodes = cluster.nodes if nodes is None else nodes
-    if nodes < 1:
-        raise ConfigError(f"nodes={nodes}: expected at least 1")
+    bounds.check({"nodes": nodes})
     if nodes == 1:
         return file.system
     return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)

@@ -17,12 +17,14 @@ TaskRecord = RunRecord | BenchRecord
 
 def read_task(path: Path) -> Task:
     """What a `run.json` asks for; a `RecordError` where it is neither kind."""
-    kind = BenchFile if read(path, _Kind).kind == "bench" else RunFile
+    kind = BenchFile if read(path, RunOrBenchFile).kind == "bench" else RunFile
     task: Task = read(path, kind)
     return task
 
 
-class _Kind(msgspec.Struct):
+class RunOrBenchFile(msgspec.Struct):
+    """The part of a `run.json` that says which of the two it is."""
+
     kind: str = "run"  # run files say nothing of it
 
 

@@ -7,7 +7,7 @@ Importing this package loads no torch; building a model does, and so does a tabl
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +16,7 @@ from resnetx import config, record
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import Layer
+from resnetx.workloads.tables import classifiers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,32 +32,57 @@ def build(model: config.Model, image_size: int) -> "nn.Module":
     return _BUILDERS[model.kind](model, image_size)
 
 
+def check(model: config.Model, image_size: int) -> None:
+    """Refuses a model that cannot be built, or cannot be trained on images of `image_size` pixels.
+
+    Of our own models `config.check` knows that; torchvision's are followed by torch.fx, unless their table is kept.
+    """
+    if isinstance(model, config.Torchvision):
+        _table(model, image_size)
+
+
 def table(model: config.Model, image_size: int) -> list[Layer]:
     """The layers of the model in training, as one image of `image_size` x `image_size` pixels sees them."""
     return list(_table(model, image_size))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _table(model: config.Model, image_size: int) -> tuple[Layer, ...]:
     return tuple(tables.kept(model, image_size) or traced(model, image_size))
 
 
 def traced(model: config.Model, image_size: int) -> list[Layer]:
     """The same table as torch.fx finds it."""
+    if isinstance(model, config.Torchvision):
+        classifiers.check(model.name)
     from resnetx.workloads.layers import layers, without_elements
 
-    with without_elements():
-        module = build(model, image_size)
-    return layers(module, image_size)
+    try:
+        with without_elements():
+            module = build(model, image_size)
+        return layers(module, image_size)
+    except ConfigError as error:
+        own = classifiers.image_size(model.name) if isinstance(model, config.Torchvision) else None
+        if own in (None, image_size) or not str(error).startswith("image_size="):
+            raise
+        raise ConfigError(f"{error}, as image_size={own}, which {model.label} is made for") from error
+
+
+def installed_classifiers() -> dict[str, int]:
+    """The classifiers of the installed torchvision, and the image size that their published weights are for."""
+    from torchvision import models
+
+    names = models.list_models(module=models)
+    return {name: models.get_model_weights(name).DEFAULT.transforms().crop_size[0] for name in names}
 
 
 def workload(
     model: config.Model, image_size: int, batch_size: int, convention: str, gpus: Iterable[int] = (1, 2, 4, 8)
 ) -> record.Workload:
     """How much work the model is, by a convention of `counts`; the global `batch_size` is split over `gpus`."""
-    layers = table(model, image_size)
-    activations = counts.activations(layers, image_size, convention)
-    parameters = counts.parameters(layers, convention)
+    count = functools.partial(_counted, model, image_size)
+    activations = count(lambda layers: counts.activations(layers, image_size, convention))
+    parameters = count(lambda layers: counts.parameters(layers, convention))
     intensity = counts.intensity(activations, parameters, batch_size)
     return record.Workload(
         workload=model.label,
@@ -69,12 +95,20 @@ def workload(
         activations_per_batch=activations * batch_size,
         intensity=intensity,
         intensity_per_gpu=counts.intensity_per_gpu(intensity, gpus),
-        payload_bytes=counts.payload_bytes(layers, convention),
-        gradient_bytes=counts.gradient_bytes(layers),
-        flops_per_image=counts.flops_per_image(layers),
+        payload_bytes=count(lambda layers: counts.payload_bytes(layers, convention)),
+        gradient_bytes=count(counts.gradient_bytes),
+        flops_per_image=count(counts.flops_per_image),
         stated=_stated(model, image_size, batch_size, convention),
-        notes=_notes(model, image_size, layers),
+        notes=_notes(model, image_size),
     )
+
+
+def _counted(model: config.Model, image_size: int, count: Callable[[Sequence[Layer]], int]) -> int:
+    """A sum over the model's table; of a ResNet/x from those of ResNet/1 and ResNet/2, as each block adds the same."""
+    if not isinstance(model, config.ResNetX):
+        return count(_table(model, image_size))
+    one, two = (count(_table(msgspec.structs.replace(model, x=x), image_size)) for x in (1, 2))
+    return one + (model.x - 1) * (two - one)
 
 
 # ---- the builders ---------------------------------------------------------------------------------------------------
@@ -102,7 +136,7 @@ def _torchvision(model: config.Torchvision, image_size: int) -> "nn.Module":
     from torchvision import models
 
     known = models.list_models(module=models)  # the classifiers
-    if model.name not in known:
+    if model.name not in known:  # another torchvision than the one whose names are kept
         raise unknown_name("torchvision classifier", model.name, known, "model.name")
     options: dict[str, Any] = {}
     if model.name.startswith("vit_"):
@@ -150,7 +184,7 @@ def _stated(model: config.Model, image_size: int, batch_size: int, convention: s
     return figures | ({"intensity": intensities[batch_size]} if batch_size in intensities else {})
 
 
-def _notes(model: config.Model, image_size: int, layers: Iterable[Layer]) -> list[str]:
+def _notes(model: config.Model, image_size: int) -> list[str]:
     """What somebody who compares the figures has to know."""
     notes = []
     if isinstance(model, config.AlexNet | config.GoogLeNet) and image_size != model.image_size:
@@ -164,6 +198,7 @@ def _notes(model: config.Model, image_size: int, layers: Iterable[Layer]) -> lis
             "the paper states 5.5 M parameters, which no countable version of GoogLeNet has: with 1000 classes it has "
             "13.4 M with its two auxiliary classifiers, which train, and 7.0 M without them"
         )
-    if any(layer.kind.endswith("attention") for layer in layers):
+    is_family = isinstance(model, config.ResNetX)
+    if not is_family and any(layer.kind.endswith("attention") for layer in _table(model, image_size)):
         notes.append("attention counts as one layer: the tensors inside it are not among the activations")
     return notes

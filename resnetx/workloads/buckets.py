@@ -29,7 +29,7 @@ MIB = 2**20  # what DDP's settings call MB
 FIRST_BUCKET_BYTES, CAP_BYTES = 1 * MIB, 25 * MIB
 
 
-class Gradient(msgspec.Struct, frozen=True):
+class Gradient(msgspec.Struct, frozen=True, gc=False):
     """The gradient of one trainable tensor."""
 
     layer: str  # its name in the layer table
@@ -40,7 +40,7 @@ class Gradient(msgspec.Struct, frozen=True):
         return BYTES_PER_PARAMETER * self.elements
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One all-reduce: gradients in the order in which they become ready. It can start when the last of them is."""
 
     gradients: tuple[Gradient, ...]

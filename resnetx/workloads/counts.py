@@ -9,7 +9,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
 from math import prod
+from typing import Any
 
 import msgspec
 
@@ -20,7 +22,7 @@ DATA = "data"  # the name under which layers read the image
 BYTES_PER_PARAMETER = 4  # parameters and their gradients are kept in fp32, whatever the precision of the arithmetic
 
 
-class Layer(msgspec.Struct, frozen=True, kw_only=True):
+class Layer(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # in no cycle, and there may be 100,000 of them
     """One operation of a network, as one image sees it. Views of a tensor (flatten, reshape ...) are not layers."""
 
     name: str  # unique: the module's path; for an operation in a forward method, that module's path and the kind
@@ -35,6 +37,35 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     def elements(self) -> int:
         """Elements of the output, per image."""
         return prod(self.output_shape)
+
+
+# ---- blocks that are alike ------------------------------------------------------------------------------------------
+
+
+def folded(layers: Sequence[Layer]) -> list[tuple[Layer, ...]]:
+    """Layers one by one, each in a tuple of its own, but blocks that are like the one before them in one tuple."""
+    found: list[tuple[Layer, ...]] = []
+    blocks = [tuple(block) for _, block in groupby(layers, key=block_of)]
+    for _, alike in groupby(blocks, key=_facts):
+        first, *others = alike
+        found += [(layer,) for layer in first]
+        found += [tuple(chain.from_iterable(others))] if others else []
+    return found
+
+
+def block_of(layer: Layer) -> str:
+    """The block that a layer is in, "blocks.0" of "blocks.0.residual.1"; "" where it is in none."""
+    outer, blocks, inside = layer.name.rpartition("blocks.")
+    number = inside.partition(".")[0] if blocks else ""
+    return f"{outer}{blocks}{number}" if number.isdigit() else ""
+
+
+def _facts(block: Sequence[Layer]) -> list[tuple[Any, ...]]:
+    """What two blocks have in common that are alike."""
+    skipped = len(block_of(block[0]))
+    return [
+        (layer.name[skipped:], layer.kind, layer.output_shape, layer.parameters, layer.multiply_adds) for layer in block
+    ]
 
 
 # ---- activations ----------------------------------------------------------------------------------------------------

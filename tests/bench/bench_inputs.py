@@ -4,24 +4,35 @@
     python tests/bench/bench_inputs.py data/images --threads 1 --rounds 10
 
 DALI runs twice: the ratio of the two (A/A) is what this machine cannot tell from 1. "CPU ms" is the processor time of
-this process and its workers for one image; other processes hardly change it, unlike the rate.
+this process and its workers for one image; other processes hardly change it, unlike the rate. "Unchecked" pipelines
+decode without looking at the header first: what they save is what the check costs.
+
+As that is less than most machines can tell, the check is also timed by itself, in turns with what it is a share of. And
+how many headers a second are read and checked, on files in memory.
 """
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import torch
+from nvidia.dali import Pipeline, fn
+from nvidia.dali.data_node import DataNode
+from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from resnetx import inputs
 from resnetx.config import DaliInput, TorchvisionInput
-from resnetx.inputs import folders, images
+from resnetx.inputs import dali as dali_batches
+from resnetx.inputs import damage, folders, header, images
 
 _PREFETCH = 2
 
@@ -39,6 +50,8 @@ def main() -> None:
     torch.set_num_threads(1)
     with _tree(given.root, "256" if given.recipe == "paper" else "imagenet") as root:
         _measure(root, given)
+        _measure_checks(root, given.rounds)
+        _measure_headers(root, given.rounds)
 
 
 @contextmanager
@@ -56,7 +69,8 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
     settings = {"root": str(root), "format": "folders", "recipe": given.recipe}
     settings |= {"threads": given.threads, "prefetch": _PREFETCH}
     dali, torchvision = DaliInput(decoder="auto", **settings), TorchvisionInput(**settings)
-    contestants = {"dali": dali, "dali again": dali, "torchvision": torchvision}
+    contestants = {"dali": dali, "dali again": dali, "dali unchecked": dali}
+    contestants |= {"torchvision": torchvision, "torchvision unchecked": torchvision}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     share = {"image_size": given.image_size, "classes": 10**6, "rank": 0, "world_size": 1, "device": device}
 
@@ -68,7 +82,8 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
     cpu_ms: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(given.rounds):
         for name, input in contestants.items():
-            batches = inputs.open_input(input, batch_size=given.batch_size, seed=turn, **share)
+            with _unchecked() if "unchecked" in name else contextlib.nullcontext():
+                batches = inputs.open_input(input, batch_size=given.batch_size, seed=turn, **share)
             for _ in range(_PREFETCH + 2):  # start, and what was made ahead
                 next(batches)
             start, cpu_start = time.perf_counter(), _cpu_s()
@@ -86,15 +101,94 @@ def _measure(root: Path, given: argparse.Namespace) -> None:
         f"{given.image_size}x{given.image_size}, threads={given.threads}, on {device}, {given.rounds} rounds"
     )
     print(
-        f"{'input':12} {'images/s':>9} {'lowest':>7} {'highest':>8} {'CPU ms':>7}   dali / this (range over the rounds)"
+        f"{'input':21} {'images/s':>9} {'lowest':>7} {'highest':>8} {'CPU ms':>7}   "
+        "checked / this, CPU ms (range over the rounds)"
     )
     for name in contestants:
-        ratios = sorted(first / this for first, this in zip(rates["dali"], rates[name], strict=True))
+        checked = cpu_ms["torchvision" if "torchvision" in name else "dali"]
+        ratios = sorted(first / this for first, this in zip(checked, cpu_ms[name], strict=True))
         print(
-            f"{name:12} {statistics.median(rates[name]):9.0f} {min(rates[name]):7.0f} {max(rates[name]):8.0f} "
+            f"{name:21} {statistics.median(rates[name]):9.0f} {min(rates[name]):7.0f} {max(rates[name]):8.0f} "
             f"{statistics.median(cpu_ms[name]):7.2f}   "
-            f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            f"{statistics.median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
         )
+
+
+@contextmanager
+def _unchecked() -> Iterator[None]:
+    """Pipelines that are opened meanwhile do not look at headers."""
+    any_jpeg = header.Header("JPEG", 1, 1, 1)
+    with (
+        mock.patch.object(dali_batches, "_checked", lambda files: files),
+        mock.patch.object(header, "of_bytes", lambda data: any_jpeg),
+        mock.patch.object(header, "check", lambda header, smallest=0: None),
+    ):
+        yield
+
+
+def _measure_checks(root: Path, rounds: int) -> None:
+    """The CPU time of the check alone, as a share of that of decoding the same files, one by one and in one thread."""
+    tree = folders.read(root)
+    files = [read_file(str(tree.path(index))) for index in range(0, len(tree.files), 4)]
+    shares, check_us = [], []
+    for _ in range(rounds):
+        check_s = _time(lambda data: header.check(header.of_bytes(memoryview(data.numpy()))), files)
+        decode_s = _time(lambda data: decode_jpeg(data, ImageReadMode.RGB), files)
+        shares.append(check_s / decode_s)
+        check_us.append(1e6 * check_s)
+    print(_share("torchvision", check_us, shares))
+    shares, check_us = [], []
+    for _ in range(rounds):
+        with_check, without = (_dali_s(tree, checked) for checked in (dali_batches._checked, lambda files: files))
+        decode_s = _time(lambda data: decode_jpeg(data, ImageReadMode.RGB), files)
+        shares.append((with_check - without) / decode_s)
+        check_us.append(1e6 * (with_check - without))
+    print(_share("DALI", check_us, shares))
+
+
+def _share(what: str, check_us: list[float], shares: list[float]) -> str:
+    quarters = statistics.quantiles(shares, n=4)
+    return (
+        f"check by {what}: {statistics.median(check_us):.0f} us, {100 * statistics.median(shares):.2f} % of "
+        f"decoding by torchvision ({100 * quarters[0]:.2f} to {100 * quarters[2]:.2f} % in half of the rounds)"
+    )
+
+
+def _time(work: Callable[[torch.Tensor], object], files: list[torch.Tensor]) -> float:
+    """CPU seconds for one file."""
+    start = time.process_time()
+    for data in files:
+        work(data)
+    return (time.process_time() - start) / len(files)
+
+
+def _dali_s(tree: folders.Tree, checked: Callable[[DataNode], DataNode], batch_size: int = 32) -> float:
+    """CPU seconds for one file that DALI reads and does not decode."""
+    paths = [dali_batches._path(bytes(tree.root), name) for name in tree.files[:batch_size]]
+    pipeline = Pipeline(batch_size=batch_size, num_threads=1, device_id=None)
+    with pipeline:
+        files = fn.io.file.read(fn.external_source(lambda: paths, batch=True), dont_use_mmap=True)
+        pipeline.set_outputs(checked(files).shape())
+        pipeline.build()
+    for _ in range(4):
+        pipeline.run()
+    start = time.process_time()
+    for _ in range(16):
+        pipeline.run()
+    return (time.process_time() - start) / 16 / batch_size
+
+
+def _measure_headers(root: Path, rounds: int) -> None:
+    tree = folders.read(root)
+    paths = [tree.path(index) for index in range(len(tree.files))]
+    for threads in (1, 8):
+        with ThreadPoolExecutor(threads) as pool:
+            rates = []
+            for _ in range(rounds):
+                start = time.perf_counter()
+                assert not any(pool.map(lambda path: damage.of_header(path, 1), paths, chunksize=64))
+                rates.append(len(paths) / (time.perf_counter() - start))
+        print(f"headers by {threads} threads: {statistics.median(rates):,.0f} a second, at least {min(rates):,.0f}")
 
 
 def _cpu_s() -> float:

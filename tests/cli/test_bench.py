@@ -210,11 +210,11 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
     ("words", "sentence"),
     [
         (["gpus=1"], "gpus=1: one rank has nobody to send to; use gpus=2 or more"),
-        (["gpus=[2,0]"], "gpus=0: expected at least 2"),
+        (["gpus=[2,0]"], "gpus=0: expected at least 1"),
         (["collective=alltoall"], "collective=alltoall: no collective has that name"),
         (["size=64M"], "size=64M: not a size in"),
         (["size=[]"], "size=[]: expected at least one size"),
-        (["size=0"], "size=0: expected at least one byte"),
+        (["size=0"], "size=0: expected at least 1"),
         (["batch_size=3"], "batch_size: not a setting of `resnetx bench`"),
         (["devices=[0,1]", "gpus=3"], "devices=[0, 1]: expected 3 different GPU ids"),
         (["devices=[0,9]"], "devices=[0, 9]: this machine shows 2 GPUs; ask for fewer"),

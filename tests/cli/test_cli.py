@@ -1,8 +1,10 @@
 """The command line as a user meets it: what is printed, and the exit status."""
 
+import functools
 import json
 
 import pytest
+from msgspec import to_builtins
 
 from resnetx.cli import main
 
@@ -21,6 +23,7 @@ def run(capsys, *words):
             ["train", "model=resnet"],
             "model=resnet: no such model (did you mean resnetx?); known are alexnet, googlenet,",
         ),
+        (["train", "model=3"], "model=3: no such model; known are alexnet, googlenet, resnetx, torchvision"),
         (["train", "model.y=3"], "model.y: no such setting; did you mean model.x?"),
         (["train", "strategy.foo=3"], "strategy.foo: no such setting; known are strategy.bucket_cap_mb"),
         (["train", "gpus=1,2"], "gpus=1,2: several values are written as a list, gpus=[1,2]"),
@@ -36,9 +39,36 @@ def run(capsys, *words):
         (["train", "input=synthetic", "gpus=3"], "batch_size=32 does not divide over gpus=3"),
         (["sweep", "study=quickstar"], "did you mean quickstart?"),
         (["describe", "model=torchvision", "model.name=resnet5"], "model.name=resnet5"),
+        (
+            ["train", "input=synthetic", "model=torchvision", "model.name=resnet51"],
+            "model.name=resnet51: no torchvision classifier has that name; did you mean resnet50? Known: alexnet, ",
+        ),
+        (
+            ["train", "input=synthetic", "model=torchvision", "model.name=inception_v3"],
+            "expected a size that it takes, as image_size=299, which inception_v3 is made for",
+        ),
+        (
+            ["train", "input=synthetic", "model=torchvision", "model.name=vit_b_16", "image_size=225"],
+            "image_size=225: vit_b_16 cannot be built for it",
+        ),
+        (["train", "model.x=1000000000"], "model.x=1000000000: expected at most 32768"),
+        (["describe", "model.x=1000000000"], "model.x=1000000000: expected at most 32768"),
+        (["describe", "gpus=[1,1000000000]"], "gpus=1000000000: expected at most 65536"),
+        (["describe", "gpus=true"], "gpus=True: expected numbers of GPUs"),
+        (["predict", "systems=dgx-h100", "nodes=1000000000"], "nodes=1000000000: expected at most 16384"),
+        (["predict", "systems=gx8", "straggler=nan"], "straggler=nan: expected a finite number"),
+        (["predict", "systems=gx8", "what_if.latency=inf"], "what_if.latency=inf: expected a finite number"),
+        (["predict", "systems=gx8", "what_if.bandwidth={pcie3:nan}"], "what_if.bandwidth.pcie3=nan: expected a finite"),
+        (["topology", "systems=gx8", "nodes=1000000000"], "nodes=1000000000: expected at most 16384"),
+        (["topology", "systems=gx8", "collective=allreduce", "size=2TiB"], "size=2199023255552: expected at most"),
+        (["topology", "systems=gx8", "collective=allreduce", "size=1.2.3"], "size=1.2.3: not a size in B, kB"),
+        (["bench", "iterations=1000000000"], "iterations=1000000000: expected at most 10000"),
+        (["images", "images.workers=0"], "images.workers=0: expected at least 1"),
+        (["images", "~/nowhere/images", "--verify"], "input.root=/home/some one/nowhere/images: no such folder"),
+        (["train", "input.root=~/nowhere"], "input.root=/home/some one/nowhere: no such folder"),
         (["describe", "convention=caffee"], "convention=caffee: not one of the known values (caffe, torch, conv)"),
         (["describe", "model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
-        (["describe", "gpus=0"], "gpus=0: expected GPU counts of 1 or more"),
+        (["describe", "gpus=0"], "gpus=0: expected at least 1"),
         (["images", "images=3"], "images=3: expected a group of settings"),
         (["sweep", "input=synthetic", "repeats=[1,2]"], "are one for a whole sweep"),
         (["train", "nofile.json"], "nofile.json: neither a setting (key=value) nor a run file that exists"),
@@ -53,12 +83,59 @@ def run(capsys, *words):
         (["list", "x=1"], "x: no such setting; it has no settings"),
     ],
 )
-def test_a_mistake_gets_one_sentence_and_status_2(capsys, words, sentence):
+def test_a_mistake_gets_one_sentence_and_status_2(capsys, monkeypatch, words, sentence):
+    monkeypatch.setenv("HOME", "/home/some one")
     status, out, err = run(capsys, *words)
     assert (status, out) == (2, "")
     assert err.startswith("resnetx: ")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"request.gpus": 0}, "gpus=0: expected at least 1"),
+        ({"request.gpus": 3}, "batch_size=32 does not divide over gpus=3"),
+        ({"request.batch_size": -32}, "batch_size=-32: expected at least 1"),
+        ({"request.model.x": 10**9}, "model.x=1000000000: expected at most 32768"),
+        ({"request.seed": -1}, "seed=-1: expected at least 0"),
+        ({"request.warmup": 0}, "warmup=0: expected at least 3"),
+        ({"request.image_size": 4}, "image_size=4: expected at least 8 for ResNet/8"),
+        ({"request.strategy.bucket_cap_mb": 0}, "strategy.bucket_cap_mb=0: expected more than 0"),
+        ({"request.devices": [1, 1]}, "devices=[1, 1]: expected 1 different GPU ids"),
+        ({"timeout_s": 1e12}, "timeout=1000000000000: expected at most 2592000"),
+        ({"timeout_s": -1}, "timeout=-1: expected at least 1"),
+    ],
+)
+def test_a_run_file_is_held_to_what_the_command_line_is_held_to(capsys, tmp_path, task_of, change, sentence):
+    file = tmp_path / "run.json"
+    tree = to_builtins(task_of())
+    for path, value in change.items():
+        *groups, key = path.split(".")
+        functools.reduce(dict.__getitem__, groups, tree)[key] = value
+    file.write_text(json.dumps(tree))
+    status, out, err = run(capsys, "train", str(file))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"resnetx: {file}: {sentence}")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_run_file_of_neither_kind_is_named_in_plain_words(capsys, tmp_path):
+    (tmp_path / "run.json").write_text('{"schema": 1, "kind": 5}')
+    status, _, err = run(capsys, "train", str(tmp_path / "run.json"))
+    assert status == 2
+    assert "_Kind" not in err
+
+
+def test_describe_of_any_depth_shows_alike_blocks_in_one_row(capsys):
+    _, deep, _ = run(capsys, "describe", "model.x=300", "batch_size=32")
+    (row,) = [line for line in deep.splitlines() if line.startswith("blocks.1 ")]
+    assert row.split() == ["blocks.1", "to", "blocks.299", "as", "above", "64x56x56", "359,661,568", "13,817,089",
+                           "84,494.8", "54.3", "MB"]  # fmt: skip
+    assert "blocks.2 " not in deep
+    (last,) = [line for line in deep.splitlines() if line.startswith("all ")]
+    assert last.split()[:3] == ["all", f"{1_204_224 * 300 + 1_155_113:,}", f"{46_211 * 300 + 74_857:,}"]
 
 
 def test_describe_without_words_prints_the_papers_workloads(capsys):

@@ -78,7 +78,7 @@ def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
         ([*PAPER, "explain=maybe"], "explain=maybe: expected true or false"),
         (["made", *PAPER, "explain=true"], "explain=true: predicts by the roofline; it takes no trace"),
         ([*PAPER, "input=synthetic", "image_bytes=34kB"], "no images are read with input=synthetic; add input=dali"),
-        ([*PAPER, "image_bytes=0"], "image_bytes=0: expected at least one byte"),
+        ([*PAPER, "image_bytes=0"], "image_bytes=0: expected at least 1"),
         ([*PAPER, "image_bytes=big"], "image_bytes=big: expected a size, as 34kB"),
     ],
 )

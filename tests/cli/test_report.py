@@ -71,9 +71,9 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
     [
         ([], "no study is named"),
         (["{}", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
-        (["{}", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
-        (["{}", "baseline=true"], "baseline=True: expected a number of GPUs, 1 or more"),
-        (["{}", "baseline=two"], "baseline=two: expected a number of GPUs, 1 or more"),
+        (["{}", "baseline=0"], "baseline=0: expected at least 1"),
+        (["{}", "baseline=true"], "baseline=True: expected a number of GPUs"),
+        (["{}", "baseline=two"], "baseline=two: expected a number of GPUs"),
         (["{}/nothing"], "no study below it"),
         (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),
     ],

@@ -62,7 +62,7 @@ def objects(run):
             "library=nccl3: no library generation has that name",
         ),
         (["systems=gx8", "collective=allreduce", "size=64M"], "size=64M: not a size in B, kB"),
-        (["systems=gx8", "collective=allreduce", "size=0"], "size=0: expected at least one byte"),
+        (["systems=gx8", "collective=allreduce", "size=0"], "size=0: expected at least 1"),
         (["systems=gx8", "size=1MiB"], "size=1MiB: nothing that is asked reads it; it goes with collective= or pick="),
         (["systems=gx8", "free=[0,1]"], "it goes with pick="),
         (["systems=gx8", "pick=2", "transport=host"], "transport=host: nothing that is asked reads it"),

@@ -75,7 +75,7 @@ def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["iterations=0"], "iterations=0: expected a number of watched iterations, 1 or more"),
+        (["iterations=0"], "iterations=0: expected at least 1"),
         (["iterations=many"], "iterations=many: expected a number of watched iterations"),
         (["batch_size=8", "gpus=[1,3]"], "batch_size=8 does not divide over gpus=3"),
         (["timeout=[1,2]"], "give each one value"),

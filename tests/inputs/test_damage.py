@@ -6,12 +6,19 @@ import pytest
 from PIL import Image
 
 from resnetx.inputs import damage, folders
+from tests.inputs.forged import corrupt_png, encoded, jpeg_claiming
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "garbage": (lambda file: file.write_bytes(os.urandom(5000)), "not an image"),
     "text": (lambda file: file.write_text("not a picture\n" * 100), "not an image"),
     "empty": (lambda file: file.write_bytes(b""), "the file is empty"),
     "truncated": (lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]), "truncated"),
+    "a header of 13000x13000 pixels": (
+        lambda file: file.write_bytes(jpeg_claiming(13_000, 13_000)),
+        "13000x13000 pixels",
+    ),
+    "a GIF": (lambda file: file.write_bytes(encoded("GIF")), "not a JPEG but a GIF"),
+    "a corrupt PNG": (lambda file: file.write_bytes(corrupt_png()), "broken data stream"),
     "gone": (lambda file: file.unlink(), "no such file or directory"),
 }
 

@@ -1,4 +1,5 @@
 import hashlib
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from PIL import Image
 
 from resnetx.errors import ConfigError
 from resnetx.inputs import images
+from tests.inputs.forged import encoded, jpeg_claiming
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -132,6 +134,35 @@ def test_verify_names_every_damaged_file_and_empty_folder(tree: Path) -> None:
     for workers in (1, 2):
         faults = images.verify(tree, workers=workers)
         assert [fault.split(":")[0] for fault in faults] == [str(first), str(last), str(tree / "n00000009")]
+
+
+def test_verify_names_what_is_called_jpg_and_is_none_and_headers_that_claim_too_much(tree: Path, victim: Path) -> None:
+    forged = tree / "n00000000" / "forged.jpg"
+    forged.write_bytes(jpeg_claiming(13_000, 13_000))
+    victim.write_bytes(encoded("GIF"))
+    first, second = images.verify(tree, workers=1)
+    assert first.startswith(f"{forged}: the header claims 13000x13000 pixels, more than ")
+    assert second == f"{victim}: not a JPEG but a GIF"
+
+
+def _verify_or_die(paths: list[Path]) -> tuple[int, list[str]]:
+    """A decoder that crashes on some files."""
+    if any(path.read_bytes() == b"crash" for path in paths):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return images._verify_some(paths)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_verify_names_the_files_that_crash_their_decoder(tree: Path, victim: Path, workers: int, monkeypatch) -> None:
+    other, damaged = tree / "n00000000" / "n00000000_00001.JPEG", tree / "n00000002" / "n00000002_00003.JPEG"
+    for file, content in ((victim, b"crash"), (other, b"crash"), (damaged, b"")):
+        file.write_bytes(content)
+    monkeypatch.setattr(images, "_verify_some", _verify_or_die)
+    steps: list[int] = []
+    faults = images.verify(tree, workers=workers, progress=steps.append)
+    assert [fault.partition(": ")[0] for fault in faults] == list(map(str, (other, victim, damaged)))
+    assert faults[1] == f"{victim}: decoding it ends the process (it crashes the decoder, or there is no memory left)"
+    assert sum(steps) == 12
 
 
 def test_verify_refuses_a_missing_folder(tmp_path: Path) -> None:

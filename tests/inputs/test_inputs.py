@@ -3,6 +3,7 @@
 import importlib.util
 import multiprocessing
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from torchvision.io import ImageReadMode, decode_image
 
 from resnetx import inputs, record
 from resnetx.config import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import damage
+from resnetx.inputs import torchvision as torchvision_batches
+from tests.inputs.forged import corrupt_png, encoded, jpeg_claiming, png_claiming
 
 CPU = torch.device("cpu")
 
@@ -235,6 +239,23 @@ SPOILED = {
     "truncated": (lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 4]), "truncated"),
     "cut in its header": (lambda file: file.write_bytes(file.read_bytes()[:200]), ""),
     "gone": (lambda file: file.unlink(), "no such file or directory"),
+    "a header of 13000x13000 pixels": (
+        lambda file: file.write_bytes(jpeg_claiming(13_000, 13_000)),
+        "the header claims 13000x13000 pixels, more than 2,",
+    ),
+    "a progressive one": (
+        lambda file: file.write_bytes(jpeg_claiming(60_000, 60_000, progressive=True)),
+        "the header claims 60000x60000 pixels, more than 2,",
+    ),
+    "a PNG of 60000x60000 pixels": (
+        lambda file: file.write_bytes(png_claiming(60_000, 60_000)),
+        "60000x60000 pixels; an image may have 134 million",
+    ),
+    "a GIF": (lambda file: file.write_bytes(encoded("GIF", 256, 256)), "not a JPEG but a GIF"),
+    "a WebP": (lambda file: file.write_bytes(encoded("WEBP", 256, 256)), "not a JPEG but a WebP"),
+    "a BMP": (lambda file: file.write_bytes(encoded("BMP", 256, 256)), "not a JPEG but a BMP"),
+    "a corrupt PNG": (lambda file: file.write_bytes(corrupt_png()), "broken data stream"),
+    "a truncated PNG": (lambda file: file.write_bytes(encoded("PNG", 256, 256)[:9000]), "truncated"),
     "too small": (lambda file: Image.new("RGB", (100, 90)).save(file, "JPEG"), "100x90 pixels, smaller than the crop"),
 }
 
@@ -258,13 +279,38 @@ def test_a_damaged_file_stops_the_batches_with_its_name(
 
 
 @pytest.mark.dali
+def test_a_file_that_only_dali_refuses_is_found_by_giving_it_one_after_the_other(tree: Path, victim: Path) -> None:
+    sound = victim.read_bytes()
+    victim.write_bytes(sound[:20] + b"junk" + sound[20:])  # behind its first segment, where libjpeg forgives it
+    assert damage.of(victim) is None
+    opened = open_cpu(input_of("dali", tree))
+    with pytest.raises(ConfigError, match=r"n00000001_00002\.JPEG: DALI cannot decode it; repair or delete it"):
+        for _ in range(4):
+            next(opened)
+    opened.close()
+
+
+def test_a_worker_that_dies_names_the_image_that_it_decoded(tree: Path, victim: Path, monkeypatch) -> None:
+    """torchvision's own decoder of PNG files ends its process on a damaged one."""
+    monkeypatch.setattr(torchvision_batches, "_decoded", lambda path, _: decode_image(str(path), ImageReadMode.RGB))
+    victim.write_bytes(corrupt_png())
+    opened = open_cpu(input_of("torchvision", tree))
+    with pytest.raises(ConfigError) as caught:
+        for _ in range(4):
+            next(opened)
+    opened.close()
+    assert str(caught.value).startswith(f"{victim}: a process died decoding it (DataLoader worker")
+    assert signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL  # nor can it interrupt a step of training
+
+
+@pytest.mark.dali
 def test_a_damaged_file_that_is_not_found_in_time_still_ends_in_a_sentence(
     tree: Path, victim: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("resnetx.inputs.dali._PROBE_LIMIT_S", 0.0)
-    victim.write_text("not a picture\n" * 100)
+    victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 4])  # its header is sound
     opened = open_cpu(input_of("dali", tree))
-    with pytest.raises(ConfigError, match=r"tree: DALI cannot decode one of the images.*resnetx images --verify"):
+    with pytest.raises(ConfigError, match=r"tree: DALI fails on one of \d+ images, .*resnetx images --verify"):
         for _ in range(4):
             next(opened)
     opened.close()

@@ -115,3 +115,20 @@ def test_counting_loads_no_torch() -> None:
     program = "import sys, resnetx.workloads, resnetx.workloads.counts; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
     assert subprocess.run([sys.executable, "-c", program.replace("counts", "layers")]).returncode == 1
+
+
+# ---- blocks that are alike ------------------------------------------------------------------------------------------
+
+
+def test_blocks_like_the_one_before_them_are_put_together() -> None:
+    names = ["stem", *(f"blocks.{block}.{part}" for block in range(3) for part in ("conv", "relu")), "head"]
+    folded = counts.folded([layer(name, "", kind="any") for name in names])
+    assert [[each.name for each in some] for some in folded] == [
+        ["stem"], ["blocks.0.conv"], ["blocks.0.relu"],
+        ["blocks.1.conv", "blocks.1.relu", "blocks.2.conv", "blocks.2.relu"], ["head"],
+    ]  # fmt: skip
+
+
+def test_blocks_that_differ_are_kept_apart() -> None:
+    layers = [layer("blocks.0.conv", ""), layer("blocks.1.conv", "", 20), layer("blocks.1.relu", "", 20)]
+    assert counts.folded(layers) == [(each,) for each in layers]

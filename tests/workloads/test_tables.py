@@ -1,10 +1,12 @@
-"""The kept layer tables are those that torch.fx finds, and one of them serves every ResNet/x."""
+"""The tables that need no torch are those that torch.fx finds."""
 
 import msgspec
 import pytest
 
 from resnetx import config, workloads
-from resnetx.workloads import tables
+from resnetx.errors import ConfigError
+from resnetx.workloads import counts, tables
+from resnetx.workloads.tables import classifiers
 
 
 def resnetx(x: int, width: int = 64, classes: int = 1000) -> config.ResNetX:
@@ -19,17 +21,55 @@ def test_a_kept_table_is_what_torch_fx_finds(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("x", [2, 3, 8, 11, 32])
-def test_the_table_of_resnet_1_makes_that_of_every_x(x: int) -> None:
-    assert tables.kept(resnetx(x), 224) == workloads.traced(resnetx(x), 224)
+@pytest.mark.parametrize("model", [resnetx(x) for x in (1, 2, 3, 8, 32)], ids=lambda model: model.label)
+def test_the_table_of_any_depth_is_what_torch_fx_finds(model: config.ResNetX) -> None:
+    assert tables.kept(model, 224) == workloads.traced(model, 224)
+
+
+@pytest.mark.parametrize("image_size", [8, 9, 10, 11, 96, 225, 226, 227, 299])
+@pytest.mark.parametrize(("width", "classes"), [(1, 2), (7, 1000), (128, 10)])
+def test_so_is_that_of_any_width_and_any_images(width: int, classes: int, image_size: int) -> None:
+    model = resnetx(2, width, classes)
+    assert tables.kept(model, image_size) == workloads.traced(model, image_size)
+
+
+@pytest.mark.parametrize("convention", config.CONVENTIONS)
+@pytest.mark.parametrize("x", [1, 2, 3, 17])
+def test_any_depth_is_counted_from_two_shallow_ones(x: int, convention: config.Convention, monkeypatch) -> None:
+    table = workloads.table(resnetx(x, width=8), 64)
+    monkeypatch.setattr(workloads, "_table", lambda model, size: _refuse_deep(model) or tables.kept(model, size))
+    counted = workloads.workload(resnetx(x, width=8), 64, 32, convention)
+    assert counted.activations_per_image == counts.activations(table, 64, convention)
+    assert counted.parameters == counts.parameters(table, convention)
+    assert counted.payload_bytes == counts.payload_bytes(table, convention)
+    assert counted.gradient_bytes == counts.gradient_bytes(table)
+    assert counted.flops_per_image == counts.flops_per_image(table)
+
+
+def _refuse_deep(model: config.Model) -> None:
+    assert isinstance(model, config.ResNetX)
+    assert model.x < 3
+
+
+def test_the_kept_classifiers_are_those_of_the_torchvision_that_is_tested_with() -> None:
+    if classifiers.installed_version() != classifiers.kept().torchvision:
+        pytest.skip("another torchvision is installed than the one whose classifiers are kept")
+    assert classifiers.kept().image_size == workloads.installed_classifiers(), "python -m resnetx.workloads.tables"
+
+
+def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
+    model = config.Torchvision(name="resnet51", classes=1000)
+    with pytest.raises(ConfigError, match=r"model\.name=resnet51: .*; did you mean resnet50\?"):
+        classifiers.check(model.name)
+    monkeypatch.setattr(classifiers.metadata, "version", lambda name: "0.99.1")
+    classifiers.check(model.name)
+    with pytest.raises(ConfigError, match=r"model\.name=resnet51: .*; did you mean resnet50\?"):
+        workloads.table(model, 224)
 
 
 @pytest.mark.parametrize(
     ("model", "image_size"),
     [
-        (resnetx(4), 96),
-        (resnetx(4, width=32), 224),
-        (resnetx(4, classes=10), 224),
         (config.AlexNet(classes=1000), 224),
         (config.Torchvision(name="resnet18", classes=1000), 224),
     ],

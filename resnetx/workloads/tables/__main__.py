@@ -1,8 +1,12 @@
-"""`python -m resnetx.workloads.tables` writes the kept layer tables anew, as torch.fx finds them."""
+"""`python -m resnetx.workloads.tables` writes what is kept anew: layer tables, and the names of classifiers."""
 
 from resnetx import workloads
 from resnetx.workloads import tables
+from resnetx.workloads.tables import classifiers
 
 for name, (model, image_size) in tables.KEPT.items():
     tables.write(name, workloads.traced(model, image_size))
     print(tables.file(name))
+
+classifiers.write(classifiers.Classifiers(classifiers.installed_version(), workloads.installed_classifiers()))
+print(classifiers.FILE)

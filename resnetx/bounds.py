@@ -1,0 +1,133 @@
+"""How small and how large each setting may be, and why: the one table that every verb, and every run file, is held to.
+
+    bounds.check({"gpus": 0})       # ConfigError: gpus=0: expected at least 1
+
+A setting is refused where it could mean nothing, or crash what reads it hours later; whether a machine can do what is
+asked is another question. Numbers that are not finite are refused for every setting.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resnetx.errors import ConfigError
+
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that a setting may have, in its own unit."""
+
+    least: float
+    most: float = math.inf
+    why: str = ""  # what `most` is far enough for
+    above: bool = False  # more than `least`, which is refused itself
+    null: str = ""  # what null means, where somebody who asks for too little may mean that
+
+
+# El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes.
+_GPUS = Range(1, 2**16, "El Capitan has 44,544")
+_BUCKET = Range(0, 2**20, "a TiB of gradients", above=True, null="DDP's own")
+_FACTOR = Range(0, 10**6, "a million times", above=True)
+_SEED = Range(0, 2**32 - 1, "32 bits, which every library takes")
+_TIMES = "the record keeps the time of each"
+
+BOUNDS = {
+    # ---- the workload
+    "model.x": Range(1, 2**15, "the activations of one image of 224x224 take 158 GB then"),
+    "model.width": Range(1, 2**13, "a block has 738 million parameters then"),
+    "model.classes": Range(2, 10**6, "ImageNet-21k has 21,841"),
+    "image_size": Range(1, 2**12, "4K has 3,840 pixels"),
+    "batch_size": Range(1, 2**28, "4,096 images on each of 65,536 GPUs"),
+    "input.threads": Range(1, 2**10, "threads or processes of one rank"),
+    "input.prefetch": Range(1, 2**8, "batches that wait in memory"),
+    "optimizer.learning_rate": Range(0),
+    "optimizer.momentum": Range(0),
+    "optimizer.weight_decay": Range(0),
+    "strategy.bucket_cap_mb": _BUCKET,
+    "strategy.first_bucket_mb": _BUCKET,
+    # ---- ranks and machines
+    "gpus": _GPUS,
+    "baseline": _GPUS,
+    "pick": _GPUS,
+    "devices": Range(0, _GPUS.most - 1, _GPUS.why),
+    "free": Range(0, _GPUS.most - 1, _GPUS.why),
+    "nodes": Range(1, 2**14, "El Capitan has 11,136"),
+    "nics": Range(1, 2**7, "network ports of one node"),
+    "threads": Range(1, 2**12, "no host has as many"),
+    # ---- what is measured, and how long
+    "seed": _SEED,
+    "warmup": Range(1, 10**5, "steps before the first that counts"),
+    "steps": Range(1, 10**9, "a window of a year, at 30 steps a second"),
+    "windows": Range(1, 10**4, _TIMES),
+    "iterations": Range(1, 10**4, _TIMES),
+    "repeats": Range(1, 1000, "fresh processes for every point"),
+    "twins": Range(0, 1000, "fresh processes for every twin"),
+    "timeout": Range(1, 30 * _DAY_S, "30 days, in seconds"),
+    "budget": Range(1, 366 * _DAY_S, "a year, in seconds"),
+    # ---- images that are made
+    "images.classes": Range(1, 10**5, "ImageNet-21k has 21,841"),
+    "images.per_class": Range(1, 10**6, "ILSVRC2012 has 1,300"),
+    "images.classes x images.per_class": Range(1, 10**7, "1.1 TB; ILSVRC2012 has 1.3 million"),
+    "images.seed": _SEED,
+    "images.workers": Range(1, 2**10, "processes"),
+    # ---- collectives and predictions
+    "size": Range(1, 2**40, "1 TiB, in bytes"),
+    "image_bytes": Range(1, 2**30, "1 GiB, in bytes"),
+    "memory": Range(1, 2**50, "1 PiB, in bytes"),
+    "straggler": Range(1, 1000, "times as long as the others"),
+    "clock": Range(0, 10**4, "MHz", above=True),
+    "what_if.bandwidth": _FACTOR,
+    "what_if.latency": _FACTOR,
+}
+
+
+def check(given: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:
+    """Refuses numbers that are out of their setting's range; what is no number is left to others.
+
+    `given`: setting -> value, or a list of values, or a group of settings. `least`: where more than the table's is
+    needed, that and the words for what needs it (" for AlexNet").
+    """
+    for name, number in _numbers("", given):
+        low, needed_for = (least or {}).get(name, (None, ""))
+        _check(name, number, _range(name), low, needed_for)
+
+
+def _range(name: str) -> Range:
+    """A setting's own range, or that of the group which it is in."""
+    while name and name not in BOUNDS:
+        name = name.rpartition(".")[0]
+    return BOUNDS.get(name, Range(-math.inf))
+
+
+def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """The numbers in a setting's value, each with its name."""
+    if isinstance(value, Mapping):
+        for below, inner in value.items():
+            yield from _numbers(f"{name}.{below}" if name else str(below), inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _numbers(name, inner)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, value
+
+
+def _check(name: str, number: float, bounds: Range, least: float | None, needed_for: str) -> None:
+    low = bounds.least if least is None else least
+    if isinstance(number, float) and not math.isfinite(number):
+        raise ConfigError(f"{name}={number}: expected a finite number")
+    if number < low or (bounds.above and number == low):
+        what, null = "more than" if bounds.above else "at least", f", or null for {bounds.null}" * bool(bounds.null)
+        raise ConfigError(f"{name}={_text(number)}: expected {what} {_text(low)}{needed_for}{null}")
+    if number > bounds.most:
+        why = f" ({bounds.why})" * bool(bounds.why)
+        raise ConfigError(f"{name}={_text(number)}: expected at most {_text(bounds.most)}{why}")
+
+
+def _text(number: float) -> str:
+    """As a setting is written, but for what has more digits than a line."""
+    if isinstance(number, float):
+        return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:g}"
+    return str(number) if abs(number) < 10**40 else "a number of more than 40 digits"

@@ -1,0 +1,24 @@
+"""Which images a rank reads, and in which order: the same for every pipeline that reads files.
+
+All images are shuffled anew for every pass over them, in the same order on all ranks, and each rank takes every n-th of
+them. A batch may begin in one pass and end in the next, so that no pass ends in a pause.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+from resnetx.inputs import Share
+
+
+def batches(images: int, share: Share) -> Iterator[list[int]]:
+    """The image numbers of each batch of a rank, without end; the seed decides."""
+    generator = torch.Generator().manual_seed(share.seed)
+    left = torch.empty(0, dtype=torch.int64)
+    while True:
+        shuffled = torch.randperm(images, generator=generator)
+        left = torch.cat([left, shuffled[share.rank :: share.world_size]])
+        whole = len(left) // share.batch_size * share.batch_size
+        for batch in left[:whole].split(share.batch_size):
+            yield batch.tolist()
+        left = left[whole:]

@@ -1,0 +1,68 @@
+"""Work in other processes, some tasks at a time. When a process dies, it is known what it may have been working on."""
+
+import ctypes
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class CrashError(Exception):
+    """A process died: killed, or crashed in native code. One of `tasks` did it, or none; all of them are undone."""
+
+    def __init__(self, tasks: list[Any]) -> None:
+        self.tasks = tasks
+
+
+def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, waiting: int = 1) -> Iterator[Result]:
+    """The result of every task, as they come, from `workers` processes, or a `CrashError`.
+
+    Tasks are taken as they are needed, so that there may be millions: each process has one, and `waiting` more wait.
+    """
+    context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break
+    at_once = workers * (1 + waiting)
+    given: dict[Future[Result], Task] = {}
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool:
+        try:
+            for task in tasks:
+                _submit(pool, work, task, given)
+                if len(given) == at_once:
+                    yield from _first(given)
+            while given:
+                yield from _first(given)
+        except BrokenProcessPool:
+            raise CrashError(list(given.values())) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _submit(
+    pool: ProcessPoolExecutor, work: Callable[[Task], Result], task: Task, given: dict[Future[Result], Task]
+) -> None:
+    try:
+        given[pool.submit(work, task)] = task
+    except BrokenProcessPool:
+        raise CrashError([*given.values(), task]) from None
+
+
+def _first(given: dict[Future[Result], Task]) -> Iterator[Result]:
+    """The results that are there first."""
+    for future in wait(given, return_when=FIRST_COMPLETED).done:
+        result = future.result()
+        del given[future]
+        yield result
+
+
+def _start_worker() -> None:
+    """Leaves Ctrl-C to the parent, and ends with it even when it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

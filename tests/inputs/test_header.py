@@ -1,0 +1,124 @@
+"""What a header claims is read from few bytes, and believed only as far as the file can hold it."""
+
+import io
+import struct
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from resnetx.inputs import header
+from tests.inputs.forged import encoded, jpeg_claiming, png_claiming
+
+
+def claimed(data: bytes) -> header.Header:
+    found = header.of_bytes(memoryview(data))
+    header.check(found)
+    return found
+
+
+def segment(marker: int, parameters: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, 2 + len(parameters)) + parameters
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"progressive": True}, {"subsampling": 2, "optimize": True}, {"exif": b"Exif\0\0" + bytes(60_000)}],
+    ids=["baseline", "progressive", "subsampled", "long EXIF"],
+)
+@pytest.mark.parametrize("size", [(1, 1), (640, 480)])
+def test_a_jpegs_size_is_what_pillow_finds(options: dict[str, object], size: tuple[int, int]) -> None:
+    data = encoded("JPEG", *size, **options)
+    found = claimed(data)
+    assert (found.kind, found.width, found.height, found.size_bytes) == ("JPEG", *size, len(data))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_grey_colour_and_cmyk_are_sound(mode: str) -> None:
+    buffer = io.BytesIO()
+    Image.new(mode, (40, 30)).save(buffer, "JPEG")
+    assert (claimed(buffer.getvalue()).width, claimed(buffer.getvalue()).height) == (40, 30)
+
+
+def test_a_flat_picture_takes_more_bytes_than_the_least_that_is_believed() -> None:
+    """The smallest files that a coder makes: nothing but one colour, at the lowest quality."""
+    for options in ({"optimize": True}, {"progressive": True}):
+        buffer = io.BytesIO()
+        Image.new("RGB", (8000, 8000), (3, 5, 7)).save(buffer, "JPEG", quality=1, subsampling=2, **options)
+        assert claimed(buffer.getvalue()).pixels == 64_000_000
+
+
+def test_a_pngs_size_is_what_pillow_finds() -> None:
+    found = claimed(encoded("PNG", 70, 50))
+    assert (found.kind, found.width, found.height) == ("PNG", 70, 50)
+
+
+def test_what_libjpeg_forgives_before_the_size_is_forgiven() -> None:
+    sound = encoded("JPEG", 70, 50)
+    for before in (b"\xff\xff\xff", b"\0junk", segment(0xED, bytes(65_000)) * 20, b"\xff\x01"):
+        assert claimed(sound[:2] + (b"\xff\xe0\0\2" if before[:1] == b"\0" else b"") + before + sound[2:]).width == 70
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "the file is empty"),
+        (jpeg_claiming(60_000, 60_000), "the header claims 60000x60000 pixels, more than 2,"),
+        (jpeg_claiming(13_000, 13_000), "the header claims 13000x13000 pixels, more than 2,"),
+        (jpeg_claiming(3000, 3000, progressive=True), "the header claims 3000x3000 pixels, more than 2,"),
+        (jpeg_claiming(0, 64), "the header claims 0x64 pixels"),
+        (jpeg_claiming(65_000, 65_000) + bytes(10**7), "65000x65000 pixels; an image may have 134 million"),
+        (png_claiming(60_000, 60_000), "60000x60000 pixels; an image may have 134 million"),
+        (encoded("GIF"), "not a JPEG but a GIF"),
+        (encoded("WEBP"), "not a JPEG but a WebP"),
+        (encoded("BMP"), "not a JPEG but a BMP"),
+        (encoded("TIFF"), "not a JPEG but a TIFF"),
+        (encoded("JPEG2000"), "not a JPEG but a JPEG 2000"),
+        (b"\n<!DOCTYPE html>\n<html>gone", "not a JPEG but a web page"),
+        (b"not a picture\n" * 100, "not an image"),
+        (encoded("JPEG")[:150], "truncated in its header"),
+        (encoded("JPEG")[:3], "truncated in its header"),
+        (encoded("PNG")[:20], "truncated in its header"),
+        (b"\xff\xd8" + segment(0xDA, bytes(10)), "its header has no size"),
+        (b"\xff\xd8\xff\xd9" + bytes(50), "its header has no size"),
+        (b"\xff\xd8" + segment(0xE1, b"") * 5000, "its header does not end"),
+        (b"\xff\xd8" + b"\xff\xe0\0\0" * 5000, "its header does not end"),
+        (b"\xff\xd8" + segment(0xC1, b"\x0c\0\x40\0\x40\3"), "3 colours of 12 bits; expected 1, 3 or 4 of 8 bits"),
+        (b"\xff\xd8" + segment(0xC0, b"\x08\0\x40\0\x40\2"), "2 colours of 8 bits; expected 1, 3 or 4 of 8 bits"),
+        (b"\xff\xd8" + segment(0xC0, b"\x08\0\x40"), "truncated in its header"),
+    ],
+)
+def test_what_is_not_to_be_decoded_is_said_in_a_clause(data: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "it.jpg").write_bytes(data)
+    for read in (lambda: header.of_bytes(memoryview(data)), lambda: header.of_file(tmp_path / "it.jpg")):
+        with pytest.raises(header.DamageError) as caught:
+            header.check(read())
+        assert reason in str(caught.value)
+
+
+def test_few_bytes_of_a_file_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "it.jpg"
+    file.write_bytes(encoded("JPEG", 500, 400, exif=b"Exif\0\0" + bytes(60_000)))
+    counted: list[int] = []
+    read = header.os.pread
+
+    def counting(handle: int, count: int, begin: int) -> bytes:
+        counted.append(len(found := read(handle, count, begin)))
+        return found
+
+    monkeypatch.setattr(header.os, "pread", counting)
+    assert header.of_file(file).width == 500
+    assert sum(counted) < 200
+
+
+def test_no_bytes_make_it_do_anything_but_refuse() -> None:
+    """Each byte of a header, changed to each of some values."""
+    sound = encoded("JPEG")[:700]
+    for place in range(len(sound)):
+        for value in (0x00, 0x01, 0xC0, 0xC4, 0xD8, 0xDA, 0xFF):
+            data = sound[:place] + bytes([value]) + sound[place + 1 :]
+            try:
+                found = header.of_bytes(memoryview(data))
+            except header.DamageError:
+                continue
+            assert 0 <= found.width < 2**16
