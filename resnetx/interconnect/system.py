@@ -30,6 +30,7 @@ from resnetx.interconnect.graph import Link as Link
 from resnetx.interconnect.graph import System as System
 from resnetx.interconnect.parts import Figure, Network, Switch, Wire
 from resnetx.interconnect.system_file import SystemFile
+from resnetx.loading import is_file, name_fault
 
 FABRIC = "fabric"  # the component that joins the nodes of a composed system
 
@@ -47,8 +48,8 @@ def load(name: str, nodes: int | None = None, network: str | None = None, nics: 
     file = system_file.read(_path(name))
     cluster = file.cluster
     nodes = cluster.nodes if nodes is None else nodes
-    if nodes < 1:
-        raise ConfigError(f"nodes={nodes}: expected at least 1")
+    if fault := system_file.nodes_fault(file.system, nodes):
+        raise ConfigError(f"nodes={nodes}: {fault}")
     if nodes == 1:
         return file.system
     return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
@@ -64,7 +65,7 @@ def _path(name: str) -> Path:
     if path.suffix in (".yaml", ".yml"):
         return path
     path = CONFIGS / "system" / f"{name}.yaml"
-    if not path.is_file():
+    if name_fault(name) or not is_file(path):
         raise unknown_name("system", name, (own.stem for own in (CONFIGS / "system").glob("*.yaml")), "systems")
     return path
 

@@ -5,21 +5,21 @@ read("alexnet.tsv", batch_size=1024, device="k80-562mhz")              # six col
 read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from resnetx.errors import ConfigError
-from resnetx.record import chrome, files, kineto, six_columns
+from resnetx.errors import ConfigError, FileError
+from resnetx.loading import File, decode, is_file, is_folder, visible
+from resnetx.record import chrome, files, kineto, limits, six_columns
+from resnetx.record.chrome_events import MAX_BYTES, is_json
 from resnetx.record.run import SCHEMA
+from resnetx.record.sound_trace import refuse_unsound
 from resnetx.record.trace import LayerTimes, Trace, TracedCommunication
 from resnetx.record.unknown import Unknown, seal
 
-MAX_BYTES = 2**30  # unpacked; a profile of some hundred iterations with Python's stack has about as many
 NAME = "trace.json"
 CPU = "CPU"  # the device of a trace that has none
 DRAWN = 3  # iterations of each batch in a timeline
@@ -32,10 +32,10 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
     Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
     is the caller's to check, or "CPU". `workload` is the file's own name unless given.
     """
-    data = _content(path)
+    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
     notes: dict[str, str] = {}
-    source, measured_at = str(path), None
-    if _is_json(data):
+    source, measured_at = visible(str(path)), None  # a path may hold what is no text
+    if is_json(data):
         profile = kineto.parse(data, path)
         _check_device(profile, device, path)
         times, measured_at = profile.times, profile.measured_at
@@ -52,7 +52,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         "schema": SCHEMA,
         "how": "imported",
         "source": source,
-        "workload": workload or path.name.partition(".")[0],
+        "workload": workload or visible(path.name.partition(".")[0]),
         "request": Unknown("imported: no run of resnetx measured it"),
         "device": device,
         "cpu": Unknown(SILENT),
@@ -65,7 +65,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         "unknown": notes,
     }
     trace: Trace = seal(tree, Trace)
-    return trace
+    return refuse_unsound(trace)
 
 
 def export(trace: Trace, folder: Path) -> list[Path]:
@@ -120,9 +120,7 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
 
     The files of other programs need `batch_size` and `device`, see `read`.
     """
-    if not path.exists():
-        raise ConfigError(f"{path}: No such file or directory; expected a trace, or a folder of traces")
-    if path.is_dir():
+    if is_folder(path):
         return _together(path)
     if _is_ours(path):
         trace: Trace = files.read(path, Trace)
@@ -200,41 +198,19 @@ class _Kind(msgspec.Struct):
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a small JSON object that calls itself a trace."""
-    if not path.is_file() or path.stat().st_size > files.MAX_BYTES:
+    """Whether it is a small JSON object that calls itself a trace; refused where there is no such file."""
+    file = File(path, "a trace", limits.MAX_BYTES)
+    if not is_file(path):
+        file.content()
+    try:
+        kind: _Kind = decode(file, file.content(), _Kind)
+        return kind.kind == "trace"
+    except FileError:  # what it is instead, its reader says
         return False
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Kind).kind == "trace"
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
-        return False
 
 
-def _is_json(data: bytes) -> bool:
-    return data.lstrip()[:1] in (b"{", b"[")
-
-
-def _content(path: Path) -> bytes:
-    """What is in the file, unpacked."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            data: bytes = file.read(MAX_BYTES + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ConfigError(f"{path}: truncated or not gzip ({error})") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than {MAX_BYTES >> 30} GiB; profile fewer iterations")
-    return data
-
-
-def _text(data: bytes, path: Path) -> str:
-    if len(data) > files.MAX_BYTES:
-        raise ConfigError(
-            f"{path}: text of more than {files.MAX_BYTES >> 20} MiB; expected a trace of fewer iterations"
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: neither text nor JSON; expected the six columns of a trace, or a profile") from None
+def _text(data: bytearray, path: Path) -> str:
+    file = File(path, "a trace or a profile", limits.MAX_BYTES)
+    if len(data) > file.limit_bytes:
+        raise file.refuse(f"text of more than {file.limit_bytes >> 20} MiB; expected a trace of fewer iterations")
+    return file.decoded(data)

@@ -8,12 +8,11 @@ other setting that makes a grid of its own.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from resnetx.config import CONFIGS
+from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, SystemPoint
 from resnetx.report.claim_checks import CHECKS, Claim, Item
 from resnetx.report.margins import lead, over
@@ -46,11 +45,8 @@ def check_claims(points: Sequence[SystemPoint], collectives: Sequence[Collective
 @cache
 def published(name: str) -> Claims:
     """A file of claims that comes with resnetx."""
-    import yaml
-
-    path: Path = PUBLISHED / f"{name}.yaml"
-    tree: Any = yaml.safe_load(path.read_text())
-    return msgspec.convert(tree, Claims)
+    found: Claims = own_yaml(PUBLISHED / f"{name}.yaml", Claims)
+    return found
 
 
 def _checked(claim: Claim, items: Iterable[Item], tolerance: float) -> Iterator[CheckedClaim]:

@@ -100,7 +100,7 @@ def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str
     ("content", "message"),
     [
         (b"", "no line has a layer"),
-        (b"\x00\xff\xfe", "neither text nor JSON"),
+        (b"\x00\xff\xfe", "line 1: byte 0xff is not UTF-8; expected a trace or a profile"),
         (gzip.compress(profile())[:-20], "truncated or not gzip"),
         (b"\x1f\x8bnonsense", "truncated or not gzip"),
         (b'{"kind": "prediction"}', "not a Chrome trace as torch.profiler exports it"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import config
+from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
 
 FOLDER = Path(__file__).parent
@@ -45,7 +46,7 @@ def kept(model: config.Model, image_size: int) -> list[Layer] | None:
     blocks, model = (model.x, msgspec.structs.replace(model, x=1)) if isinstance(model, config.ResNetX) else (1, model)
     for name, choice in KEPT.items():
         if choice == (model, image_size):
-            layers = msgspec.json.decode(file(name).read_bytes(), type=list[Layer])
+            layers: list[Layer] = read_json(File(file(name), "a table of layers", 2**20), list[Layer])
             return layers if blocks == 1 else list(_with_blocks(layers, blocks))
     return None
 
