@@ -2,7 +2,6 @@
 
 import copy
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,15 +12,17 @@ import msgspec
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnetx.cli.grammar import key_of
+from resnetx.cli.settings import choices as choices_of
 from resnetx.cli.settings import names, own_folders
 from resnetx.cli.settings import settings as every_setting
 from resnetx.config import CONFIGS, GROUPS
-from resnetx.errors import ConfigError, convert
-from resnetx.study import Point, Study, load, points
+from resnetx.errors import ConfigError, convert, shortened
+from resnetx.loading import File, YamlFile
+from resnetx.study import MAX_BYTES, Point, Study, load, points
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -102,8 +103,9 @@ def _fitting(found: list[Point]) -> list[Point]:
 def _parsed(word: str) -> Override:
     try:
         return OverridesParser.create().parse_override(word)
-    except HydraException as error:
-        raise ConfigError(_in_our_words(str(error), [word])) from None
+    except (HydraException, RecursionError, ValueError):  # the last two: of brackets and digits without end
+        quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
+        raise ConfigError(f"{shortened(word)}: not of the form key=value; {quoted}") from None
 
 
 def _unquoted(value: Any) -> Any:
@@ -118,28 +120,51 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
     Hydra composes the choices of groups, once for all points that share them (it takes 40 ms); the other settings are
-    then changed in its result, which knows which settings there are.
+    then changed in its result, which knows which settings there are. Values stay as they are given: what looks like an
+    interpolation, as ${oc.env:HOME}, is text.
     """
-    choices = tuple(f"{group}={point[group]}" for group in GROUPS if group in point)
-    words = [f"{key}={value}" for key, value in point.items()]
-    try:
-        config = copy.deepcopy(_composed(choices, own_folders()))
-        for key, value in point.items():
-            if key not in GROUPS:
-                # Only the environment has room for names that no file has.
-                OmegaConf.update(config, key, value, merge=False, force_add=key.startswith("env."))
-        tree = OmegaConf.to_container(config, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_in_our_words(str(error), words)) from None
-    assert isinstance(tree, dict), "the root of a configuration is a mapping"
-    return {str(key): value for key, value in tree.items()}
+    choices = tuple((group, str(point[group])) for group in GROUPS if group in point)
+    tree = copy.deepcopy(_composed(choices, own_folders()))
+    for key, value in point.items():
+        if key not in GROUPS:
+            _change(tree, key, value)
+    return tree
+
+
+def _change(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a setting; only the environment has room for names that no file has."""
+    *above, name = key.split(".")
+    group: Any = tree
+    for step in above:
+        group = group.get(step) if isinstance(group, dict) else None
+    if not isinstance(group, dict) or (name not in group and above != ["env"]):
+        raise ConfigError(_no_such_setting(key))
+    group[name] = value
 
 
 @cache
-def _composed(choices: tuple[str, ...], folders: tuple[Path, ...]) -> DictConfig:
+def _composed(choices: tuple[tuple[str, str], ...], folders: tuple[Path, ...]) -> dict[str, Any]:
+    for group, choice in choices:
+        _check_choice(group, choice)
+    words = [f"{group}={choice}" for group, choice in choices]
     searched = ",".join(f"'file://{_escaped(str(folder))}'" for folder in folders)
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose("config", [*choices, f"hydra.searchpath=[{searched}]"])
+    try:
+        with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+            found = OmegaConf.to_container(hydra.compose("config", [*words, f"hydra.searchpath=[{searched}]"]))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(f"{' '.join(words)}: Hydra refuses it: {shortened(' '.join(str(error).split()))}") from None
+    assert isinstance(found, dict), "the root of a configuration is a mapping"
+    return {str(key): value for key, value in found.items()}
+
+
+def _check_choice(group: str, choice: str) -> None:
+    """Refuses what is no choice of a group; and what its file says, before Hydra reads it."""
+    known = choices_of(group)
+    if choice not in known:
+        near = difflib.get_close_matches(choice[:100], known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
+    YamlFile(File(known[choice], f"a choice of {group}", MAX_BYTES))
 
 
 def _escaped(text: str) -> str:
@@ -150,24 +175,12 @@ def _escaped(text: str) -> str:
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _in_our_words(message: str, overrides: list[str]) -> str:
-    """What Hydra refused, as one sentence: what was given, what was expected, what to change."""
-    if found := re.search(r"Could not find '(\w+)/([^']+)'", message):
-        known = re.findall(r"^\t(.+)$", message.partition("Config search path")[0], re.M)
-        near = difflib.get_close_matches(found[2], known, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        return f"{found[1]}={found[2]}: no such {found[1]}{hint}; known are {', '.join(known)}"
-    if found := re.search(r"full_key: (\S+)", message):
-        return _no_such_setting(found[1])
-    quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
-    return f"{' '.join(overrides)}: not of the form key=value; {quoted}"
-
-
 def _no_such_setting(key: str) -> str:
     known = names()
     group = key.partition(".")[0]
     if key in known:
         return f"{key}: not a setting of the {group} that is chosen here, but of another one"
+    key = shortened(key)
     siblings = [name for name in known if name.startswith(f"{group}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):
         return f"{key}: no such setting; did you mean {near[0]}?"

@@ -14,7 +14,7 @@ shown on a terminal (`visible`).
 
 from resnetx.loading.content import File, is_file, is_folder
 from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
-from resnetx.loading.words import is_secret, name_fault, visible
+from resnetx.loading.words import name_fault, visible
 from resnetx.loading.yaml_file import YamlFile, own_yaml
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "decode",
     "is_file",
     "is_folder",
-    "is_secret",
     "name_fault",
     "own_yaml",
     "read_json",

@@ -1,4 +1,4 @@
-"""Words from files: which may name a file or a folder, which stand for a secret, and how text is shown."""
+"""Words from files: which may name a file or a folder, and how text is shown."""
 
 import re
 
@@ -21,18 +21,6 @@ def name_fault(name: str) -> str:
     if len(name.encode()) > MAX_NAME_BYTES:
         return f"expected a name of at most {MAX_NAME_BYTES} bytes"
     return ""
-
-
-_SECRET = re.compile(
-    r"(^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|$)|(^|_)TOKENS?(_|$)"
-    r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|$)|CREDENTIAL",
-    re.IGNORECASE,
-)
-
-
-def is_secret(variable: str) -> bool:
-    """Whether the name of an environment variable says that its value is nobody else's business."""
-    return bool(_SECRET.search(variable))
 
 
 # C0 and C1 controls but tab and newline, controls of direction (a terminal would show what follows in another order),
