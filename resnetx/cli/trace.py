@@ -54,7 +54,7 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     announce_variables(run.task.request for run in asked.runs)
     check_known_code(asked.settings.dirty)
     with locked(StudyFolder(asked.folder)):
-        kept, left = split_settled(asked.runs)
+        kept, left = split_settled(asked.runs, show.skipped)
         check_same_machine(kept)
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(asked.runs)} runs", soft_wrap=True)

@@ -77,7 +77,7 @@ def images_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
             workers=wanted.workers,
             progress=advance,
         )
-    print(
+    show.line(
         f"{root}: {made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
         f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
     )
@@ -90,8 +90,8 @@ def _verify_images(root: Path, workers: int) -> int:
     with show.waiting(f"decoding every image below {root}"):
         complaints = images.verify(root, workers=workers)
     for complaint in complaints:
-        print(complaint)
-    print(f"{root}: {len(complaints)} complaints" if complaints else f"{root}: every image decodes")
+        show.line(complaint)
+    show.line(f"{root}: {len(complaints)} complaints" if complaints else f"{root}: every image decodes")
     return 1 if complaints else 0
 
 

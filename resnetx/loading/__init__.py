@@ -14,10 +14,11 @@ shown on a terminal (`visible`).
 
 from resnetx.loading.content import File, is_file, is_folder
 from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
-from resnetx.loading.words import name_fault, visible
+from resnetx.loading.words import UNSHOWN, name_fault, visible
 from resnetx.loading.yaml_file import YamlFile, own_yaml
 
 __all__ = [
+    "UNSHOWN",
     "File",
     "UnboundedError",
     "YamlFile",

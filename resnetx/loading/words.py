@@ -24,13 +24,15 @@ def name_fault(name: str) -> str:
 
 
 # C0 and C1 controls but tab and newline, controls of direction (a terminal would show what follows in another order),
-# breaks of lines that terminals do not agree on, and surrogates, which no encoding of a terminal has.
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+# breaks of lines that terminals do not agree on, and what is no character at all, as surrogates.
+UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ufffe\uffff]"
+)
 
 
 def visible(text: str) -> str:
     """The text with what a terminal would obey instead of showing written out: an escape is `\\x1b`."""
-    return _UNSHOWN.sub(lambda found: _escape(ord(found[0])), text)
+    return UNSHOWN.sub(lambda found: _escape(ord(found[0])), text)
 
 
 def _escape(code: int) -> str:

@@ -15,7 +15,11 @@ from resnetx.record.run import SCHEMA
 
 
 class RecordError(FileError):
-    """A file that is not a record this version can read: one sentence naming the file."""
+    """A file that is no record of resnetx, or a broken one: one sentence naming the file."""
+
+
+class NewerRecordError(FileError):
+    """A record that a newer resnetx can read: nothing is wrong with it, so it is not to be measured again."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def _encoded(path: Path, content: msgspec.Struct) -> bytes:
 
 
 def read(path: Path, kind: Any, what: str = "") -> Any:
-    """The struct of type `kind` in a JSON file, or a `RecordError` that says what is wrong with the file.
+    """The struct of type `kind` in a JSON file; a `RecordError` or `NewerRecordError` says why it cannot be read.
 
     `what`: it should be, for the sentence; unless given, the name of the type.
     """
@@ -94,11 +98,12 @@ def read(path: Path, kind: Any, what: str = "") -> Any:
     try:
         data = file.content()
         schema = decode(file, data, _Versioned).schema
-        if schema > SCHEMA:
-            raise file.refuse(f"has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
-        return decode(file, data, kind)
+        found = None if schema > SCHEMA else decode(file, data, kind)
     except FileError as error:
         raise RecordError(str(error)) from None
+    if schema > SCHEMA:
+        raise NewerRecordError(f"{path}: has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
+    return found
 
 
 class _Versioned(msgspec.Struct):

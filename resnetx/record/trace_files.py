@@ -142,7 +142,7 @@ def import_(path: Path, *, batch_size: int, device: str, results: Path, workload
     """
     trace = read(path, batch_size=batch_size, device=device, workload=workload)
     target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
-    if target.parent.parent.is_dir():
+    if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
         merged([*(files.read(each, Trace) for each in others), trace])  # refuses what does not belong together
     files.write(target, trace)
@@ -170,7 +170,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
 
 
 def _together(folder: Path) -> Trace:
-    found = [folder / NAME] if (folder / NAME).is_file() else sorted(folder.glob(f"*/{NAME}"))
+    found = [folder / NAME] if is_file(folder / NAME) else sorted(folder.glob(f"*/{NAME}"))
     if not found:
         raise ConfigError(f"{folder}: holds neither traced runs nor imported traces; `resnetx trace` makes both")
     return merged([files.read(each, Trace) for each in found])
@@ -187,7 +187,8 @@ def _reasons(trace: Trace, place: int) -> dict[str, str]:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    """A word as part of the name of a folder, which it cannot lead out of."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "trace"
 
 
 # ---- content --------------------------------------------------------------------------------------------------------

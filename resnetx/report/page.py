@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from resnetx import __version__
 from resnetx.config import Request, SyntheticInput
+from resnetx.loading import visible
 from resnetx.record import Warning
 from resnetx.report import charts, export
 from resnetx.report.charts_shared import Figure
@@ -84,6 +85,7 @@ def _html(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -114,6 +116,11 @@ def _html(
         min_runs=MIN_RUNS,
         version=__version__,
     )
+
+
+def _shown(value: Any) -> Any:
+    """What the page says: no word of a record may hide behind controls. Drawings are as they are."""
+    return value if isinstance(value, Markup) else visible(str(value))
 
 
 def _title(studies: Sequence[Results]) -> str:

@@ -23,15 +23,19 @@ def test_what_looks_like_an_interpolation_is_text_on_the_command_line(secret):
 @pytest.mark.parametrize("text", ["${oc.env:A_SECRET}", "${oc.env", "${batch_size}", "a ${foo:${bar}} b", "???"])
 def test_and_in_a_study(tmp_path, secret, text):
     path = tmp_path / "mine.yaml"
-    path.write_text(f"grids:\n  - {{model: alexnet, input: torchvision, input.root: '{text}', env.NCCL_ALGO: '{text}'}}\n")
+    path.write_text(
+        f"grids:\n  - {{model: alexnet, input: torchvision, input.root: '{text}', env.NCCL_ALGO: '{text}'}}\n"
+    )
     (point,) = study.points(study.load(str(path)), {})
     request = request_from(compose(point))
     assert (request.input.root, request.env) == (text, {"NCCL_ALGO": text})
 
 
-@pytest.mark.parametrize("given", ["${oc.env:A_SECRET}", "../model/alexnet", "alexnet,resnetx", "alexnet\n", None, ["a"]])
+@pytest.mark.parametrize(
+    "given", ["${oc.env:A_SECRET}", "../model/alexnet", "alexnet,resnetx", "alexnet\n", None, ["a"]]
+)
 def test_the_choice_of_a_group_is_one_of_its_names(secret, given):
-    with pytest.raises(ConfigError, match="no such model.*; known are alexnet, googlenet") as refusal:
+    with pytest.raises(ConfigError, match=r"no such model.*; known are alexnet, googlenet") as refusal:
         compose({"model": given})
     assert "hunter2" not in str(refusal.value)
 
