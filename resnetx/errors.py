@@ -24,13 +24,10 @@ class FileError(ConfigError):
     """A file that cannot be read, or is not what it should be: one sentence that names the file and the line."""
 
 
-SHOWN = 200  # characters of something given that a sentence repeats
-
-
-def shortened(given: Any) -> str:
+def shortened(given: Any, characters: int = 200) -> str:
     """What was given, as a sentence repeats it: a file may hold a megabyte where a word belongs."""
     text = str(given)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= characters else f"{text[:characters]}..."
 
 
 def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> ConfigError:

@@ -10,7 +10,7 @@ grids:                                      # each is the product of its lists
 import difflib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,8 @@ def _check_settings(study: Study, text: YamlFile) -> None:
                 near = difflib.get_close_matches(name[:100], SETTINGS, n=1)
                 hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
                 raise text.refuse([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
+            if grid[name] == []:
+                raise text.refuse([*where, name], f"{shortened(name)}=[]: expected at least one value")
     check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.file.path}")
 
 
@@ -110,14 +112,18 @@ def _grids(path: Path) -> list[dict[str, Any]]:
 def points(study: Study | None, chosen: Mapping[str, Any]) -> list[Point]:
     """All points of a study, in its order and without doubles; lists in `chosen` (the command line) are axes too."""
     grids = [_axes(study, grid, chosen) for grid in (study.grids if study else [{}])]
-    if (count := sum(math.prod(map(len, axes.values())) for axes in grids)) > MAX_POINTS:
-        raise ConfigError(_too_many(count, grids, f"study={study.name}" if study else ""))
-    found: dict[str, Point] = {}
-    for axes in grids:
-        for values in itertools.product(*axes.values()):
-            point = dict(zip(axes, values, strict=True))
-            found.setdefault(repr(sorted(point.items())), point)
-    return list(found.values())
+    if fault := _too_many(grids):
+        raise ConfigError(f"study={study.name}: {fault}" if study else fault)
+    every = (dict(zip(axes, values, strict=True)) for axes in grids for values in itertools.product(*axes.values()))
+    return distinct(every)
+
+
+def distinct(found: Iterable[Point]) -> list[Point]:
+    """Points without doubles."""
+    first: dict[str, Point] = {}
+    for point in found:
+        first.setdefault(repr(sorted(point.items())), point)
+    return list(first.values())
 
 
 def _axes(study: Study | None, grid: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -129,11 +135,14 @@ def _axes(study: Study | None, grid: Mapping[str, Any], chosen: Mapping[str, Any
     return {key: _values(key, value) for key, value in {**axes, **chosen}.items()}
 
 
-def _too_many(count: int, grids: list[dict[str, list[Any]]], named: str) -> str:
-    """The refusal of grids with so many points; names the axes of the largest."""
-    largest = max(grids, key=lambda axes: math.prod(map(len, axes.values())))
-    axes = ", ".join(f"{len(values)} of {key}" for key, values in largest.items() if len(values) > 1)
-    return f"{named}{': ' * bool(named)}{count:,} points ({axes}); expected at most {MAX_POINTS:,}: give fewer values"
+def _too_many(grids: list[dict[str, list[Any]]]) -> str:
+    """What to say of grids with too many points, found without building them; "" where they have not."""
+    counts = [math.prod(map(len, axes.values())) for axes in grids]
+    if sum(counts) <= MAX_POINTS:
+        return ""
+    largest = grids[counts.index(max(counts))]
+    axes = ", ".join(f"{len(values)} of {shortened(key)}" for key, values in largest.items() if len(values) > 1)
+    return f"{sum(counts):,} points ({shortened(axes)}); expected at most {MAX_POINTS:,}: give fewer values"
 
 
 def _values(key: str, value: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import hydra
 import msgspec
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
@@ -22,7 +23,9 @@ from resnetx.cli.settings import settings as every_setting
 from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import File, YamlFile
-from resnetx.study import MAX_BYTES, Point, Study, load, points
+from resnetx.study import MAX_BYTES, Point, Study, distinct, load, points
+
+MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -97,11 +100,13 @@ def _fitting(found: list[Point]) -> list[Point]:
             else point
             for point in found
         ]
-    return [point for place, point in enumerate(found) if point not in found[:place]]
+    return distinct(found)
 
 
 def _parsed(word: str) -> Override:
     try:
+        if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
+            raise ValueError
         return OverridesParser.create().parse_override(word)
     except (HydraException, RecursionError, ValueError):  # the last two: of brackets and digits without end
         quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
@@ -151,7 +156,7 @@ def _composed(choices: tuple[tuple[str, str], ...], folders: tuple[Path, ...]) -
     try:
         with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
             found = OmegaConf.to_container(hydra.compose("config", [*words, f"hydra.searchpath=[{searched}]"]))
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:  # of a folder of the user's own
         raise ConfigError(f"{' '.join(words)}: Hydra refuses it: {shortened(' '.join(str(error).split()))}") from None
     assert isinstance(found, dict), "the root of a configuration is a mapping"
     return {str(key): value for key, value in found.items()}
@@ -164,7 +169,9 @@ def _check_choice(group: str, choice: str) -> None:
         near = difflib.get_close_matches(choice[:100], known, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
-    YamlFile(File(known[choice], f"a choice of {group}", MAX_BYTES))
+    text = YamlFile(File(known[choice], f"a choice of {group}", MAX_BYTES))
+    if not isinstance(text.tree, dict):
+        raise text.file.refuse("expected settings by their names")
 
 
 def _escaped(text: str) -> str:

@@ -19,7 +19,8 @@ from resnetx.units import size
 
 MAX_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
 MAX_TYPED_BYTES = 2**20
-MOST_BYTES, LONGEST_s = 2**53, 1e9  # of a point: what is beyond is no measurement
+MOST_BYTES, SHORTEST_s, LONGEST_s = 2**53, 1e-12, 1e9  # of a point: what is beyond is no measurement
+MOST = 1e6  # times as long, or of a share
 
 # The programs of nccl-tests (less "_perf") -> the collectives that they time.
 PROGRAMS = {
@@ -148,6 +149,8 @@ class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _typed(file: File) -> Measured:
     text = YamlFile(file)
     typed: _Typed = text.convert(_Typed)
+    if not typed.points:
+        raise text.refuse(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
     points = [_typed_point(text, place, point) for place, point in enumerate(typed.points)]
     return Measured(typed.source, tuple(points), gpus=typed.gpus)
 
@@ -158,7 +161,7 @@ def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
         point = Point(size(str(given["size"])), float(given["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise text.refuse(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
-    if not (0 < point.size_bytes <= MOST_BYTES and 0 < point.time_s <= LONGEST_s):
+    if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
         raise text.refuse(where, "expected sizes and times above 0")
     return point
 
@@ -186,8 +189,18 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
             raise ConfigError(
                 f"{where}: {point.wrong} wrong elements at {point.size_bytes} bytes: its times mean nothing"
             )
-        if not point.times_s or not all(0 < time_s < math.inf for time_s in point.times_s) or point.size_bytes < 1:
+        if not (
+            point.times_s
+            and all(SHORTEST_s <= time_s <= LONGEST_s for time_s in point.times_s)
+            and 1 <= point.size_bytes <= MOST_BYTES
+        ):
             raise ConfigError(f"{where}: expected times above 0 of sizes above 0, got {point.times_s[:3]} s")
+        if not all(-MOST <= share <= MOST for share in (point.cpu_share, point.computing_lost) if share is not None):
+            raise ConfigError(
+                f"{where}: expected shares of a rank's time, got {point.cpu_share}, {point.computing_lost}"
+            )
+    if record.crowding is not None and not 0 < record.crowding <= MOST:
+        raise ConfigError(f"{where}: crowding={record.crowding}: expected more than 0")
     here = record.source == "measured"
     return Measured(source, tuple(map(_median, points)), wanted, record.world_size, record.crowding, here)
 
@@ -263,7 +276,9 @@ def _from_rows(file: File, points: Sequence[Point], program: str, ranks: int) ->
     name = re.match(r"(\w{1,40})_perf", Path(program).name)
     return Measured(
         f"{file.path.name} (nccl-tests)",
-        tuple(point for point in points if 0 < point.size_bytes <= MOST_BYTES and 0 < point.time_s <= LONGEST_s),
+        tuple(
+            point for point in points if 0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s
+        ),
         PROGRAMS.get(name[1], name[1]) if name else None,
         ranks if ranks > 1 else None,
     )

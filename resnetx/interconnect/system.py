@@ -49,10 +49,13 @@ def load(name: str, nodes: int | None = None, network: str | None = None, nics: 
     cluster = file.cluster
     nodes = cluster.nodes if nodes is None else nodes
     if fault := system_file.nodes_fault(file.system, nodes):
-        raise ConfigError(f"nodes={nodes}: {fault}")
+        raise ConfigError(f"{name}: nodes={nodes}: {fault}")
     if nodes == 1:
         return file.system
-    return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+    try:
+        return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def parts_table(table: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Reading the file of a system, and the shared tables of parts; every refusal names the line."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -221,10 +222,12 @@ def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry, most: int
     if given is None or (entry.between and entry.each):
         raise text.refuse(where, "links: expected `between` or `each`, with two names or ranges")
     first, second = (_expand(text, where, end) for end in given)
-    if entry.between and len(first) * len(second) > 2 * most:
-        raise text.refuse(where, f"links: {len(first)} x {len(second)} more links, of at most {MAX_LINKS} in all")
+    among = first == second and len(first) > 1
+    joined = len(first) if entry.each else math.comb(len(first), 2) if among else len(first) * len(second)
+    if joined > most:
+        raise text.refuse(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
     if entry.between:
-        return list(combinations(first, 2) if first == second and len(first) > 1 else product(first, second))
+        return list(combinations(first, 2) if among else product(first, second))
     if len(first) % len(second):
         raise text.refuse(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
     share = len(first) // len(second)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from resnetx.errors import FileError
+from resnetx.errors import FileError, shortened
 from resnetx.units import size_text
 
 PIECE_BYTES = 2**20  # that are unpacked at once: however large a file says that it gets, no more is in memory too early
@@ -36,7 +36,8 @@ class File:
 
     def refuse(self, sentence: str, line: int | None = None) -> FileError:
         """The error that says a sentence of this file, or of a line of it."""
-        return FileError(f"{self.where or self.path}{'' if line is None else f', line {line}'}: {sentence}")
+        place = f"{shortened(self.where or self.path, 1000)}{'' if line is None else f', line {line}'}"
+        return FileError(f"{place}: {shortened(sentence, 1000)}")
 
     def content(self) -> bytearray:
         """All that is in it."""

@@ -8,10 +8,13 @@ from msgspec import Meta
 
 from resnetx.loading import File, UnboundedError, refuse_unbounded
 from resnetx.loading.json_file import Data, fault
+from resnetx.units import size_text
 
-MAX_BYTES = 2**29  # unpacked; a profile of some ten iterations of a large network, with Python's stack and all shapes
-# An event takes up to 1 kB in memory with what is made of it, and has two groups of values: itself and its `args`.
-MAX_GROUPS = 2**22
+# Unpacked; with Python's stack and all shapes, an event has about 280 bytes, and a step of ResNet-50 some ten thousand.
+MAX_BYTES = 2**29
+# An operation takes up to 800 bytes in memory with what is made of it, beside its texts, which take 4 bytes for each
+# character where any is beyond ASCII. Within these limits no file takes 4 GiB (`tests/bench/bench_import.py`).
+MAX_GROUPS = 3 * 2**20  # an event is one, its `args` another
 MAX_VALUES = 2**26
 
 _Number = Annotated[float, Meta(ge=-1e18, le=1e18)]  # which leaves out NaN, too
@@ -68,15 +71,22 @@ def decode(data: Data, path: Path) -> ChromeTrace:
     file = File(path, "a Chrome trace as torch.profiler exports it", MAX_BYTES)
     kind: Any = list[Event] if data[:4096].lstrip()[:1] == b"[" else ChromeTrace
     try:
-        if (groups := data.count(b"{")) > MAX_GROUPS:
-            raise UnboundedError(f"about {groups // 2:,} events, of at most {MAX_GROUPS // 2:,}")
-        refuse_unbounded(data, MAX_VALUES)
+        _refuse_large(data)
         found = msgspec.json.decode(data, type=kind, strict=False)
     except UnboundedError as error:
         raise file.refuse(f"{error}; profile fewer iterations") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise file.refuse(fault(error, data, file.what)) from None
     return found if isinstance(found, ChromeTrace) else ChromeTrace(events=found)
+
+
+def _refuse_large(data: Data) -> None:
+    """Refuses what would take too much memory, by arithmetic."""
+    if len(data) > MAX_BYTES // 4 and not data.isascii():
+        raise UnboundedError(f"larger than {size_text(MAX_BYTES // 4)}, with other characters than ASCII")
+    if (groups := data.count(b"{")) > MAX_GROUPS:
+        raise UnboundedError(f"about {groups // 2:,} events, of at most {MAX_GROUPS // 2:,}")
+    refuse_unbounded(data, MAX_VALUES)
 
 
 def first_of(raw: msgspec.Raw, kind: Any) -> Any:

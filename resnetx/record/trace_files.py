@@ -77,7 +77,7 @@ def export(trace: Trace, folder: Path) -> list[Path]:
     for sent in trace.communication:
         alone = {each.batch_size: each.times for each in trace.batches}.get(sent.batch_size // sent.gpus)
         if sent.strategy == "layerwise" and alone is not None:
-            sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent)
+            sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent, trace.source)
     written = []
     for name, times in sheets.items():
         written.append(folder / name)
@@ -91,13 +91,11 @@ def export(trace: Trace, folder: Path) -> list[Path]:
     return written
 
 
-def _with_messages(times: LayerTimes, sent: TracedCommunication) -> LayerTimes:
+def _with_messages(times: LayerTimes, sent: TracedCommunication, source: str) -> LayerTimes:
     """The same with the transfer of each layer's message; waiting for other ranks is left out."""
-    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]
-    sizes = [times.layers[place].gradient_bytes for place in having]
-    assert sizes == [message.size_bytes for message in sent.messages], (
-        "layers are sent in the order of the backward pass"
-    )
+    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]  # as they are sent
+    if [times.layers[place].gradient_bytes for place in having] != [message.size_bytes for message in sent.messages]:
+        raise FileError(f"{source}: the messages of its runs on {sent.gpus} ranks are not those of its layers")
     layers = list(times.layers)
     for place, message in zip(having, sent.messages, strict=True):
         layers[place] = msgspec.structs.replace(layers[place], communication_s=message.transfer_s)
