@@ -317,7 +317,7 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     iterations_per_s: float | None
     windows_s: list[list[float]] | None  # [rank][window]: seconds for `request.steps` steps
     warmup_s: list[list[float]] | None  # [rank][step]: the steps before the first window
-    loss: list[float] | None  # mean over the ranks, after the warm-up and after every window
+    loss: list[float | None] | None  # mean over the ranks, after the warm-up and after every window; null: not finite
     start_up: list[StartUp] | None
     buckets: list[GradientBucket] | None
     phases: Phases | None
