@@ -91,8 +91,7 @@ def _fitting(found: list[Point]) -> list[Point]:
         options = {str(point[group]) for point in found if group in point}
         if len(options) < 2:
             continue
-        known = [each for each in every_setting() if each.name.startswith(f"{group}.")]
-        having = {option: {each.name for each in known if each.of == option} for option in options}
+        having = {option: options_of(group, option) for option in options}
         shared = set().union(*having.values())
         found = [
             {key: value for key, value in point.items() if key not in shared or key in having[str(point.get(group))]}
@@ -101,6 +100,11 @@ def _fitting(found: list[Point]) -> list[Point]:
             for point in found
         ]
     return distinct(found)
+
+
+def options_of(group: str, option: str) -> set[str]:
+    """The settings that a choice of a group brings; none where there is no such choice, which composing will say."""
+    return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
 
 
 def _parsed(word: str) -> Override:
@@ -124,12 +128,14 @@ def _unquoted(value: Any) -> Any:
 def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
-    Hydra composes the choices of groups, once for all points that share them (it takes 40 ms); the other settings are
-    then changed in its result, which knows which settings there are. Values stay as they are given: what looks like an
-    interpolation, as ${oc.env:HOME}, is text.
+    Hydra composes each choice of a group once (it takes 40 ms): groups know nothing of each other. The other settings
+    are then changed in its result, which knows which settings there are. Values stay as they are given: what looks like
+    an interpolation, as ${oc.env:HOME}, is text.
     """
-    choices = tuple((group, str(point[group])) for group in GROUPS if group in point)
-    tree = copy.deepcopy(_composed(choices, own_folders()))
+    tree = copy.deepcopy(_composed(own_folders()))
+    for group in GROUPS:
+        if group in point:
+            tree[group] = copy.deepcopy(_composed(own_folders(), group, str(point[group]))[group])
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)
@@ -148,10 +154,11 @@ def _change(tree: dict[str, Any], key: str, value: Any) -> None:
 
 
 @cache
-def _composed(choices: tuple[tuple[str, str], ...], folders: tuple[Path, ...]) -> dict[str, Any]:
-    for group, choice in choices:
+def _composed(folders: tuple[Path, ...], group: str = "", choice: str = "") -> dict[str, Any]:
+    """The whole configuration, with the choice of a group if one is given."""
+    if group:
         _check_choice(group, choice)
-    words = [f"{group}={choice}" for group, choice in choices]
+    words = [f"{group}={choice}"] * bool(group)
     searched = ",".join(f"'file://{_escaped(str(folder))}'" for folder in folders)
     try:
         with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):

@@ -27,8 +27,8 @@ RUN = (*POINT, "timeout", "results", "convention", "tracker", "oversubscribe", "
 WORKLOAD = ("study", "model", "image_size", "precision", "input", "batch_size", "gpus", "scaling", "split", "strategy")
 PREDICTION = (
     *WORKLOAD, "systems", "nodes", "network", "nics", "devices", "transport", "library", "calibration", "framework",
-    "overlap", "gradients", "straggler", "host_time", "memory", "memory_model", "clock", "what_if", "sensitivity",
-    "timeline", "convention", "baseline", "out",
+    "overlap", "gradients", "straggler", "host_time", "image_bytes", "memory", "memory_model", "clock",
+    "what_if", "sensitivity", "timeline", "convention", "baseline", "out",
 )  # fmt: skip
 TOPOLOGY = (
     "systems", "nodes", "network", "nics", "devices", "transport", "collective", "size", "library", "calibration",
@@ -114,7 +114,7 @@ VERBS = {
     "compare": Verb(
         "compare",
         "compare two studies, systems=[...] by prediction, or a prediction with the study that checks it",
-        PREDICTION,
+        (*PREDICTION, "explain"),
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON},
     ),

@@ -48,15 +48,22 @@ def prediction(made: Prediction) -> None:
 
 def _points(title: str, points: Sequence[PredictedPoint]) -> None:
     columns = [
-        "workload", ">batch", "strategy", ">GPUs", ">iteration ms", ">from", ">to", ">images/s", ">speed-up",
-        ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
+        "workload", ">batch", "strategy", ">GPUs", ">iteration ms", ">from", ">to", f">{_rate_unit(points)}",
+        ">speed-up", ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
     ]  # fmt: skip
     bases = sorted({point.baseline_gpus for point in points if point.baseline_gpus})
     over = " or ".join(f"{count} GPU{'s' * (count > 1)}" for count in bases)
+    if any(point.scaling == "weak" for point in points):
+        title += ", weak scaling: the batch grows with the GPUs"
     note = (
         f"speed-up: over {over}. exposed: communication that computing does not hide. from, to: see the inputs' errors."
     )
     show.table(title, columns, map(_row, points), note)
+
+
+def _rate_unit(points: Sequence[PredictedPoint]) -> str:
+    """What a batch is made of: of a workload that is known from its trace alone, nobody says that it is images."""
+    return "samples/s" if any(point.request is None for point in points) else "images/s"
 
 
 def _row(point: PredictedPoint) -> list[str]:
@@ -82,13 +89,22 @@ def _row(point: PredictedPoint) -> list[str]:
 
 def _sensitivity(points: Sequence[PredictedPoint]) -> None:
     rows = [
-        [point.workload, f"{point.batch_size}", point.system, f"{point.gpus}", each.what, f"{each.gain:+.1%}"]
+        [
+            point.workload,
+            f"{point.batch_size}",
+            point.system,
+            f"{point.gpus}",
+            each.what,
+            f"{each.gain:+.1%}",
+            each.limited_by,
+        ]
         for point in points
         for each in point.sensitivity
     ]
     if rows:
-        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved"]
-        show.table("Which link is worth money", columns, rows)
+        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved", "limited then by"]
+        note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
+        show.table("Which link is worth money", columns, rows, note)
         show.out.print()
 
 

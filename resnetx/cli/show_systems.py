@@ -1,16 +1,12 @@
 """What a person sees of systems side by side."""
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import get_args
 
-from resnetx.cli import show
+from resnetx.cli import show, show_claims, show_refusals
 from resnetx.record.system_comparison import (
-    CheckedClaim,
     CollectivePoint,
     Crossing,
     Estimate,
-    Outcome,
     Side,
     SystemComparison,
     SystemPoint,
@@ -35,9 +31,10 @@ def comparison(found: SystemComparison) -> None:
     show.out.print(f"{made}: {', '.join(found.systems)}", soft_wrap=True)
     _leads(found)
     _points(found)
+    show_refusals.refusals(found.points)
     _crossings(found.crossings)
     _simple_model(found.points)
-    _claims(found.claims)
+    show_claims.claims(found.claims)
     _collectives(found)
 
 
@@ -180,44 +177,6 @@ def _simple_model(points: Sequence[SystemPoint]) -> None:
             f"{found.worst.gpus} GPUs, {found.worst.library or 'own library'}).",
             soft_wrap=True,
         )
-
-
-def _claims(found: Sequence[CheckedClaim]) -> None:
-    if not found:
-        return
-    columns = ["claim", "with", "where", ">stated", ">ours", ">difference", "", "", "section", "says"]
-    rows = [
-        [
-            each.claim,
-            each.variant,
-            each.where,
-            _figure(each, each.stated),
-            _figure(each, each.ours),
-            "" if each.difference is None else f"{each.difference:+.1%}",
-            each.outcome,
-            each.note,
-            each.section,
-            each.says + f" [{each.reading}]" * bool(each.reading),
-        ]
-        for each in found
-    ]
-    counts = Counter((each.variant, each.outcome) for each in found)
-    told = [
-        f"{variant or 'own library'}: " + ", ".join(f"{counts[variant, name]} {name}" for name in get_args(Outcome))
-        for variant in dict.fromkeys(each.variant for each in found)
-    ]
-    show.out.print()
-    show.table(
-        "What Tallent et al. 2017 state, and what is predicted here", columns, rows, f"In all: {'; '.join(told)}."
-    )
-
-
-def _figure(claim: CheckedClaim, value: float | None) -> str:
-    if value is None:
-        return ""
-    if claim.stated is None:
-        return f"{value:.0%} agree"
-    return f"{f'{value:,.0f}' if value >= 1000 else f'{value:.3g}'} {claim.unit}".rstrip()
 
 
 # ---- collectives ----------------------------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ def imported(paths: list[Path], overrides: list[str]) -> Trace:
     known = parts_table("gpus")
     if "batch_size" not in given or asked.device is None:
         raise ConfigError(
-            f"--import {paths[0]}: the file says neither its batch nor its GPU; expected batch_size= images on the one "
-            f"GPU, and device= one of {', '.join(sorted(known))}"
+            f"--import {paths[0]}: the file says neither its batch nor its GPU; expected batch_size= samples on the "
+            f"one GPU, and device= one of {', '.join(sorted(known))}"
         )
     at_least({"batch_size": (asked.batch_size, 1)})
     if asked.device not in known:

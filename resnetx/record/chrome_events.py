@@ -52,13 +52,24 @@ class Event(msgspec.Struct, gc=False):
         return self.cat.lower()
 
 
+class Group(msgspec.Struct):
+    """The process group of the profiled program, if it had one."""
+
+    world_size: int | None = None
+
+
 class ChromeTrace(msgspec.Struct):
     """A file of events."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
-    base_ns: _Whole | None = msgspec.field(
-        name="baseTimeNanoseconds", default=None
-    )  # what `ts` counts from, since 1970
+    # What `ts` counts from, since 1970.
+    base_ns: _Whole | None = msgspec.field(name="baseTimeNanoseconds", default=None)
+    group: Group | None = msgspec.field(name="distributedInfo", default=None)
+
+    @property
+    def world_size(self) -> int | None:
+        """Processes that trained together, where the profile says so."""
+        return self.group.world_size if self.group else None
 
 
 def is_json(data: Data) -> bool:

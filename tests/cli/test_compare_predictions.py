@@ -41,7 +41,7 @@ def test_a_stored_prediction_is_shown_as_systems_side_by_side(stored, capsys):
     assert "nccl1 8 0 1 0 0 0 most: gx8 by +100.0% (AlexNet, batch 256)" in lines
     assert any(line.startswith("AlexNet 256 nccl1 8 10.0 5.00 10.0 gx8 +100.0%") for line in lines)
     assert "GPUs nccl1 AlexNet, batch 256 5.66 4 8 dgx1-p100 gx8 shown" in lines
-    assert any(line.startswith("Tc9 nccl1 AlexNet, batch 256, 8 GPUs 1.36 0.5 -63.2% miss") for line in lines)
+    assert any(line.startswith("MISS nccl1, AlexNet, batch 256, 8 GPUs: 0.5 (") for line in lines)
     assert any(line.startswith("allreduce nccl1 8 16 MiB") for line in lines)
     assert run(capsys, prediction_file(stored))[1] == out
 
@@ -80,6 +80,16 @@ def test_a_system_that_nobody_knows_here_has_no_curves(predicted_of, prediction_
     assert status == 0
     assert err.startswith("no curves of collectives for my-own: ")
     assert {each["system"] for each in json.loads(out)["collectives"]} == {"gx8"}
+
+
+def test_a_refused_point_says_why(predicted_of, prediction_of, capsys, tmp_path):
+    refused = {"outcome": "refused", "reason": "gx8 has 8 GPUs", "interval_s": None}
+    points = [predicted_of(0.1, system="dgx2", gpus=gpus) for gpus in (9, 16)]
+    points += [predicted_of(None, system="gx8", gpus=gpus, **refused) for gpus in (9, 16)]
+    record.write(prediction_file(tmp_path), prediction_of(*points))
+    status, out, _ = run(capsys, tmp_path)
+    assert status == 0
+    assert "refused: ResNet/1, batch 16, 9 GPUs and 1 more on gx8: gx8 has 8 GPUs\n" in out
 
 
 # ---- a prediction beside a study ------------------------------------------------------------------------------------

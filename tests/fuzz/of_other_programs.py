@@ -67,11 +67,11 @@ def _events() -> list[dict[str, Any]]:
         ("cpu_op", node + "AddmmBackward0", 40, 10, {"Sequence number": 5}),
         ("cpu_op", node + "torch::autograd::AccumulateGrad", 50, 5, {}),
         ("cpu_op", "torch::autograd::AccumulateGrad", 51, 3, shapes),
-        ("user_annotation", "nccl:all_reduce", 56, 3, {}),
+        ("user_annotation", "gloo:barrier", 56, 3, {}),
         ("user_annotation", "Optimizer.step#SGD.step", 60, 9, {}),
         ("kernel", "gemm", 70, 7, {"correlation": 1}),
         ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 80, 4, {}),
-        ("kernel", "ncclDevKernel_AllReduce", 85, 4, {}),
+        ("kernel", "ncclDevKernel_Broadcast", 85, 4, {}),
     ]
     return [
         {"ph": "X", "cat": cat, "name": name.replace("#1", f"#{index + 1}"), "ts": ts + 100 * index, "dur": dur,
