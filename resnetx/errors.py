@@ -3,7 +3,8 @@
     raise ConfigError("batch_size=0: expected at least 1")
     request = convert(tree, Request)            # a mistake in a tree is named by its path, as on the command line
 
-Our own mistakes are `assert`s.
+What is wrong with a file is a `FileError`, which is a `ConfigError`: whoever can do without the file catches it, all
+others end with its sentence. Our own mistakes are `assert`s.
 """
 
 import difflib
@@ -19,9 +20,20 @@ class ConfigError(Exception):
     """The user asked wrongly: one sentence saying what was given, what was expected and which setting to change."""
 
 
+class FileError(ConfigError):
+    """A file that cannot be read, or is not what it should be: one sentence that names the file and the line."""
+
+
+def shortened(given: Any, characters: int = 200) -> str:
+    """What was given, as a sentence repeats it: a file may hold a megabyte where a word belongs."""
+    text = str(given)
+    return text if len(text) <= characters else f"{text[:characters]}..."
+
+
 def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> ConfigError:
     """The error for a name that nothing has: lists the known ones, the nearest first."""
     names = sorted(known)
+    given = shortened(given)
     near = difflib.get_close_matches(given, names, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
     return ConfigError(f"{key}={given}: no {what} has that name{hint} Known: {', '.join(names)}")
@@ -63,11 +75,11 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
     key = ".".join(part for part in (root, path) if part) or "the configuration"
     if found := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
         expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in found[1].split("|"))
-        return f"{key}={value}: expected {expected}"
+        return f"{key}={shortened(value)}: expected {expected}"
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
         known = ", ".join(dict.fromkeys(map(str, allowed(kind, steps))))
-        return f"{key}={value}: not one of the known values" + f" ({known})" * bool(known)
-    return f"{key}: {what[0].lower()}{what[1:]}"
+        return f"{key}={shortened(value)}: not one of the known values" + f" ({known})" * bool(known)
+    return f"{key}: {shortened(what[0].lower() + what[1:])}"
 
 
 def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:

@@ -8,6 +8,7 @@ References: sched_getaffinity(2), cgroups(7), Linux documentation of both versio
 """
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ _ROOT = Path("/")
 
 def node_name() -> str:
     """The node's own name; under Slurm its node name, as several `slurmd` may share a host."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    given = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", given)  # it names a folder
 
 
 def visible_cores() -> int:

@@ -9,17 +9,20 @@ grids:                                      # each is the product of its lists
 
 import difflib
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from resnetx.config import CONFIGS, GROUPS, Request, RunSettings
-from resnetx.errors import ConfigError, sentence, unknown_name
+from resnetx.errors import ConfigError, shortened, unknown_name
+from resnetx.loading import File, YamlFile, is_file, name_fault
 from resnetx.variables import check_file_variables
 
 MAX_BYTES = 2**20
+MAX_POINTS = 10_000  # of a study: at a minute for each run, weeks
 
 Point = dict[str, Any]  # setting -> one value
 
@@ -46,46 +49,51 @@ def load(name: str) -> Study:
     """A study by its name, or by the path of the user's own file."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        path = CONFIGS / "study" / f"{name}.yaml"
-        if not path.is_file():
+        if not _is_ours(name):
             raise unknown_name("study", name, (own.stem for own in (CONFIGS / "study").glob("*.yaml")), "study")
+        path = _ours(name)
     return _read(path)
 
 
+def _ours(name: str) -> Path:
+    """The file of a study that comes with resnetx."""
+    return CONFIGS / "study" / f"{name}.yaml"
+
+
+def _is_ours(name: str) -> bool:
+    return not name_fault(name) and is_file(_ours(name))
+
+
 def _read(path: Path) -> Study:
-    import yaml
-
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"study={path}: larger than {MAX_BYTES >> 20} MiB, so not a study")
-        tree = yaml.safe_load(path.read_text())
-        if not isinstance(tree, dict):
-            raise ConfigError(f"study={path}: expected the settings about, settings and grids")
-        study = msgspec.convert({"name": path.stem, **tree}, Study)
-    except OSError as error:
-        raise ConfigError(f"study={path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"study={path}: not YAML: {' '.join(str(error).split())}") from None
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"study={path}: {sentence(str(error), tree, Study)}") from None
-    _check_settings(study, path)
+    text = YamlFile(File(path, "a study", MAX_BYTES, where=f"study={path}"))
+    if not isinstance(text.tree, dict):
+        raise text.file.refuse("expected the settings about, settings and grids")
+    study: Study = text.convert(Study, given={"name": path.stem, **text.tree})
+    if fault := name_fault(study.name):
+        raise text.refuse(["name"], f"name={shortened(study.name)}: {fault}")
+    _check_settings(study, text)
     if not study.grids and not study.include:
-        raise ConfigError(f"study={path}: has no points; expected grids, or studies to include")
-    others = [CONFIGS / "study" / f"{name}.yaml" for name in study.include]
-    return msgspec.structs.replace(
-        study, grids=[*(grid for other in others for grid in _plain(other, path)), *study.grids]
-    )
+        raise text.file.refuse("has no points; expected grids, or studies to include")
+    for place, other in enumerate(study.include):
+        if not _is_ours(other):
+            raise text.refuse(["include", place], f"includes {other}, and no study has that name; see `resnetx list`")
+    included = [grid for other in study.include for grid in _grids(_ours(other))]
+    return msgspec.structs.replace(study, grids=[*included, *study.grids])
 
 
-def _check_settings(study: Study, path: Path) -> None:
+def _check_settings(study: Study, text: YamlFile) -> None:
     """Refuses what is no setting of a run: ignored, it would make points that differ in name only."""
-    for name in dict.fromkeys(name for grid in (study.settings, *study.grids) for name in grid):
-        if name.partition(".")[0] not in SETTINGS:
-            near = difflib.get_close_matches(name, SETTINGS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
-            raise ConfigError(f"study={path}: {name}: not a setting of a run{hint}")
-    variables = [name for grid in (study.settings, *study.grids) for name in _variables(grid)]
-    check_file_variables(variables, f"study={path}")
+    places: list[tuple[list[str | int], dict[str, Any]]] = [(["settings"], study.settings)]
+    places += [(["grids", number], grid) for number, grid in enumerate(study.grids)]
+    for where, grid in places:
+        for name in grid:
+            if name.partition(".")[0] not in SETTINGS:
+                near = difflib.get_close_matches(name[:100], SETTINGS, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
+                raise text.refuse([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
+            if grid[name] == []:
+                raise text.refuse([*where, name], f"{shortened(name)}=[]: expected at least one value")
+    check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.file.path}")
 
 
 def _variables(grid: Mapping[str, Any]) -> Iterator[str]:
@@ -95,28 +103,46 @@ def _variables(grid: Mapping[str, Any]) -> Iterator[str]:
         yield from map(str, several if isinstance(several, dict) else ())
 
 
-def _plain(path: Path, includer: Path) -> list[dict[str, Any]]:
-    """The grids of a study that comes with resnetx and is included by another."""
-    if not path.is_file():
-        raise ConfigError(f"study={includer}: includes {path.stem}, and no study has that name; see `resnetx list`")
+def _grids(path: Path) -> list[dict[str, Any]]:
+    """The grids of a study that comes with resnetx, with its settings in them."""
     study = _read(path)
     return [{**study.settings, **grid} for grid in study.grids]
 
 
 def points(study: Study | None, chosen: Mapping[str, Any]) -> list[Point]:
     """All points of a study, in its order and without doubles; lists in `chosen` (the command line) are axes too."""
-    found: list[Point] = []
-    for grid in study.grids if study else [{}]:
-        axes = {**(study.settings if study else {}), **grid}
-        for group in GROUPS:
-            if group in chosen:  # another model has no use for the grid's settings of its own
-                axes = {key: value for key, value in axes.items() if not key.startswith(f"{group}.")}
-        axes.update(chosen)
-        for values in itertools.product(*(_values(key, value) for key, value in axes.items())):
-            point = dict(zip(axes, values, strict=True))
-            if point not in found:
-                found.append(point)
-    return found
+    grids = [_axes(study, grid, chosen) for grid in (study.grids if study else [{}])]
+    if fault := _too_many(grids):
+        raise ConfigError(f"study={study.name}: {fault}" if study else fault)
+    every = (dict(zip(axes, values, strict=True)) for axes in grids for values in itertools.product(*axes.values()))
+    return distinct(every)
+
+
+def distinct(found: Iterable[Point]) -> list[Point]:
+    """Points without doubles."""
+    first: dict[str, Point] = {}
+    for point in found:
+        first.setdefault(repr(sorted(point.items())), point)
+    return list(first.values())
+
+
+def _axes(study: Study | None, grid: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The values of each setting in a grid; those of the command line win."""
+    axes = {**(study.settings if study else {}), **grid}
+    for group in GROUPS:
+        if group in chosen:  # another model has no use for the grid's settings of its own
+            axes = {key: value for key, value in axes.items() if not key.startswith(f"{group}.")}
+    return {key: _values(key, value) for key, value in {**axes, **chosen}.items()}
+
+
+def _too_many(grids: list[dict[str, list[Any]]]) -> str:
+    """What to say of grids with too many points, found without building them; "" where they have not."""
+    counts = [math.prod(map(len, axes.values())) for axes in grids]
+    if sum(counts) <= MAX_POINTS:
+        return ""
+    largest = grids[counts.index(max(counts))]
+    axes = ", ".join(f"{len(values)} of {shortened(key)}" for key, values in largest.items() if len(values) > 1)
+    return f"{sum(counts):,} points ({shortened(axes)}); expected at most {MAX_POINTS:,}: give fewer values"
 
 
 def _values(key: str, value: Any) -> list[Any]:

@@ -16,6 +16,9 @@ def si(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{_significant(value, digits)} {unit}".rstrip()
 
 
+_NUMBER = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"  # what is longer is no size and no time
+
+
 def duration(seconds: float) -> str:
     """A waiting time: "12 s", "4 min 05 s", "2 h 10 min"; below 10 s with one decimal."""
     if seconds < 10:
@@ -29,14 +32,11 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
-_NUMBER = r"[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}"  # more digits than any quantity needs
-
-
 def seconds(text: str) -> float:
     """The seconds in "90", "90s", "15min", "2h" or "1.5 h"; a `ValueError` for anything else."""
-    found = re.fullmatch(rf"\s*({_NUMBER})\s*(s|min|h|d|)\s*", text)
+    found = re.fullmatch(rf"\s*{_NUMBER}\s*(s|min|h|d|)\s*", text)
     if not found:
-        raise ValueError(f"{text}: not a duration")
+        raise ValueError(f"{text[:100]}: not a duration")
     return float(found[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
 
 
@@ -49,9 +49,9 @@ _BYTES = {
 
 def size(text: str) -> int:
     """The bytes in "64MiB", "1.5 GB" or "4096"; a `ValueError` for anything else, as 64M, which some take for MiB."""
-    found = re.fullmatch(rf"\s*({_NUMBER})\s*([A-Za-z]*)\s*", text)
+    found = re.fullmatch(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*", text)
     if not found or found[2] not in _BYTES:
-        raise ValueError(f"{text}: not a size in {', '.join(filter(None, _BYTES))}")
+        raise ValueError(f"{text[:100]}: not a size in {', '.join(filter(None, _BYTES))}")
     return round(Fraction(found[1]) * _BYTES[found[2]])
 
 
@@ -64,6 +64,6 @@ def size_text(size_bytes: int) -> str:
 
 
 def _significant(value: float, digits: int) -> str:
-    if value == 0:
-        return "0"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"

@@ -36,6 +36,21 @@ _FILES = re.compile(r"(?<![A-Z])(CONF|CONFIG|DIR|DUMP|FILE|HOME|LIB|LIBRAR(Y|IES
 _HARMLESS = re.compile(r"CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF")
 
 
+_SECRET = re.compile(
+    r"(?:^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|$)|(^|_)TOKENS?(_|$)"
+    r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|$)|CREDENTIAL",
+    re.IGNORECASE,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a variable says that its value is nobody else's business: WANDB_API_KEY, HF_TOKEN.
+
+    UCX_IB_PKEY, which is the number of a partition, is none.
+    """
+    return bool(_SECRET.search(name))
+
+
 def check_variables(env: Mapping[str, str]) -> None:
     """Refuses what no run may set, whoever asks for it."""
     for name, value in env.items():
@@ -51,6 +66,11 @@ def check_variables(env: Mapping[str, str]) -> None:
             )
         if name in _OWN:
             raise ConfigError(f"env.{name}: the ranks' own; use {_OWN[name]}")
+        if is_secret(name):
+            raise ConfigError(
+                f"env.{name}: looks like a secret, which every record of the run would hold; set it in the shell that "
+                "starts resnetx, whose secrets are recorded as set, without their values"
+            )
 
 
 def check_file_variables(names: Iterable[str], where: str) -> None:

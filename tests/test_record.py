@@ -8,7 +8,19 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.record import BenchFile, BenchRecord, BenchRequest, RecordError, RunFile, RunRecord, Unknown, seal
+from resnetx.record import (
+    BenchFile,
+    BenchRecord,
+    BenchRequest,
+    GradientBucket,
+    NewerRecordError,
+    Phases,
+    RecordError,
+    RunFile,
+    RunRecord,
+    Unknown,
+    seal,
+)
 from resnetx.record.__main__ import KINDS
 
 SCHEMAS = Path(resnetx.__file__).parent / "schemas"
@@ -117,9 +129,65 @@ def test_what_is_written_is_read_back_equal(tmp_path, record_of):
 def test_a_file_that_is_no_record_is_named_with_what_is_wrong(tmp_path, content, sentence):
     path = tmp_path / "record.json"
     path.write_bytes(content)
-    with pytest.raises(RecordError, match=sentence) as refusal:
+    newer = "update" in sentence
+    with pytest.raises(NewerRecordError if newer else RecordError, match=sentence) as refusal:
         record.read(path, RunRecord)
     assert str(path) in str(refusal.value)
+
+
+def test_a_record_that_is_too_large_to_be_read_is_not_written(tmp_path, record_of, monkeypatch):
+    path = tmp_path / "record.json"
+    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", 100_000)
+    small = record_of()
+    record.write(path, small)
+    before = path.read_bytes()
+    for windows in (30_000, 100_000):  # larger with its lines laid out, or anyhow
+        with pytest.raises(RecordError, match=r"not written, as it is larger than 64 MiB.*; set fewer windows="):
+            record.write(path, msgspec.structs.replace(small, windows_s=[[1.5] * windows]))
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_the_largest_record_that_is_written_is_read(tmp_path, record_of, monkeypatch):
+    path = tmp_path / "record.json"
+    windows = msgspec.structs.replace(record_of(), windows_s=[[1.5] * 10_000])
+    record.write(path, windows)
+    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", path.stat().st_size)
+    record.write(path, windows)
+    assert record.read(path, RunRecord) == windows
+    monkeypatch.setattr("resnetx.record.files.MAX_BYTES", path.stat().st_size - 1)
+    with pytest.raises(RecordError, match="not written"):
+        record.write(path, windows)
+    with pytest.raises(RecordError, match="larger than"):
+        record.read(path, RunRecord)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"duration_s": float("nan")}, "could not be read again: Expected `float`, got `null`"),
+        ({"timeout_s": float("inf")}, "could not be read again"),
+        ({"repeat": 2**64}, "a whole number of 20 digits"),
+        ({"reason": "\udcff"}, "surrogates not allowed"),
+    ],
+)
+def test_what_json_cannot_say_is_not_written(tmp_path, record_of, changed, said):
+    with pytest.raises(RecordError, match=said):
+        record.write(tmp_path / "record.json", msgspec.structs.replace(record_of(), **changed))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("part", ["forward_s", "step_s", "begin_s"])
+def test_phases_and_messages_are_of_all_ranks(part):
+    phases = {field: [1.0, 2.0] for field in Phases.__struct_fields__} | {"clock": "host", "begin_s": [[0.0], [0.0]]}
+    msgspec.convert(phases, Phases)
+    for wrong in ([], [1.0] if part != "begin_s" else [[0.0]]):
+        with pytest.raises(msgspec.ValidationError, match="phases of different numbers of ranks"):
+            msgspec.convert({**phases, part: wrong}, Phases)
+    message = {"index": 0, "size_bytes": 8, "ready_s": None, "start_s": [[1.0, 2.0]], "end_s": [[1.0, 2.0]]}
+    msgspec.convert(message, GradientBucket)
+    with pytest.raises(msgspec.ValidationError, match="of different ranks or steps"):
+        msgspec.convert({**message, "end_s": [[1.0]]}, GradientBucket)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, record_of, monkeypatch):

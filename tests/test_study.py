@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from resnetx import study
@@ -47,7 +49,7 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
         ("about: x\nsettings: {}", "has no points; expected grids, or studies to include"),
         ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
         ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),
-        ("!!python/object/apply:os.system [true]", "not YAML"),
+        ("!!python/object/apply:os.system [true]", "line 1: .*a tag; expected plain values"),
         ("about: x\ngrids: [{transport: [auto, host]}]", "transport: not a setting of a run"),
         ("about: x\ngrids: [{batchsize: 8}]", "batchsize: not a setting of a run; did you mean batch_size"),
         ("about: x\nsettings: {dirty: true}\ngrids: [{gpus: 1}]", "dirty: not a setting of a run"),
@@ -74,3 +76,43 @@ def test_a_missing_study_is_named_with_the_known_ones(tmp_path):
 def test_an_empty_axis_is_refused():
     with pytest.raises(ConfigError, match=r"gpus=\[\]: expected at least one value"):
         study.points(None, {"gpus": []})
+
+
+def test_too_many_points_are_refused_before_any_is_built(tmp_path):
+    path = tmp_path / "mine.yaml"
+    axis = list(range(2000))
+    path.write_text(f"grids:\n  - {{gpus: [1, 2], seed: {axis}, batch_size: {axis}}}\n")
+    found = study.load(str(path))
+    said = r"study=mine: 8,000,000 points \(2 of gpus, 2000 of seed, 2000 of batch_size\); expected at most 10,000"
+    with pytest.raises(ConfigError, match=said):
+        study.points(found, {})
+    assert len(study.points(found, {"seed": 0, "gpus": 1})) == 2000  # the command line wins
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: ../../../pwned\ngrids: [{gpus: 1}]", "line 1: name=../../../pwned: expected a name, not a path"),
+        ("grids: [{gpus: 1}]\nname: /tmp/pwned", "line 2: name=/tmp/pwned: expected a name, not a path"),
+        ('name: "a\\nb"\ngrids: [{gpus: 1}]', "line 1: name=a\nb: expected a name of printable characters"),
+        (f"name: {'a' * 300}\ngrids: [{{gpus: 1}}]", "expected a name of at most 100 bytes"),
+        ("include: [paper,\n  ../../secrets]", "line 2: includes ../../secrets, and no study has that name"),
+        ("grids:\n  - {model: resnetx}\n  - {gpus: []}", r"line 3: gpus=[]: expected at least one value"),
+    ],
+)
+def test_names_lead_nowhere_else_and_mistakes_have_lines(tmp_path, text, said):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        study.load(str(tmp_path / "mine.yaml"))
+
+
+def test_a_study_is_called_by_its_name_and_not_by_a_path(tmp_path):
+    for name in ("../study/paper", "/etc/passwd", "a\0b", "a" * 5000):
+        with pytest.raises(ConfigError, match="no study has that name"):
+            study.load(name)
+
+
+def test_what_yaml_takes_for_dates_and_the_like_is_text(tmp_path):
+    (tmp_path / "mine.yaml").write_text("grids: [{env.NCCL_ALGO: [NO, 12:30, 2026-01-01, 010]}]")
+    points = study.points(study.load(str(tmp_path / "mine.yaml")), {})
+    assert [point["env.NCCL_ALGO"] for point in points] == ["NO", "12:30", "2026-01-01", "010"]

@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.variables import check_file_variables, check_variables, unlisted
+from resnetx.variables import check_file_variables, check_variables, is_secret, unlisted
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_a_file_may_set_how_libraries_communicate_compute_and_allocate(name):
     ["PATH", "GCONV_PATH", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "CUDA_INJECTION64_PATH",
      "NCCL_DEBUG_FILE", "NCCL_TOPO_FILE", "NCCL_CONF_FILE", "NCCL_TOPO_DUMP_FILE", "OMP_TOOL_LIBRARIES", "HOME",
      "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "DALI_PRELOAD_PLUGINS", "UCX_MODULE_DIR", "OPENBLAS_MAIN_FREE", "BASH_ENV",
-     "GLIBC_TUNABLES", "MALLOC_TRACE", "CUDNN_LOGDEST_DBG", "WANDB_API_KEY", "nccl_algo"],
+     "GLIBC_TUNABLES", "MALLOC_TRACE", "CUDNN_LOGDEST_DBG", "nccl_algo"],
 )  # fmt: skip
 def test_a_file_may_set_nothing_else_and_the_command_line_may(name):
     with pytest.raises(ConfigError, match=rf"mine.yaml: env.{name}: a file may not set this variable"):
@@ -36,8 +36,21 @@ def test_a_file_may_set_nothing_else_and_the_command_line_may(name):
         ({"A B": "x"}, "env.A B: not the name of an environment variable"),
         ({"RANK": "3"}, "env.RANK: the ranks' own; use gpus"),
         ({"NCCL_ALGO": "a\0b"}, "env.NCCL_ALGO: its value holds a NUL"),
+        ({"WANDB_API_KEY": "x"}, "env.WANDB_API_KEY: looks like a secret"),
     ],
 )
 def test_what_no_run_may_set_is_refused(env, sentence):
     with pytest.raises(ConfigError, match=sentence):
         check_variables(env)
+
+
+@pytest.mark.parametrize(
+    "name", ["WANDB_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "db_pass", "OPENAI_APIKEY", "KEY"]
+)
+def test_the_name_of_a_secret_is_told(name):
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["UCX_IB_PKEY", "NCCL_IB_PKEY", "TOKENIZERS_PARALLELISM", "NCCL_BYPASS", "MONKEY"])
+def test_what_only_sounds_like_a_secret_is_none(name):
+    assert not is_secret(name)

@@ -24,6 +24,7 @@ from resnetx.cli.help import VerbHelp
 from resnetx.cli.settings import names, searching
 from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
+from resnetx.loading import visible
 
 CONFIG_DIR = "a folder with models, inputs, strategies or trackers of your own, as FOLDER/model/NAME.yaml"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -64,13 +65,11 @@ def _terminate(*_: object) -> None:
 
 
 def _guarded(act: Callable[[], int]) -> int:
-    from resnetx.record import RecordError
-
     try:
         return act()
-    except (ConfigError, RecordError) as error:
+    except ConfigError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
-            print(f"resnetx: {error}", file=sys.stderr)
+            print(visible(f"resnetx: {error}"), file=sys.stderr)
         return 2
     except (KeyboardInterrupt, _Terminated) as end:
         print("resnetx: interrupted; what was finished before is on disk", file=sys.stderr)

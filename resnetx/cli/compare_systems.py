@@ -12,6 +12,7 @@ from resnetx.cli.paper_settings import as_in_the_paper
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
+from resnetx.loading import is_file, is_folder
 from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from resnetx.report.explanations import Causes
@@ -20,7 +21,7 @@ from resnetx.report.systems import compare_systems
 
 def is_prediction(path: Path) -> bool:
     """Whether a path is that of a prediction, or of the folder of one."""
-    return prediction_file(path).is_file() or (path.is_file() and path == prediction_file(path.parent))
+    return is_file(prediction_file(path)) or (is_file(path) and path == prediction_file(path.parent))
 
 
 def is_asked(paths: Sequence[Path], overrides: Sequence[str]) -> bool:
@@ -31,7 +32,7 @@ def is_asked(paths: Sequence[Path], overrides: Sequence[str]) -> bool:
 
 def read_prediction(path: Path) -> Prediction:
     """The prediction at a path, or a sentence saying why there is none."""
-    found: Prediction = record.read(prediction_file(path) if path.is_dir() else path, Prediction)
+    found: Prediction = record.read(prediction_file(path) if is_folder(path) else path, Prediction)
     return found
 
 

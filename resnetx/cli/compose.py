@@ -10,19 +10,24 @@ from typing import Any, TypeVar
 
 import hydra
 import msgspec
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnetx import bounds
 from resnetx.cli.grammar import key_of
-from resnetx.cli.settings import choices, names, own_folders
+from resnetx.cli.settings import choices as choices_of
+from resnetx.cli.settings import names, own_folders
 from resnetx.cli.settings import settings as every_setting
 from resnetx.config import CONFIGS, GROUPS, PATHS, at_home
-from resnetx.errors import ConfigError, convert
-from resnetx.study import Point, Study, load, points
+from resnetx.errors import ConfigError, convert, shortened
+from resnetx.loading import File, YamlFile
+from resnetx.study import MAX_BYTES, Point, Study, distinct, load, points
+
+MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -98,7 +103,7 @@ def _fitting(found: list[Point]) -> list[Point]:
             else point
             for point in found
         ]
-    return [point for place, point in enumerate(found) if point not in found[:place]]
+    return distinct(found)
 
 
 def options_of(group: str, option: str) -> set[str]:
@@ -108,9 +113,12 @@ def options_of(group: str, option: str) -> set[str]:
 
 def _parsed(word: str) -> Override:
     try:
+        if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
+            raise ValueError
         return OverridesParser.create().parse_override(_with_tilde_quoted(word))
-    except HydraException as error:
-        raise ConfigError(_in_our_words(str(error), [word])) from None
+    except (HydraException, RecursionError, ValueError):  # the last two: of brackets and digits without end
+        quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
+        raise ConfigError(f"{shortened(word)}: not of the form key=value; {quoted}") from None
 
 
 def _with_tilde_quoted(word: str) -> str:
@@ -132,29 +140,17 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
     Hydra composes each choice of a group once (it takes 40 ms): groups know nothing of each other. The other settings
-    are then changed in its result, which knows which settings there are.
+    are then changed in its result, which knows which settings there are. Values stay as they are given: what looks like
+    an interpolation, as ${oc.env:HOME}, is text.
     """
-    words = [f"{key}={value}" for key, value in point.items()]
-    chosen_options = {group: _choice(group, point[group]) for group in GROUPS if group in point}
-    try:
-        config = copy.deepcopy(_composed(own_folders()))
-        for group, option in chosen_options.items():
-            config[group] = _composed(own_folders(), option)[group]
-        for key, value in point.items():
-            if key not in GROUPS:
-                # Only the environment has room for names that no file has.
-                OmegaConf.update(config, key, value, merge=False, force_add=key.startswith("env."))
-        tree = OmegaConf.to_container(config, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_in_our_words(str(error), words)) from None
-    assert isinstance(tree, dict), "the root of a configuration is a mapping"
-    return at_home({str(key): value for key, value in tree.items()})
-
-
-def _choice(group: str, given: Any) -> str:
-    if not isinstance(given, str):
-        raise ConfigError(f"{group}={_written(given)}: no such {group}; known are {', '.join(sorted(choices(group)))}")
-    return f"{group}={given}"
+    tree = copy.deepcopy(_composed(own_folders()))
+    for group in GROUPS:
+        if group in point:
+            tree[group] = copy.deepcopy(_composed(own_folders(), group, _written(point[group]))[group])
+    for key, value in point.items():
+        if key not in GROUPS:
+            _change(tree, key, value)
+    return at_home(tree)
 
 
 def _written(value: Any) -> str:
@@ -162,11 +158,43 @@ def _written(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _change(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a setting; only the environment has room for names that no file has."""
+    *above, name = key.split(".")
+    group: Any = tree
+    for step in above:
+        group = group.get(step) if isinstance(group, dict) else None
+    if not isinstance(group, dict) or (name not in group and above != ["env"]):
+        raise ConfigError(_no_such_setting(key))
+    group[name] = value
+
+
 @cache
-def _composed(folders: tuple[Path, ...], *options: str) -> DictConfig:
+def _composed(folders: tuple[Path, ...], group: str = "", choice: str = "") -> dict[str, Any]:
+    """The whole configuration, with the choice of a group if one is given."""
+    if group:
+        _check_choice(group, choice)
+    words = [f"{group}={choice}"] * bool(group)
     searched = ",".join(f"'file://{_escaped(str(folder))}'" for folder in folders)
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose("config", [*options, f"hydra.searchpath=[{searched}]"])
+    try:
+        with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+            found = OmegaConf.to_container(hydra.compose("config", [*words, f"hydra.searchpath=[{searched}]"]))
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:  # of a folder of the user's own
+        raise ConfigError(f"{' '.join(words)}: Hydra refuses it: {shortened(' '.join(str(error).split()))}") from None
+    assert isinstance(found, dict), "the root of a configuration is a mapping"
+    return {str(key): value for key, value in found.items()}
+
+
+def _check_choice(group: str, choice: str) -> None:
+    """Refuses what is no choice of a group; and what its file says, before Hydra reads it."""
+    known = choices_of(group)
+    if choice not in known:
+        near = difflib.get_close_matches(choice[:100], known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
+    text = YamlFile(File(known[choice], f"a choice of {group}", MAX_BYTES))
+    if not isinstance(text.tree, dict):
+        raise text.file.refuse("expected settings by their names")
 
 
 def _escaped(text: str) -> str:
@@ -177,24 +205,12 @@ def _escaped(text: str) -> str:
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _in_our_words(message: str, overrides: list[str]) -> str:
-    """What Hydra refused, as one sentence: what was given, what was expected, what to change."""
-    if found := re.search(r"Could not find '(\w+)/([^']+)'", message):
-        known = re.findall(r"^\t(.+)$", message.partition("Config search path")[0], re.M)
-        near = difflib.get_close_matches(found[2], known, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        return f"{found[1]}={found[2]}: no such {found[1]}{hint}; known are {', '.join(known)}"
-    if found := re.search(r"full_key: (\S+)", message):
-        return _no_such_setting(found[1])
-    quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
-    return f"{' '.join(overrides)}: not of the form key=value; {quoted}"
-
-
 def _no_such_setting(key: str) -> str:
     known = names()
     group = key.partition(".")[0]
     if key in known:
         return f"{key}: not a setting of the {group} that is chosen here, but of another one"
+    key = shortened(key)
     siblings = [name for name in known if name.startswith(f"{group}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):
         return f"{key}: no such setting; did you mean {near[0]}?"

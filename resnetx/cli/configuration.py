@@ -4,6 +4,7 @@ from typing import Any
 
 import yaml
 
+from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.grammar import Verb, reads
 from resnetx.errors import ConfigError
@@ -15,7 +16,7 @@ def show_configuration(kind: str, verb: Verb, overrides: list[str]) -> int:
         raise ConfigError(f"--cfg {kind}: expected --cfg job, the configuration that the command would use")
     _, points = points_of(overrides)
     documents = [_own(compose(point), verb) for point in points]
-    print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True), end="")
+    show.line(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).removesuffix("\n"))
     return 0
 
 

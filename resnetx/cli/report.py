@@ -5,8 +5,8 @@ from pathlib import Path
 
 from resnetx.cli import show
 from resnetx.cli.compose import out_and_baseline
-from resnetx.errors import ConfigError
-from resnetx.record import RecordError, StudyFolder
+from resnetx.errors import ConfigError, FileError
+from resnetx.record import StudyFolder
 
 
 def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -22,9 +22,10 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
         for each in found.values():
             try:
                 studies.append(results.load(each))
-            except RecordError as error:
+            except FileError as error:
                 unreadable.append(str(error))
-                show.err.print(f"set aside: {error}", soft_wrap=True)
+        for sentence in [*unreadable, *(sentence for study in studies for sentence in study.aside)]:
+            show.skipped(sentence)
         if not studies:
             raise ConfigError("report: no study that is named can be read; expected one at least")
         folder = out or StudyFolder(studies[0].folder).report
@@ -32,5 +33,5 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
             written = page.write(studies, folder, baseline, unreadable)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
-    print(f"{written}: open it in a browser; figures (SVG, PDF) and tables (CSV) are beside it")
+    show.line(f"{written}: open it in a browser; figures (SVG, PDF) and tables (CSV) are beside it")
     return 0

@@ -11,6 +11,7 @@ from resnetx.cli import show
 from resnetx.config import Request, RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
+from resnetx.loading import is_file
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFile, RunFolder, Task, TaskRecord, read_task
 from resnetx.variables import check_file_variables, unlisted
 
@@ -88,14 +89,14 @@ def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
 
     show.run(record, folder)
     if told := track(task.tracker, record, folder):
-        print(told)
+        show.line(told)
 
 
 def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[Task, Path]:
     """The run (or bench) that the words ask for, and the results folder: from a run file, or composed from settings."""
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
-    if paths and not paths[0].is_file():
+    if paths and not is_file(paths[0]):
         raise ConfigError(f"{paths[0]}: neither a setting (key=value) nor a run file that exists")
     if paths:
         if overrides:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError
+from resnetx.loading import File, is_folder
 
 _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())
 
@@ -21,9 +22,9 @@ _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())
 def searching(folders: Sequence[Path]) -> Iterator[None]:
     """While the block lasts, choices of groups are looked for in these folders, too (`--config-dir`)."""
     for folder in folders:
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise ConfigError(f"--config-dir {folder}: no such folder; expected one with model/NAME.yaml or the like")
-        if not any((folder / group).is_dir() for group in GROUPS):
+        if not any(is_folder(folder / group) for group in GROUPS):
             raise ConfigError(f"--config-dir {folder}: expected one of the folders {', '.join(GROUPS)} in it")
     token = _folders.set(tuple(folder.resolve() for folder in folders))
     try:
@@ -83,7 +84,7 @@ _LINE = re.compile(r"(?P<indent> *)(?P<dash>- )?(?P<key>\w+):(?P<value>[^#]*)(?:
 def _lines(path: Path) -> Iterator[Setting]:
     """The settings of one file, those inside of groups with the group's name before them."""
     outer: list[tuple[int, str]] = []
-    for text in path.read_text().splitlines():
+    for text in File(path, "a file of settings", 2**20).text().splitlines():
         if not (found := _LINE.fullmatch(text)):
             continue
         outer = [(indent, name) for indent, name in outer if indent < len(found["indent"])]

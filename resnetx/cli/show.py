@@ -8,12 +8,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from resnetx import record
+from resnetx.cli.console import Console
 from resnetx.errors import ConfigError
+from resnetx.loading import UNSHOWN
 from resnetx.record import Phases, RunFolder, RunRecord, TaskRecord, Workload
 from resnetx.units import duration, si
 
@@ -24,21 +25,24 @@ if TYPE_CHECKING:
     from resnetx.workloads.counts import Layer
 
 
-class _Console(Console):
-    """rich's console, but a reader who has seen enough is no failure (`cli` ends quietly then)."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+out = Console()
+err = Console(stderr=True)
 
 
-out = _Console(highlight=False, markup=False)
-err = Console(stderr=True, highlight=False, markup=False)
+def line(text: str, to: Console = out) -> None:
+    """Prints one line as it is, whatever its length: one that is copied, as a path or a command."""
+    to.print(text, soft_wrap=True)
+
+
+def skipped(sentence: str) -> None:
+    """Says what is left out: a file that cannot be read, or that counts twice."""
+    line(f"skipped: {sentence}", err)
 
 
 def json_lines(objects: Iterable[Any]) -> None:
-    """Prints each object as one line of JSON."""
+    """Prints each object as one line of JSON; what a terminal would obey is escaped as JSON does it."""
     for each in objects:
-        print(msgspec.json.encode(each).decode())
+        print(UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(each).decode()))
 
 
 def store(folder: Path, file: Path, content: Any) -> None:
@@ -61,7 +65,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], not
     for row in rows:
         sheet.add_row(*row)
     out.print(title, style="bold", soft_wrap=True)
-    wide = _Console(width=1000, highlight=False, markup=False)
+    wide = Console(width=1000)
     wide.print(sheet)
     if note:
         out.print(note, soft_wrap=True)

@@ -13,7 +13,7 @@ from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.runs import announce_variables, obstacle_to, run_file
 from resnetx.config import Request, RunSettings, request_from, run_settings_from
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, FileError
 from resnetx.host import node_name
 from resnetx.measure import launch
 from resnetx.measure.budget import Budget
@@ -23,12 +23,13 @@ from resnetx.measure.sweep import (
     check_known_code,
     check_same_machine,
     definition,
+    keep_unreadable,
     locked,
     plan,
     split_settled,
     sweep,
 )
-from resnetx.record import SCHEMA, Brief, RecordError, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.units import duration
 
 
@@ -59,9 +60,11 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     announce_variables(task.request for task, _ in asked.tasks)
     check_known_code(asked.settings.dirty)
     with locked(asked.folder):
-        kept, left = split_settled(asked.plan())
+        kept, left = split_settled(asked.plan(), show.skipped)
         check_same_machine(kept)
-        launch.write(asked.folder.study, definition(asked.folder, asked.record))
+        known = definition(asked.folder, asked.record, show.skipped)
+        keep_unreadable(asked.folder)
+        launch.write(asked.folder.study, known)
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
         skip([run for run in left if run.obstacle])
@@ -178,6 +181,8 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
     from resnetx.report.series import named
 
     results = load(asked.folder)
+    for sentence in results.aside:
+        show.skipped(sentence)
     wanted = {point.key for point in asked.record.points}
     found = [row for row in rows(results, asked.settings.baseline) if row.request.key in wanted]
     if options.json:
@@ -203,21 +208,23 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
 
 def _show_plan(asked: _Asked) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run."""
-    definition(asked.folder, asked.record)
-    kept, left = split_settled(asked.plan())
+    definition(asked.folder, asked.record, show.skipped)
+    kept, left = split_settled(asked.plan(), show.skipped)
     for run in left:
-        print("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
+        show.line("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
     able = [run for run in left if not run.obstacle]
     twins = sum(run.twin is not None for run in able)
-    print(f"# {len(asked.tasks)} points, {len(able)} runs ({twins} of twins)" + f", {len(kept)} more kept" * bool(kept))
+    show.line(
+        f"# {len(asked.tasks)} points, {len(able)} runs ({twins} of twins)" + f", {len(kept)} more kept" * bool(kept)
+    )
     if able:
         estimate = _past(asked)
         seconds = sum(estimate(run.task.request) for run in able)
-        print(f"# about {duration(seconds)} ({estimate.basis})")
+        show.line(f"# about {duration(seconds)} ({estimate.basis})")
     if asked.settings.budget is not None:
-        print(f"# budget={duration(asked.settings.budget)}: runs are chosen as results come in, until it is spent")
+        show.line(f"# budget={duration(asked.settings.budget)}: runs are chosen as results come in, until it is spent")
     for obstacle, count in Counter(obstacle for _, obstacle in asked.tasks if obstacle).items():
-        print(f"# {count} of {len(asked.tasks)} points cannot run here: {obstacle}")
+        show.line(f"# {count} of {len(asked.tasks)} points cannot run here: {obstacle}")
 
 
 def _past(asked: _Asked) -> Estimator:
@@ -227,6 +234,6 @@ def _past(asked: _Asked) -> Estimator:
 
     runs: list[Brief] = []
     for study in asked.folder.path.parent.glob(f"*/{asked.folder.study.name}"):
-        with suppress(RecordError):
+        with suppress(FileError):
             runs += load(StudyFolder(study.parent)).runs
     return estimator(runs, on_gpus=gpus_here() > 0)

@@ -10,6 +10,7 @@ from resnetx import bounds, study, workloads
 from resnetx.cli.compose import compose, group_of, points_of
 from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
+from resnetx.loading import is_folder
 from resnetx.predict.curve import Asked
 from resnetx.predict.point import Subject
 from resnetx.predict.records import UNCHECKED, RecordInput
@@ -75,7 +76,7 @@ def curves(paths: Sequence[Path], words: list[str], wanted: Wanted) -> Iterator[
 
 def traces(path: Path) -> list[Trace]:
     """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
-    found = (read_all(path) if path.is_dir() else []) or [read_trace(path)]
+    found = (read_all(path) if is_folder(path) else []) or [read_trace(path)]
     return [refuse_unsound(trace) for trace in found]
 
 

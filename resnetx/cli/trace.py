@@ -17,8 +17,10 @@ from resnetx.cli.trace_import import imported
 from resnetx.config import NoExchange, Request, RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
+from resnetx.loading import is_folder
 from resnetx.measure.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
+from resnetx.record.sound_trace import refuse_unsound
 from resnetx.record.trace import Trace
 from resnetx.record.trace_files import export
 from resnetx.record.trace_runs import read_all, subject
@@ -55,7 +57,7 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     announce_variables(run.task.request for run in asked.runs)
     check_known_code(asked.settings.dirty)
     with locked(StudyFolder(asked.folder)):
-        kept, left = split_settled(asked.runs)
+        kept, left = split_settled(asked.runs, show.skipped)
         check_same_machine(kept)
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(asked.runs)} runs", soft_wrap=True)
@@ -63,7 +65,7 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
         able = [run for run in left if not run.obstacle]
         random.Random(asked.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
         execute(f"trace: runs into {asked.folder}", asked.settings, kept, able)
-    traces = [trace for folder in asked.folders if folder.is_dir() for trace in read_all(folder)]
+    traces = [refuse_unsound(trace) for folder in asked.folders if is_folder(folder) for trace in read_all(folder)]
     _show(options, traces)
     _export(traces)
     return _status(asked, traces)

@@ -79,7 +79,7 @@ def images_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
             workers=wanted.workers,
             progress=advance,
         )
-    print(
+    show.line(
         f"{root}: {made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
         f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
     )
@@ -92,9 +92,9 @@ def _verify_images(root: Path, workers: int) -> int:
     with show.waiting(f"decoding every image below {root}"):
         complaints = images.verify(root, workers=workers)
     for complaint in complaints:
-        print(complaint)
+        show.line(complaint)
     found = f"{len(complaints)} fault{'s' * (len(complaints) > 1)}"
-    print(f"{root}: {found if complaints else 'every image decodes'}")
+    show.line(f"{root}: {found if complaints else 'every image decodes'}")
     return 1 if complaints else 0
 
 

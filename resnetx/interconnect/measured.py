@@ -1,22 +1,26 @@
 """Measured collectives as they come: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from resnetx.errors import ConfigError, sentence
-from resnetx.record import BenchPoint, BenchRecord, RecordError, RunFolder
+from resnetx.errors import ConfigError, FileError
+from resnetx.loading import File, YamlFile, decode, is_file, is_folder
+from resnetx.record import BenchPoint, BenchRecord, RunFolder
 from resnetx.record import read as read_record
 from resnetx.units import size
 
-MAX_BYTES = 2**24
+MAX_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
+MAX_TYPED_BYTES = 2**20
+MOST_BYTES, SHORTEST_s, LONGEST_s = 2**53, 1e-12, 1e9  # of a point: what is beyond is no measurement
+MOST = 1e6  # times as long, or of a share
 
 # The programs of nccl-tests (less "_perf") -> the collectives that they time.
 PROGRAMS = {
@@ -71,24 +75,26 @@ def read(path: str, collective: str | None = None) -> Measured:
     `collective`: which one is wanted; of several in a record it must be said.
     """
     where = f"calibration={path}"
-    file = RunFolder(Path(path)).record if Path(path).is_dir() else Path(path)
-    text = _text(file, where)
-    if file.suffix in (".yaml", ".yml"):
-        return _typed(where, text)
-    if _is_bench_record(file, text):
-        try:
-            record: BenchRecord = read_record(file, BenchRecord)
-        except RecordError as error:
-            raise ConfigError(f"{where}: {error}") from None
-        return measured(record, collective, f"{file.parent.name}/{file.name}", where)
-    return _nccl_tests(where, file, text, collective)
+    given = RunFolder(Path(path)).record if is_folder(Path(path)) else Path(path)
+    if given.suffix in (".yaml", ".yml"):
+        return _typed(File(given, "measured points", MAX_TYPED_BYTES, where))
+    file = File(given, "measured collectives", MAX_BYTES, where)
+    content = file.content()
+    if _is_bench_record(file, content):
+        record = read_record(given, BenchRecord)
+        return measured(record, collective, f"{given.parent.name}/{given.name}", where)
+    return _nccl_tests(file, content, collective)
 
 
 def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
     """The same of every record in a folder of benches, by the number of GPUs; None: a file that does not say it."""
     folder = Path(path)
-    runs = sorted(each.parent for each in folder.glob(f"*/{RunFolder(folder).record.name}"))
-    if not folder.is_dir() or RunFolder(folder).record.is_file() or not runs:
+    runs = (
+        []
+        if not is_folder(folder)
+        else sorted(each.parent for each in folder.glob(f"*/{RunFolder(folder).record.name}"))
+    )
+    if not runs or is_file(RunFolder(folder).record):
         found = read(path, collective)
         return {found.gpus: found}
     measured_on: dict[int | None, Measured] = {}
@@ -102,19 +108,19 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
 
 def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
     """The same from a table or JSON of nccl-tests, and nothing else; `where`: what to blame a mistake on."""
-    file = Path(path)
-    text = _text(file, where)
-    if _is_bench_record(file, text):
-        raise ConfigError(f"{where}: a bench record already; expected the text or JSON of nccl-tests")
-    return _nccl_tests(where, file, text, collective)
+    file = File(Path(path), "the text or JSON of nccl-tests", MAX_BYTES, where)
+    content = file.content()
+    if _is_bench_record(file, content):
+        raise file.refuse("a bench record already; expected the text or JSON of nccl-tests")
+    return _nccl_tests(file, content, collective)
 
 
-def _nccl_tests(where: str, file: Path, text: str, collective: str | None) -> Measured:
-    found = _from_json(where, file, text) if file.suffix == ".json" else _from_table(file, text)
+def _nccl_tests(file: File, content: bytearray, collective: str | None) -> Measured:
+    found = _from_json(file, content) if file.path.suffix == ".json" else _from_table(file, content)
     if not found.points:
-        raise ConfigError(f"{where}: no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
+        raise file.refuse("no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
     if collective and found.collective and found.collective != collective:
-        raise ConfigError(f"{where}: holds {found.collective}; expected {collective}")
+        raise file.refuse(f"holds {found.collective}; expected {collective}")
     return found
 
 
@@ -122,20 +128,11 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def _is_bench_record(file: Path, text: str) -> bool:
+def _is_bench_record(file: File, content: bytearray) -> bool:
     try:
-        return file.suffix == ".json" and msgspec.json.decode(text, type=_Kind).kind == "bench"
-    except msgspec.DecodeError:  # what is wrong with it, its reader says
+        return file.path.suffix == ".json" and decode(file, content, _Kind).kind == "bench"
+    except FileError:  # what is wrong with it, its reader says
         return False
-
-
-def _text(file: Path, where: str) -> str:
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{where}: larger than {MAX_BYTES >> 20} MiB, so no table of a benchmark")
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
 
 
 # ---- points typed in
@@ -149,22 +146,24 @@ class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: int | None = None
 
 
-def _typed(where: str, text: str) -> Measured:
-    import yaml
-
-    try:
-        tree = yaml.safe_load(text)
-        typed = msgspec.convert(tree, _Typed)
-        points = [Point(size(str(point["size"])), float(point["time_us"]) * 1e-6) for point in typed.points]
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {sentence(str(error), tree, _Typed)}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {error}: expected points as {{size: 64MiB, time_us: 911}}") from None
-    if not all(point.size_bytes > 0 and point.time_s > 0 for point in points):
-        raise ConfigError(f"{where}: expected sizes and times above 0")
+def _typed(file: File) -> Measured:
+    text = YamlFile(file)
+    typed: _Typed = text.convert(_Typed)
+    if not typed.points:
+        raise text.refuse(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
+    points = [_typed_point(text, place, point) for place, point in enumerate(typed.points)]
     return Measured(typed.source, tuple(points), gpus=typed.gpus)
+
+
+def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
+    where: list[str | int] = ["points", place]
+    try:
+        point = Point(size(str(given["size"])), float(given["time_us"]) * 1e-6)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise text.refuse(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
+    if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
+        raise text.refuse(where, "expected sizes and times above 0")
+    return point
 
 
 # ---- bench records
@@ -190,8 +189,18 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
             raise ConfigError(
                 f"{where}: {point.wrong} wrong elements at {point.size_bytes} bytes: its times mean nothing"
             )
-        if not point.times_s or not all(0 < time_s < math.inf for time_s in point.times_s) or point.size_bytes < 1:
+        if not (
+            point.times_s
+            and all(SHORTEST_s <= time_s <= LONGEST_s for time_s in point.times_s)
+            and 1 <= point.size_bytes <= MOST_BYTES
+        ):
             raise ConfigError(f"{where}: expected times above 0 of sizes above 0, got {point.times_s[:3]} s")
+        if not all(-MOST <= share <= MOST for share in (point.cpu_share, point.computing_lost) if share is not None):
+            raise ConfigError(
+                f"{where}: expected shares of a rank's time, got {point.cpu_share}, {point.computing_lost}"
+            )
+    if record.crowding is not None and not 0 < record.crowding <= MOST:
+        raise ConfigError(f"{where}: crowding={record.crowding}: expected more than 0")
     here = record.source == "measured"
     return Measured(source, tuple(map(_median, points)), wanted, record.world_size, record.crowding, here)
 
@@ -203,54 +212,73 @@ def _median(point: BenchPoint) -> Point:
 # ---- nccl-tests (its src/util.cu writes both forms)
 
 
-def _from_json(where: str, file: Path, text: str) -> Measured:
+class _Timed(msgspec.Struct):
+    """One direction of a result."""
+
+    time: float  # microseconds
+    nwrong: float | Literal["N/A"] | None = None  # nobody looked: N/A, null, or not there
+
+
+class _Result(msgspec.Struct):
+    size: float
+    out_of_place: _Timed
+
+
+class _Config(msgspec.Struct, frozen=True):
+    devices: list[msgspec.Raw] = []
+
+
+class _Written(msgspec.Struct):
     """What nccl-tests writes with -J."""
-    try:
-        tree = json.loads(text)
-        points = [
-            Point(float(each["size"]), float(each["out_of_place"]["time"]) * 1e-6, _count(each["out_of_place"]))
-            for each in tree["results"]
-        ]
-        program = str(tree["args"][0]) if tree.get("args") else ""
-        ranks = tree.get("config", {}).get("devices", [])
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{where}: not the JSON of nccl-tests: {error}") from None
-    return _from_rows(file, points, program, len(ranks))
+
+    results: list[_Result]
+    args: list[str] = []
+    config: _Config = _Config()
 
 
-def _count(result: dict[str, Any]) -> int | None:
-    wrong = result.get("nwrong")
-    return None if wrong is None else int(float(wrong))
+def _from_json(file: File, content: bytearray) -> Measured:
+    written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
+    points = [
+        Point(each.size, each.out_of_place.time * 1e-6, _count(each.out_of_place.nwrong)) for each in written.results
+    ]
+    program = written.args[0] if written.args else ""
+    return _from_rows(file, points, program, len(written.config.devices))
 
 
-def _from_table(file: Path, text: str) -> Measured:
+def _from_table(file: File, content: bytearray) -> Measured:
     """Rows of the printed table: size, count, type, redop, (root,) time in us, algbw, busbw, wrong elements, ...
 
     Out of place comes first. Before version 2.12 the last one is the largest error ("5e-07"), not a count.
     """
+    text = file.decoded(content)
     columns = re.search(r"^#\s+size\s+count\s+type\s+redop(\s+root)?\b.*", text, re.MULTILINE)
     time_column = 5 if columns and columns[1] else 4
     counted = bool(columns and "#wrong" in columns[0])
     points = []
     for line in text.splitlines():
         words = line.split()
-        if len(words) > time_column and words[0].isdigit() and words[1].isdigit() and not words[2].isdigit():
-            wrong = words[time_column + 3] if counted and len(words) > time_column + 3 else "N/A"
-            try:
-                time_s = float(words[time_column]) * 1e-6
-                points.append(Point(float(words[0]), time_s, None if wrong == "N/A" else int(float(wrong))))
-            except ValueError:
-                continue
+        if len(words) > time_column and words[0].isdecimal() and words[1].isdecimal() and not words[2].isdecimal():
+            wrong = words[time_column + 3] if counted and len(words) > time_column + 3 else None
+            with suppress(ValueError):  # no row after all
+                points.append(Point(float(words[0]), float(words[time_column]) * 1e-6, _count(wrong)))
     program = re.search(r"^# Collective test starting: (\S+)", text, re.MULTILINE)
     return _from_rows(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
 
 
-def _from_rows(file: Path, points: Sequence[Point], program: str, ranks: int) -> Measured:
+def _count(wrong: float | str | None) -> int | None:
+    """Wrong elements; None where nobody looked."""
+    count = math.nan if wrong is None or wrong == "N/A" else float(wrong)
+    return int(min(count, MOST_BYTES)) if count >= 0 else None
+
+
+def _from_rows(file: File, points: Sequence[Point], program: str, ranks: int) -> Measured:
     """`program`: its path, or ""; `ranks`: how many it lists (one: MPI builds alone list all of them in JSON)."""
-    name = re.match(r"(\w+)_perf", Path(program).name)
+    name = re.match(r"(\w{1,40})_perf", Path(program).name)
     return Measured(
-        f"{file.name} (nccl-tests)",
-        tuple(point for point in points if point.size_bytes > 0 and point.time_s > 0),
+        f"{file.path.name} (nccl-tests)",
+        tuple(
+            point for point in points if 0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s
+        ),
         PROGRAMS.get(name[1], name[1]) if name else None,
         ranks if ranks > 1 else None,
     )

@@ -130,7 +130,7 @@ def in_base_units(tree: Mapping[str, Any]) -> dict[str, Any]:
         for suffix, (base, factor) in UNITS.items():
             if str(key).endswith(suffix):
                 key = key.removesuffix(suffix) + base
-                if isinstance(value, list) and value and isinstance(value[0], int | float):
+                if isinstance(value, list) and value and type(value[0]) in (int, float):  # a bool is left to be refused
                     value = [value[0] * factor, *value[1:]]
                 break
         converted[key] = value

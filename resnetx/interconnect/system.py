@@ -31,6 +31,7 @@ from resnetx.interconnect.graph import Link as Link
 from resnetx.interconnect.graph import System as System
 from resnetx.interconnect.parts import Figure, Network, Switch, Wire
 from resnetx.interconnect.system_file import SystemFile
+from resnetx.loading import is_file, name_fault
 
 FABRIC = "fabric"  # the component that joins the nodes of a composed system
 
@@ -49,9 +50,14 @@ def load(name: str, nodes: int | None = None, network: str | None = None, nics: 
     cluster = file.cluster
     nodes = cluster.nodes if nodes is None else nodes
     bounds.check({"nodes": nodes})
+    if fault := system_file.nodes_fault(file.system, nodes):
+        raise ConfigError(f"{name}: nodes={nodes}: {fault}")
     if nodes == 1:
         return file.system
-    return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+    try:
+        return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def parts_table(table: str) -> dict[str, Any]:
@@ -64,7 +70,7 @@ def _path(name: str) -> Path:
     if path.suffix in (".yaml", ".yml"):
         return path
     path = CONFIGS / "system" / f"{name}.yaml"
-    if not path.is_file():
+    if name_fault(name) or not is_file(path):
         raise unknown_name("system", name, (own.stem for own in (CONFIGS / "system").glob("*.yaml")), "systems")
     return path
 

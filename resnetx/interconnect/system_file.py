@@ -11,13 +11,19 @@ from typing import Any
 import msgspec
 
 from resnetx.config import CONFIGS
-from resnetx.errors import unknown_name
+from resnetx.errors import shortened, unknown_name
 from resnetx.interconnect.graph import Component, Library, Link, System
 from resnetx.interconnect.lined_yaml import LinedYaml, in_file_units
 from resnetx.interconnect.parts import COMPONENTS, TABLES, Figure, Network, Part, Wire, in_base_units
+from resnetx.loading import name_fault
 
-MAX_COMPONENTS = 2**12  # of a range; gpu0..999999999 is refused before it is expanded
-MAX_LINKS = 2**16  # of an entry
+# Of a file, and of all nodes together; found by arithmetic, as gpu0..999999999 or nodes: 1e9 would fill the memory.
+MAX_COMPONENTS = 2**12
+MAX_LINKS = 2**16
+MAX_OF_NODES = 2**18  # components and links: a cluster of 3,700 nodes with 8 GPUs each
+MAX_LANES = 2**10
+FARTHEST = 1e6  # place in a drawing
+SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecond to above an exaFLOP/s
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +68,8 @@ _FIELDS = {"about", "wiring", "library", "components", "links", "parts", "cluste
 def read(path: Path) -> SystemFile:
     text = LinedYaml(path)
     tree = text.tree
+    if fault := name_fault(path.stem):
+        raise text.file.refuse(f"a system has the name of its file, {path.stem}: {fault}")
     for key in tree:
         if key not in _FIELDS:
             raise text.refuse([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
@@ -79,15 +87,23 @@ def read(path: Path) -> SystemFile:
     if not gpus:
         raise text.refuse(["components"], "components: expected at least one gpu")
     others = [component for component in components if component.kind != "gpu"]
-    cluster = text.convert(["cluster"], Cluster, tree.get("cluster", {}))
     system = System(
         name=path.stem,
-        about=text.convert(["about"], str, tree["about"]),
-        library=text.convert(["library"], Library, tree.get("library", "nccl2.4")),
+        about=text.convert(str, ["about"]),
+        library=text.convert(Library, ["library"], tree.get("library", "nccl2.4")),
         components=(*gpus, *others),
         links=tuple(links),
     )
+    cluster = text.convert(Cluster, ["cluster"], tree.get("cluster", {}))
+    if fault := nodes_fault(system, cluster.nodes):
+        raise text.refuse(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
     return SystemFile(system=system, cluster=cluster, networks=parts["networks"])
+
+
+def nodes_fault(system: System, nodes: int) -> str:
+    """Why a system cannot have so many nodes, as the end of a sentence; "" where it can."""
+    most = max(1, MAX_OF_NODES // (len(system.components) + len(system.links)))
+    return "expected at least 1" if nodes < 1 else f"expected at most {most:,} of {system.name}" * (nodes > most)
 
 
 @cache
@@ -112,21 +128,36 @@ def _parts(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, di
             raise text.refuse(at, f"{table}: expected parts by their names")
         found[table] = {}
         for name, entry in entries.items():
+            _check_name(text, [*at, name], name)
             given = in_base_units(entry) if isinstance(entry, Mapping) else entry
-            part = text.convert([*at, name], TABLES[table], given)
+            part = text.convert(TABLES[table], [*at, name], given)
             _check_figures(text, [*at, name], part)
-            found[table][str(name)] = part
+            found[table][name] = part
     return found
 
 
 def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
     for field in part.__struct_fields__:
         figure = getattr(part, field)
-        if isinstance(figure, Figure) and not (
-            0 < figure.value < math.inf or (field.endswith("_s") and figure.value == 0)
-        ):
+        if isinstance(figure, Figure):
             steps = in_file_units([*where, field], text.tree)
-            raise text.refuse(steps, f"{'.'.join(map(str, steps))}: expected more than 0")
+            _check_figure(text, steps, ".".join(map(str, steps)), figure, or_zero=field.endswith("_s"))
+
+
+def _check_figure(
+    text: LinedYaml, where: Sequence[str | int], name: str, figure: Figure, or_zero: bool = False
+) -> None:
+    if or_zero and figure.value == 0:
+        return
+    if not figure.value > 0:
+        raise text.refuse(where, f"{name}: expected more than 0")
+    if not SMALLEST <= figure.value <= LARGEST:
+        raise text.refuse(where, f"{name}: no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units")
+
+
+def _check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
+    if fault := name_fault(name):
+        raise text.refuse(where, f"{shortened(name)}: {fault}")
 
 
 def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> list[Component]:
@@ -136,9 +167,9 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> lis
         )
     tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
     found: dict[str, Component] = {}
-    for names_, given in text.tree["components"].items():
+    for names_ in text.tree["components"]:
         where = ["components", names_]
-        entry = text.convert(where, _ComponentEntry, given)
+        entry = text.convert(_ComponentEntry, where)
         kinds = [kind for kind in COMPONENTS if getattr(entry, kind)]
         if len(kinds) != 1:
             raise text.refuse(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
@@ -146,7 +177,12 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> lis
         if part_name not in parts[table]:
             error = unknown_name(kinds[0], part_name, parts[table], f"{names_}.{kinds[0]}")
             raise text.refuse([*where, kinds[0]], str(error))
-        for index, name in enumerate(_expand(text, where, str(names_))):
+        if any(abs(place) > FARTHEST for place in (*entry.at, *entry.step)):
+            raise text.refuse([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
+        names = _expand(text, where, names_)
+        if len(found) + len(names) > MAX_COMPONENTS:
+            raise text.refuse(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
+        for index, name in enumerate(names):
             if name in found:
                 raise text.refuse(where, f"{name}: described twice")
             x, y = (entry.at[axis] + index * entry.step[axis] for axis in (0, 1))
@@ -159,14 +195,15 @@ def _links(text: LinedYaml, wires: Mapping[str, Wire], components: Sequence[Comp
         raise text.refuse(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
     places = {component.name: place for place, component in enumerate(components)}
     found: dict[tuple[str, str, str], Link] = {}
-    for number, given in enumerate(text.tree["links"]):
+    for number in range(len(text.tree["links"])):
         where: list[str | int] = ["links", number]
-        entry = text.convert(where, _LinkEntry, given)
+        entry = text.convert(_LinkEntry, where)
         if entry.link not in wires:
             raise text.refuse(where, str(unknown_name("link", entry.link, wires, f"links.{number}.link")))
-        if entry.lanes < 1:
-            raise text.refuse(where, f"links.{number}.lanes={entry.lanes}: expected at least 1")
-        for a, b in _pairs(text, where, entry):
+        if not 1 <= entry.lanes <= MAX_LANES:
+            bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
+            raise text.refuse(where, f"links.{number}.lanes={entry.lanes}: expected {bound}")
+        for a, b in _pairs(text, where, entry, MAX_LINKS - len(found)):
             if stranger := next((name for name in (a, b) if name not in places), None):
                 raise text.refuse(where, f"links.{number}: no component is called {stranger}")
             if a == b:
@@ -174,21 +211,23 @@ def _links(text: LinedYaml, wires: Mapping[str, Wire], components: Sequence[Comp
             a, b = sorted((a, b), key=places.__getitem__)
             if (a, b, entry.link) in found:
                 raise text.refuse(where, f"links.{number}: {a} and {b} are linked twice; use lanes")
-            source = entry.source or text.convert(["wiring"], str, text.tree["wiring"])
+            source = entry.source or text.convert(str, ["wiring"])
             found[a, b, entry.link] = Link(a, b, entry.link, _wire(text, where, wires, entry), entry.lanes, source)
     return list(found.values())
 
 
-def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry) -> list[tuple[str, str]]:
-    """The pairs of components that one entry of `links` joins."""
+def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry, most: int) -> list[tuple[str, str]]:
+    """The pairs of components that one entry of `links` joins; `most`: as there may be."""
     given = entry.between or entry.each
     if given is None or (entry.between and entry.each):
         raise text.refuse(where, "links: expected `between` or `each`, with two names or ranges")
     first, second = (_expand(text, where, end) for end in given)
-    if len(first) * len(second) > MAX_LINKS:
-        raise text.refuse(where, f"links: {len(first)} x {len(second)} links are more than {MAX_LINKS}")
+    among = first == second and len(first) > 1
+    joined = len(first) if entry.each else math.comb(len(first), 2) if among else len(first) * len(second)
+    if joined > most:
+        raise text.refuse(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
     if entry.between:
-        return list(combinations(first, 2) if first == second and len(first) > 1 else product(first, second))
+        return list(combinations(first, 2) if among else product(first, second))
     if len(first) % len(second):
         raise text.refuse(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
     share = len(first) // len(second)
@@ -201,16 +240,16 @@ def _wire(text: LinedYaml, where: list[str | int], wires: Mapping[str, Wire], en
     if entry.peer is not None:
         wire = msgspec.structs.replace(wire, peer=entry.peer)
     if entry.copy_GBps is not None:
-        if entry.copy_GBps.value <= 0:
-            raise text.refuse([*where, "copy_GBps"], "copy_GBps: expected more than 0")
         figure = msgspec.structs.replace(entry.copy_GBps, value=entry.copy_GBps.value * 1e9)
+        _check_figure(text, [*where, "copy_GBps"], "copy_GBps", figure)
         wire = msgspec.structs.replace(wire, copy_Bps=figure, duplex_Bps=None)
     return wire
 
 
 def _expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]:
     """The names in a range: "gpu0..3" is gpu0 gpu1 gpu2 gpu3; any other name is itself."""
-    found = re.fullmatch(r"(.*?)(\d+)\.\.(\d+)", name)
+    _check_name(text, where, name)
+    found = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
     if not found:
         return [name]
     first, last = int(found[2]), int(found[3])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from resnetx.config import CONFIGS
 from resnetx.interconnect.calibration import Measured, Point
 from resnetx.interconnect.collective import Plan, bus_factor, calibrate, plan
 from resnetx.interconnect.system import System, load
+from resnetx.loading import own_yaml
 from resnetx.units import size
 
 Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
@@ -169,10 +170,8 @@ class _Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _published() -> _Published:
-    import yaml
-
-    tree: Any = yaml.safe_load(_path().read_text())
-    return msgspec.convert(tree, _Published)
+    found: _Published = own_yaml(_path(), _Published)
+    return found
 
 
 def _path() -> Path:

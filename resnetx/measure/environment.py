@@ -19,6 +19,7 @@ from resnetx.host import cores, kernel_file, kernel_text, memory_bytes, node_nam
 from resnetx.measure.graphics import graphics_here
 from resnetx.measure.revision import revision
 from resnetx.record import Unknown
+from resnetx.variables import is_secret
 
 
 def environment(storage_path: Path | None, nvml: Any = None) -> dict[str, Any]:
@@ -163,7 +164,7 @@ _VARIABLES = re.compile(
     r"(NCCL|GLOO|UCX|FI|OFI|CUDA|CUDNN|CUBLAS|OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|ATEN|TORCH|PYTORCH|DALI|MALLOC)_.+"
     r"|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
 )
-_SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL")
+SECRET = "(set, not recorded)"  # instead of what would be a secret no more
 
 
 def software() -> dict[str, Any]:
@@ -182,9 +183,9 @@ def software() -> dict[str, Any]:
         "dali": _dali_version(),
         "threads": {"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
         "variables": {
-            name: value
+            name: SECRET if is_secret(name) else value
             for name, value in sorted(os.environ.items())
-            if _VARIABLES.fullmatch(name) and not _SECRETS.search(name)
+            if _VARIABLES.fullmatch(name)
         },
     }
 

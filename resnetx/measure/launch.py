@@ -19,7 +19,8 @@ from typing import Any, overload
 import msgspec
 
 from resnetx import record
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, FileError
+from resnetx.loading import File, read_json
 from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import BenchFile, BenchRecord, Failure, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord
 
@@ -192,8 +193,8 @@ def _failures(folder: RunFolder) -> list[Failure]:
     found = []
     for path in folder.failures():
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Failure))
-        except msgspec.DecodeError:
+            found.append(read_json(File(path, "a rank's failure", record.MAX_BYTES), Failure))
+        except FileError:
             continue  # the rank died while it wrote
         path.unlink()
     return sorted(found, key=lambda failure: failure.time_s)

@@ -47,7 +47,7 @@ def of_training(request: Request, ranks: Ranks, name: str, every: Sequence[Facts
     watched = [facts["phases"] for facts in every] if request.measure == "phases" else None
     return fields | {
         "distributed": name,
-        "loss": losses,
+        "loss": [loss if math.isfinite(loss) else Unknown("not a finite number") for loss in losses],
         "buckets": _buckets(every[0]["sizes"], watched),
         "phases": _phases(watched) if watched else _INSTRUMENTED,
         "copies": _copies([facts["copies"] for facts in every]) if watched else _INSTRUMENTED,

@@ -9,18 +9,22 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
 from resnetx import record
 from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError
+from resnetx.loading import is_file
 from resnetx.measure import launch
 from resnetx.measure.environment import identity
 from resnetx.measure.revision import has_changes, revision, same_code
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+
+Tell = Callable[[str], object]  # called with a sentence for the user
 
 FAILURES = 2  # of one point or twin, after which it is given up
 
@@ -39,16 +43,24 @@ class PlannedRun:
     def key(self) -> str:
         return self.task.request.key
 
+    def earlier(self) -> RunRecord | None:
+        """Its record from an earlier start, None if it has none; a `RecordError` if that cannot be read."""
+        if not is_file(self.folder.record):
+            return None
+        found: RunRecord = record.read(self.folder.record, RunRecord)
+        return found
+
     @property
     def settled(self) -> RunRecord | None:
         """Its record from an earlier start of the same sweep, if running it again would tell nothing new."""
-        if not self.folder.record.is_file():
-            return None
         try:
-            found: RunRecord = record.read(self.folder.record, RunRecord)
+            return self.settled_by(self.earlier())
         except RecordError:
             return None
-        if found.request != self.task.request:
+
+    def settled_by(self, found: RunRecord | None) -> RunRecord | None:
+        """An earlier record, if running it again would tell nothing new."""
+        if found is None or found.request != self.task.request:
             return None
         if found.outcome == "ok":  # also where it could not run now: a folder or a GPU may be missing for a moment
             return found
@@ -144,11 +156,22 @@ def pointless(run: PlannedRun, hopeless: set[str]) -> bool:
     return run.key in hopeless or run.points <= hopeless
 
 
-def split_settled(runs: Iterable[PlannedRun]) -> tuple[list[RunRecord], list[PlannedRun]]:
-    """What an earlier start has settled, and the runs that are left."""
+def split_settled(
+    runs: Iterable[PlannedRun], unreadable: Tell = lambda _: None
+) -> tuple[list[RunRecord], list[PlannedRun]]:
+    """What an earlier start has settled, and the runs that are left.
+
+    A record that cannot be read settles nothing: `unreadable` is called with a sentence about it. A record of a newer
+    resnetx is an error, as it would be overwritten.
+    """
     kept, left = [], []
     for run in runs:
-        if settled := run.settled:
+        try:
+            settled = run.settled_by(run.earlier())
+        except RecordError as error:
+            unreadable(f"{error}; this run is measured again")
+            settled = None
+        if settled:
             kept.append(settled)
         else:
             left.append(run)
@@ -176,26 +199,50 @@ def locked(folder: StudyFolder) -> Iterator[None]:
         yield
 
 
-def definition(folder: StudyFolder, asked: StudyRecord) -> StudyRecord:
+def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambda _: None) -> StudyRecord:
     """The record for the study in this folder, which must be the one that is asked for.
 
     A study may grow, and part of it may be asked for; points of another definition would be mistaken for its own.
+    `unreadable` is called with a sentence where the folder's record cannot be read.
     """
-    if folder.study.is_file():
+    known = _known(folder, unreadable)
+    if known is None:
+        return asked
+    old, new = [{each.key: each for each in found.points} for found in (known, asked)]
+    if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
+        raise ConfigError(
+            f"{folder.path} holds another study of this name: {_difference(known.points, asked.points)}; set "
+            "results=FOLDER to measure this one elsewhere" + _same_threads(known.points, asked.points)
+        )
+    if known.convention != asked.convention:
+        raise ConfigError(
+            f"{folder.path} was counted by convention={known.convention}; to see it by {asked.convention}, "
+            f"`resnetx describe convention={asked.convention}` counts without measuring"
+        )
+    return msgspec.structs.replace(asked, points=list({**old, **new}.values()))
+
+
+def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:
+    """The record of the study in this folder, None if there is none that can be read."""
+    if not is_file(folder.study):
+        return None
+    try:
         known: StudyRecord = record.read(folder.study, StudyRecord)
-        old, new = [{each.key: each for each in found.points} for found in (known, asked)]
-        if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
-            raise ConfigError(
-                f"{folder.path} holds another study of this name: {_difference(known.points, asked.points)}; set "
-                "results=FOLDER to measure this one elsewhere" + _same_threads(known.points, asked.points)
-            )
-        if known.convention != asked.convention:
-            raise ConfigError(
-                f"{folder.path} was counted by convention={known.convention}; to see it by {asked.convention}, "
-                f"`resnetx describe convention={asked.convention}` counts without measuring"
-            )
-        asked = msgspec.structs.replace(asked, points=list({**old, **new}.values()))
-    return asked
+        return known
+    except RecordError as error:
+        unreadable(f"{error}; kept as {_kept(folder).name}")
+        return None
+
+
+def keep_unreadable(folder: StudyFolder) -> None:
+    """Renames a study's record that cannot be read, so that the new one does not overwrite it."""
+    if is_file(folder.study) and _known(folder, lambda _: None) is None:
+        with suppress(OSError):  # what cannot be renamed cannot be written either, which writing says
+            folder.study.rename(_kept(folder))
+
+
+def _kept(folder: StudyFolder) -> Path:
+    return folder.study.with_suffix(".unreadable")
 
 
 def _difference(old: list[Request], new: list[Request]) -> str:

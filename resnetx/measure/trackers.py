@@ -52,7 +52,7 @@ def _mode() -> Any:
     return chosen or ("online" if os.environ.get("WANDB_API_KEY") else "offline")
 
 
-def _windows(record: RunRecord) -> list[dict[str, float]]:
+def _windows(record: RunRecord) -> list[dict[str, float | None]]:
     """One row per window: the rate of all ranks, and the loss at its end."""
     if record.windows_s is None or record.loss is None:
         return []

@@ -3,13 +3,14 @@ predictions are judged. Every figure has its source, and says whether it was kno
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from resnetx import config
 from resnetx.interconnect.parts import Gpu
 from resnetx.interconnect.system import parts_table
+from resnetx.loading import own_yaml
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
@@ -142,10 +143,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 @cache
 def training() -> Training:
-    import yaml
-
-    tree: Any = yaml.safe_load((FOLDER / "training.yaml").read_text())
-    return msgspec.convert(tree, Training)
+    found: Training = own_yaml(FOLDER / "training.yaml", Training)
+    return found
 
 
 def rates() -> Iterator[Rate]:

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from resnetx import __version__
 from resnetx.config import CONFIGS
+from resnetx.loading import own_yaml
 from resnetx.record import SCHEMA, Unknown, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, digest
 
@@ -103,7 +103,8 @@ def _collectives(point: Mapping[str, Any]) -> RecordInput | None:
 @cache
 def domains() -> tuple[Domain, ...]:
     """Where predictions were put beside measurements: `results/published/domains.yaml`."""
-    import yaml
+    return tuple(own_yaml(CONFIGS.parent / "results" / "published" / "domains.yaml", _Domains).domains)
 
-    path: Path = CONFIGS.parent / "results" / "published" / "domains.yaml"
-    return tuple(msgspec.convert(yaml.safe_load(path.read_text())["domains"], list[Domain]))
+
+class _Domains(msgspec.Struct):
+    domains: list[Domain]

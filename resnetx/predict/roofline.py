@@ -24,7 +24,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,6 +31,7 @@ from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.parts import Figure, Gpu
+from resnetx.loading import own_yaml
 from resnetx.predict.published import FOLDER
 from resnetx.predict.step import LayerTime
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -241,7 +241,4 @@ FILE = FOLDER / "roofline.yaml"
 
 @cache
 def _fits() -> dict[str, Roofline]:
-    import yaml
-
-    tree: Any = yaml.safe_load(FILE.read_text())
-    return {fit.generation: fit for fit in msgspec.convert(tree, _Fits).fits}
+    return {fit.generation: fit for fit in own_yaml(FILE, _Fits).fits}

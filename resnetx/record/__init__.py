@@ -9,7 +9,8 @@ stored; medians and speed-ups are derived when reading.
 
 from resnetx.record.bench import BenchFile, BenchPoint, BenchRecord, BenchRequest, array_bytes, bench_opening
 from resnetx.record.brief import Brief, BriefReader
-from resnetx.record.files import RecordError, RunFolder, read, write
+from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
+from resnetx.record.limits import MAX_BYTES
 from resnetx.record.run import (
     SCHEMA,
     Deviation,
@@ -35,6 +36,7 @@ from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_
 from resnetx.record.unknown import Unknown, nulls, seal
 
 __all__ = [
+    "MAX_BYTES",
     "SCHEMA",
     "BenchFile",
     "BenchPoint",
@@ -52,6 +54,7 @@ __all__ = [
     "HostLoad",
     "InputState",
     "LinkCounters",
+    "NewerRecordError",
     "Outcome",
     "Phases",
     "RecordError",

@@ -1,33 +1,46 @@
 """The events of a Chrome trace (Trace Event Format), as far as profiles of PyTorch use it, read from a file."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from resnetx.errors import ConfigError
+from resnetx.loading import File, UnboundedError, refuse_unbounded
+from resnetx.loading.json_file import Data, fault
+from resnetx.units import size_text
+
+# Unpacked; with Python's stack and all shapes, an event has about 280 bytes, and a step of ResNet-50 some ten thousand.
+MAX_BYTES = 2**29
+# An operation takes up to 800 bytes in memory with what is made of it, beside its texts, which take 4 bytes for each
+# character where any is beyond ASCII. Within these limits no file takes 4 GiB (`tests/bench/bench_import.py`).
+MAX_GROUPS = 3 * 2**20  # an event is one, its `args` another
+MAX_VALUES = 2**26
+
+_Number = Annotated[float, Meta(ge=-1e18, le=1e18)]  # which leaves out NaN, too
+_Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Details(msgspec.Struct):
+class Details(msgspec.Struct, gc=False):
     """What is used of an event's `args`; some exporters write numbers as strings."""
 
-    external_id: int | None = msgspec.field(name="External id", default=None)
-    sequence: int | None = msgspec.field(name="Sequence number", default=None)
-    correlation: int | None = None
-    dims: Any = msgspec.field(name="Input Dims", default=None)
-    types: Any = msgspec.field(name="Input type", default=None)
+    external_id: _Whole | None = msgspec.field(name="External id", default=None)
+    sequence: _Whole | None = msgspec.field(name="Sequence number", default=None)
+    correlation: _Whole | None = None
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """One event; `ts` and `dur` are microseconds, the former since whenever."""
 
     ph: str  # "X" is an interval
     name: str = ""
     cat: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
-    pid: int | str = 0
-    tid: int | str = 0
+    ts: _Number = 0.0
+    dur: _Number = 0.0
+    pid: _Whole | str = 0
+    tid: _Whole | str = 0
     args: Details | None = None
 
     @property
@@ -49,7 +62,8 @@ class ChromeTrace(msgspec.Struct):
     """A file of events."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
-    base_ns: int | None = msgspec.field(name="baseTimeNanoseconds", default=None)  # what `ts` counts from, since 1970
+    # What `ts` counts from, since 1970.
+    base_ns: _Whole | None = msgspec.field(name="baseTimeNanoseconds", default=None)
     group: Group | None = msgspec.field(name="distributedInfo", default=None)
 
     @property
@@ -58,13 +72,38 @@ class ChromeTrace(msgspec.Struct):
         return self.group.world_size if self.group else None
 
 
-def decode(data: bytes, path: Path) -> ChromeTrace:
+def is_json(data: Data) -> bool:
+    """Whether content is such a trace rather than text; neither begins with many blanks."""
+    return data[:4096].lstrip()[:1] in (b"{", b"[")
+
+
+def decode(data: Data, path: Path) -> ChromeTrace:
     """The trace in a file's bytes, which is an object with the events or just a list of them."""
+    file = File(path, "a Chrome trace as torch.profiler exports it", MAX_BYTES)
+    kind: Any = list[Event] if data[:4096].lstrip()[:1] == b"[" else ChromeTrace
     try:
-        if data.lstrip()[:1] == b"[":
-            return ChromeTrace(events=msgspec.json.decode(data, type=list[Event], strict=False))
-        return msgspec.json.decode(data, type=ChromeTrace, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: not a Chrome trace as torch.profiler exports it ({error})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: truncated or not JSON ({error})") from None
+        _refuse_large(data)
+        found = msgspec.json.decode(data, type=kind, strict=False)
+    except UnboundedError as error:
+        raise file.refuse(f"{error}; profile fewer iterations") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise file.refuse(fault(error, data, file.what)) from None
+    return found if isinstance(found, ChromeTrace) else ChromeTrace(events=found)
+
+
+def _refuse_large(data: Data) -> None:
+    """Refuses what would take too much memory, by arithmetic."""
+    if len(data) > MAX_BYTES // 4 and not data.isascii():
+        raise UnboundedError(f"larger than {size_text(MAX_BYTES // 4)}, with other characters than ASCII")
+    if (groups := data.count(b"{")) > MAX_GROUPS:
+        raise UnboundedError(f"about {groups // 2:,} events, of at most {MAX_GROUPS // 2:,}")
+    refuse_unbounded(data, MAX_VALUES)
+
+
+def first_of(raw: msgspec.Raw, kind: Any) -> Any:
+    """The first of a list in an event as `kind`; None where it is no such list."""
+    try:
+        each = msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw else []
+        return msgspec.json.decode(each[0], type=kind) if each else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

@@ -8,13 +8,18 @@ from typing import Any
 
 import msgspec
 
+from resnetx.errors import FileError
+from resnetx.loading import File, UnboundedError, decode, refuse_unbounded
+from resnetx.record.limits import MAX_BYTES, too_large
 from resnetx.record.run import SCHEMA
 
-MAX_BYTES = 64 * 2**20  # a larger "record" is not one of ours
+
+class RecordError(FileError):
+    """A file that is no record of resnetx, or a broken one: one sentence naming the file."""
 
 
-class RecordError(Exception):
-    """A file that is not a record this version can read: one sentence naming the file."""
+class NewerRecordError(FileError):
+    """A record that a newer resnetx can read: nothing is wrong with it, so it is not to be measured again."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,12 @@ class RunFolder:
         return sorted(self.path.glob("failure-rank*.json"))
 
 
-def write(path: Path, content: Any) -> None:
-    """Writes a struct as JSON: whole or not at all, also when the disk is full or the process is killed."""
-    data = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+def write(path: Path, content: msgspec.Struct) -> None:
+    """Writes a struct as JSON: whole or not at all, also when the disk is full or the process is killed.
+
+    What could not be read again is not written: a `RecordError` says what makes it small enough.
+    """
+    data = _encoded(path, content)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
@@ -65,23 +73,37 @@ def write(path: Path, content: Any) -> None:
         raise
 
 
-def read(path: Path, kind: Any) -> Any:
-    """The struct of type `kind` in a JSON file, or a `RecordError` that says what is wrong with the file."""
+def _encoded(path: Path, content: msgspec.Struct) -> bytes:
+    """What is written, if it can be read back: NaN could not, which JSON does not have."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RecordError(f"{path}: larger than {MAX_BYTES >> 20} MiB, so not a record of resnetx")
-        data = path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}") from None
+        packed = msgspec.json.encode(content)
+        if len(packed) <= MAX_BYTES:  # else laying it out would take several times as much memory for nothing
+            data = msgspec.json.format(packed, indent=1) + b"\n"
+            if len(data) <= MAX_BYTES:
+                refuse_unbounded(data)
+                msgspec.json.decode(data, type=type(content))
+                return data
+    except (UnboundedError, UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise RecordError(f"{path}: not written, as it could not be read again: {error}") from None
+    kind = getattr(content, "kind", "run")  # which run files have none of
+    raise RecordError(f"{path}: not written, as it is {too_large(kind)}")
+
+
+def read(path: Path, kind: Any, what: str = "") -> Any:
+    """The struct of type `kind` in a JSON file; a `RecordError` or `NewerRecordError` says why it cannot be read.
+
+    `what`: it should be, for the sentence; unless given, the name of the type.
+    """
+    file = File(path, what or f"a {kind.__name__} of resnetx", MAX_BYTES)
     try:
-        schema = msgspec.json.decode(data, type=_Versioned).schema
-        if schema > SCHEMA:
-            raise RecordError(f"{path}: has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        raise RecordError(f"{path}: not a {kind.__name__} of resnetx ({error})") from None
-    except msgspec.DecodeError as error:
-        raise RecordError(f"{path}: truncated or not JSON ({error})") from None
+        data = file.content()
+        schema = decode(file, data, _Versioned).schema
+        found = None if schema > SCHEMA else decode(file, data, kind)
+    except FileError as error:
+        raise RecordError(str(error)) from None
+    if schema > SCHEMA:
+        raise NewerRecordError(f"{path}: has schema {schema}, this resnetx reads up to {SCHEMA}: update resnetx")
+    return found
 
 
 class _Versioned(msgspec.Struct):

@@ -20,14 +20,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from resnetx.errors import ConfigError
+from resnetx.errors import FileError
 from resnetx.record.chrome_events import ChromeTrace, Event, decode
 from resnetx.record.kineto_works import ONE_PROCESS, Call, Work, Works, works
+from resnetx.record.limits import refuse_large_trace
 from resnetx.record.parallelism import parallelism
 from resnetx.record.unknown import Unknown
 
 UNATTRIBUTED = "unattributed"
 DIGITS = 9  # profiles have nanoseconds
+MAX_STEPS = 10_000
 STEP = re.compile(r"ProfilerStep#\d+")
 
 
@@ -42,23 +44,26 @@ class Profile:
     on_device: bool  # the times are those of a GPU's kernels, not of the host's operations
 
 
-def parse(data: bytes, path: Path) -> Profile:
+def parse(data: bytes | bytearray, path: Path) -> Profile:
     """Layer times of a profile. The path is for error messages."""
     file = decode(data, path)
     events = [event for event in file.events if event.ph == "X"]
     _refuse_parallel(file, events, path)
     found = works(events)
     steps = sorted((e.ts, e.end) for e in events if STEP.fullmatch(e.name) and not e.kind.startswith("gpu"))
+    if len(steps) > MAX_STEPS:
+        raise FileError(f"{path}: has {len(steps):,} iterations; expected at most {MAX_STEPS:,}: profile fewer")
     shares = _shares(found, steps or [(float("-inf"), float("inf"))])
     iterations = [_iteration(share, found.on_device) for share in shares]
     steps_s = _steps_s(iterations, found.on_device)
     alike = _alike(iterations)
     if not iterations[alike[0]].layers:
-        raise ConfigError(
+        raise FileError(
             f"{path}: has no operation of a forward pass; expected a profile of training steps by torch.profiler, with "
             "ProfilerActivity.CPU among its activities"
         )
     kept = [iterations[index] for index in alike]
+    refuse_large_trace(len(kept[0].layers), len(kept), path)
     unknown_step = Unknown("the profile has no ProfilerStep#n, so does not say where an iteration begins")
     return Profile(
         times=_times(kept, found.on_device) | {"step_s": [steps_s[i] for i in alike] if steps else unknown_step},
@@ -71,7 +76,7 @@ def parse(data: bytes, path: Path) -> Profile:
 
 def _refuse_parallel(file: ChromeTrace, events: Iterable[Event], path: Path) -> None:
     if kind := parallelism((event.name for event in events), file.world_size):
-        raise ConfigError(
+        raise FileError(
             f"{path}: a profile of one rank of {kind}, whose layers do not take as long as those of one process; "
             "profile the same steps in one process that trains alone"
         )
@@ -107,7 +112,7 @@ def _shares(found: Works, windows: Sequence[tuple[float, float]]) -> list[_Share
     return shares
 
 
-@dataclass
+@dataclass(slots=True)
 class _Layer:
     name: str
     forward_s: float = 0.0

@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal
 
-from resnetx.record.chrome_events import Details, Event
+from msgspec import Meta
+
+from resnetx.record.chrome_events import Details, Event, first_of
 
 Part = Literal["operation", "node", "update", "input", "communication"]
 
@@ -35,9 +37,11 @@ ANNOTATIONS: dict[str, Part | None] = {
 ONE_PROCESS = "enumerate(DataLoader)#_SingleProcess"  # the loader works while the step waits for it, and only then
 
 ELEMENT_BYTES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2}
+MOST_BYTES = 2**53  # of a gradient
+_Shape = Annotated[list[Annotated[int, Meta(ge=0, le=MOST_BYTES)]], Meta(max_length=8)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """A call of a module, which has works within."""
 
@@ -45,7 +49,7 @@ class Call:
     leaf: bool = True  # it calls no other module
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Work:
     """One thing that a thread did."""
 
@@ -123,7 +127,7 @@ class _Launches:
         return began, work
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Frame:
     """An event that goes on, and what it lies in."""
 
@@ -181,7 +185,8 @@ def _note(work: Work, event: Event) -> None:
 
 def _first_tensor_bytes(args: Details) -> int | None:
     """Bytes of the first input of an operation, where shapes were recorded."""
-    match args.dims, args.types:
-        case [[*lengths], *_], [str(kind), *_] if kind in ELEMENT_BYTES and all(isinstance(n, int) for n in lengths):
-            return int(prod(lengths)) * ELEMENT_BYTES[kind]
-    return None
+    lengths, kind = first_of(args.dims, _Shape), first_of(args.types, str)
+    if lengths is None or kind not in ELEMENT_BYTES:
+        return None
+    size_bytes = int(prod(lengths)) * ELEMENT_BYTES[kind]
+    return size_bytes if size_bytes <= MOST_BYTES else None

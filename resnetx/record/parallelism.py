@@ -10,6 +10,8 @@ NCCL's kernels, DeepSpeed's and Megatron's annotations.
 import re
 from collections.abc import Iterable
 
+MOST_CHARACTERS = 500  # of a name that are looked at: kernels of templates have thousands
+
 # What gives a kind of parallelism away, the most telling first.
 _SIGNS = {
     "fully sharded data parallelism (FSDP)": r"fsdp::|FullyShardedDataParallel",
@@ -31,6 +33,6 @@ def parallelism(names: Iterable[str], world_size: int | None) -> str:
     """
     if world_size == 1:  # whatever it is called, it is whole
         return ""
-    text = "\n".join(set(names))
+    text = "\n".join({name[:MOST_CHARACTERS] for name in names})
     found = next((kind for kind, sign in _SIGNS.items() if re.search(sign, text, re.IGNORECASE)), "")
     return found or (f"a group of {world_size} processes" if world_size else "")

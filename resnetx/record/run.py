@@ -101,6 +101,13 @@ class GradientBucket(_Part, frozen=True):
     start_s: list[list[float]] | None  # the all-reduce was handed to gloo; on GPUs: NCCL's kernel began
     end_s: list[list[float]] | None  # the sums were there
 
+    def __post_init__(self) -> None:
+        shapes = [
+            [len(rank) for rank in times] for times in (self.ready_s, self.start_s, self.end_s) if times is not None
+        ]
+        if any(shape != shapes[0] for shape in shapes):
+            raise ValueError(f"message {self.index}: its times are of different ranks or steps")
+
 
 class Phases(_Part, frozen=True):
     """Seconds of each phase of a step in an instrumented run: for each rank, the mean over all windows.
@@ -119,6 +126,11 @@ class Phases(_Part, frozen=True):
     optimizer_s: list[float]
     # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
     begin_s: list[list[float]]
+
+    def __post_init__(self) -> None:
+        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name != "clock"}
+        if len(set(parts.values())) != 1 or not parts["step_s"]:
+            raise ValueError(f"phases of different numbers of ranks: {parts}")
 
 
 class Copies(_Part, frozen=True):
@@ -305,7 +317,7 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     iterations_per_s: float | None
     windows_s: list[list[float]] | None  # [rank][window]: seconds for `request.steps` steps
     warmup_s: list[list[float]] | None  # [rank][step]: the steps before the first window
-    loss: list[float] | None  # mean over the ranks, after the warm-up and after every window
+    loss: list[float | None] | None  # mean over the ranks, after the warm-up and after every window; null: not finite
     start_up: list[StartUp] | None
     buckets: list[GradientBucket] | None
     phases: Phases | None

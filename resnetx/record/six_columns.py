@@ -16,16 +16,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from resnetx.errors import ConfigError
+from resnetx.errors import FileError, shortened
+from resnetx.record.limits import MAX_BYTES, TIME_BYTES, refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown
 
 COLUMNS = ("id", "name", "forward", "backward", "comm", "size")
 INPUT = "data"  # the layer whose forward pass is reading and copying a batch
 CLOCK = "unknown"
+MAX_ROWS = MAX_BYTES // (2 * TIME_BYTES)  # that a record can hold; `refuse_large_trace` then looks more closely
+MAX_DIGITS = 40  # of a figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Row:
     line: int
     id: int
@@ -44,7 +47,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     has_input = columns[0][0].name.lower() == INPUT and columns[0][0].size_bytes == 0
     layers = columns[1:] if has_input else columns
     if not layers:
-        raise ConfigError(f"{path}: has no layer but {INPUT}; expected all layers of a network")
+        raise FileError(f"{path}: has no layer but {INPUT}; expected all layers of a network")
     exchanged = any(row.communication_s for rows in columns for row in rows)
     silent = "a file of six columns does not say"
     return {
@@ -80,13 +83,16 @@ def write_six_columns(times: LayerTimes) -> str:
 
 
 def _rows(text: str, path: Path) -> Iterator[_Row]:
-    blank = False
+    blank, rows = False, 0
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             blank = True
         elif not line.lstrip().startswith("#"):
             cells = _cells(line)
             if cells[0].lower() != COLUMNS[0]:  # else it is a header
+                rows += 1
+                if rows > MAX_ROWS:
+                    raise FileError(f"{path}, line {number}: more than {MAX_ROWS:,} rows; expected fewer iterations")
                 yield _row(cells, number, blank, path)
                 blank = False
 
@@ -98,7 +104,7 @@ def _cells(line: str) -> list[str]:
 
 def _row(cells: list[str], line: int, behind_blank: bool, path: Path) -> _Row:
     if len(cells) != len(COLUMNS):
-        raise ConfigError(
+        raise FileError(
             f"{path}, line {line}: {len(cells)} columns; expected the six of a trace: {', '.join(COLUMNS)} "
             "(microseconds, bytes)"
         )
@@ -120,39 +126,43 @@ def _number(cell: str, column: str, line: int, path: Path) -> float:
         return 0.0
     whole = column in ("id", "size")
     try:
-        value = float(cell)
+        value = float(cell) if len(cell) <= MAX_DIGITS else math.nan
     except ValueError:
         value = math.nan
     if not (0 <= value < 2**63 and (not whole or value.is_integer())):
         kind = "a whole number" if whole else "microseconds"
-        raise ConfigError(f"{path}, line {line}: {column} is {cell[:40]!r}; expected {kind}, 0 or more")
+        raise FileError(f"{path}, line {line}: {column} is {cell[:40]!r}; expected {kind}, 0 or more")
     return value
 
 
 def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
     """The rows of each iteration; all iterations have the same layers."""
     if not rows:
-        raise ConfigError(f"{path}: no line has a layer; expected the six columns of a trace: {', '.join(COLUMNS)}")
+        raise FileError(f"{path}: no line has a layer; expected the six columns of a trace: {', '.join(COLUMNS)}")
     found: list[list[_Row]] = []
     for row in rows:
         if row.id == rows[0].id or (row.behind_blank and row.name == rows[0].name):
             found.append([])
         found[-1].append(row)
-    names = [row.name for row in found[0]]
-    if twice := [row for index, row in enumerate(found[0]) if row.name in names[:index]]:
-        raise ConfigError(
-            f"{path}, line {twice[0].line}: a second layer is called {twice[0].name}; expected every name once in an "
-            "iteration, which begins with the first line's id"
-        )
+    refuse_large_trace(len(found[0]), len(found), path)
+    names: set[str] = set()
+    for row in found[0]:
+        if row.name in names:
+            raise FileError(
+                f"{path}, line {row.line}: a second layer is called {shortened(row.name)}; expected every name once in "
+                "an iteration, which begins with the first line's id"
+            )
+        names.add(row.name)
     for iteration in found[1:]:
         for first, row in zip(found[0], iteration, strict=False):
             if (row.name, row.size_bytes) != (first.name, first.size_bytes):
-                raise ConfigError(
-                    f"{path}, line {row.line}: {row.name} of {row.size_bytes} bytes, where the first iteration has "
-                    f"{first.name} of {first.size_bytes}; expected the same layers in every iteration"
+                raise FileError(
+                    f"{path}, line {row.line}: {shortened(row.name)} of {row.size_bytes} bytes, where the first "
+                    f"iteration has {shortened(first.name)} of {first.size_bytes}; expected the same layers in every "
+                    "iteration"
                 )
         if len(iteration) != len(found[0]):
-            raise ConfigError(
+            raise FileError(
                 f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
                 f"{len(found[0])} layers that the first one has; expected all of them"
             )

@@ -1,16 +1,19 @@
 """Whether a trace can be what it says: files from elsewhere hold whatever somebody wrote into them."""
 
-import math
 from collections.abc import Iterable, Iterator
 
-from resnetx.errors import ConfigError
-from resnetx.record.trace import LayerTimes, Trace, TracedBatch
+from resnetx.errors import FileError, shortened
+from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
+
+LONGEST_s = 1e9  # thirty years: what takes longer was not measured, and sums of it have no end
+MOST_BYTES = 2**53
+FASTEST_Bps, FASTEST_Hz = 1e18, 1e12
 
 
 def refuse_unsound(trace: Trace, sending: Iterable[str] = ()) -> Trace:
     """The trace, or one sentence on what is wrong with it. `sending`: layers that it has to have."""
     for wrong in _mistakes(trace, set(sending)):
-        raise ConfigError(f"{trace.source}: {wrong}, so this is no trace to predict from")
+        raise FileError(f"{trace.source}: {wrong}, so this is no trace")
     return trace
 
 
@@ -20,8 +23,10 @@ def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
         yield f"its batch sizes are {sizes}"
     if trace.cpus is not None and trace.cpus < 1:
         yield f"its host has cpus={trace.cpus}"
-    if trace.sm_clock_Hz is not None and not 0 < trace.sm_clock_Hz < math.inf:
+    if trace.sm_clock_Hz is not None and not 1 <= trace.sm_clock_Hz <= FASTEST_Hz:
         yield f"its clock is {trace.sm_clock_Hz} Hz"
+    for sent in trace.communication:
+        yield from _of_communication(sent)
     for each in trace.batches:
         yield from (f"batch {each.batch_size}: {wrong}" for wrong in _of_batch(each, sending))
 
@@ -29,8 +34,8 @@ def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
 def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
     times = batch.times
     for name, seconds in _times(times):
-        if not all(0 <= value < math.inf for value in seconds):
-            yield f"{name} has times that are negative or without end"
+        if not all(0 <= value <= LONGEST_s for value in seconds):
+            yield f"{shortened(name)} has times that are negative or without end"
     names = [layer.name for layer in times.layers]
     if len(set(names)) < len(names):
         yield "several layers have one name"
@@ -38,10 +43,21 @@ def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
         yield f"the layers {', '.join(absent[:3])} of its workload are missing"
     if not sum(sum(layer.forward_s) + sum(layer.backward_s) for layer in times.layers) > 0:
         yield "no layer takes any time"
-    if min((layer.gradient_bytes for layer in times.layers), default=0) < 0:
-        yield "a layer has fewer than no bytes of gradients"
-    if times.gradient_copy_Bps is not None and not 0 < times.gradient_copy_Bps < math.inf:
+    if not all(0 <= layer.gradient_bytes <= MOST_BYTES for layer in times.layers):
+        yield "a layer has fewer than no bytes of gradients, or more than any memory"
+    if times.clean_step_s and min(times.clean_step_s) == 0:
+        yield "clean_step_s has steps that took no time"
+    if times.gradient_copy_Bps is not None and not 1 <= times.gradient_copy_Bps <= FASTEST_Bps:
         yield f"gradients are copied at {times.gradient_copy_Bps} B/s"
+
+
+def _of_communication(sent: TracedCommunication) -> Iterator[str]:
+    if sent.gpus < 1 or sent.batch_size < 0:
+        yield f"messages of batch {sent.batch_size} over {sent.gpus} GPUs"
+    for message in sent.messages:
+        seconds = [*message.waiting_s, *message.transfer_s]
+        if not (message.waiting_s and message.transfer_s and all(abs(value) <= LONGEST_s for value in seconds)):
+            yield "a message has no times, or times without end"
 
 
 def _times(times: LayerTimes) -> Iterator[tuple[str, list[float]]]:

@@ -5,21 +5,21 @@ read("alexnet.tsv", batch_size=1024, device="k80-562mhz")              # six col
 read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from resnetx.errors import ConfigError
-from resnetx.record import chrome, files, kineto, six_columns
+from resnetx.errors import ConfigError, FileError
+from resnetx.loading import File, decode, is_file, is_folder, visible
+from resnetx.record import chrome, files, kineto, limits, six_columns
+from resnetx.record.chrome_events import MAX_BYTES, is_json
 from resnetx.record.run import SCHEMA
+from resnetx.record.sound_trace import refuse_unsound
 from resnetx.record.trace import LayerTimes, Trace, TracedCommunication
 from resnetx.record.unknown import Unknown, seal
 
-MAX_BYTES = 2**30  # unpacked; a profile of some hundred iterations with Python's stack has about as many
 NAME = "trace.json"
 CPU = "CPU"  # the device of a trace that has none
 DRAWN = 3  # iterations of each batch in a timeline
@@ -32,10 +32,10 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
     Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
     is the caller's to check, or "CPU". `workload` is the file's own name unless given.
     """
-    data = _content(path)
+    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
     notes: dict[str, str] = {}
-    source, measured_at = str(path), None
-    if _is_json(data):
+    source, measured_at = visible(str(path)), None  # a path may hold what is no text
+    if is_json(data):
         profile = kineto.parse(data, path)
         _check_device(profile, device, path)
         times, measured_at = profile.times, profile.measured_at
@@ -52,7 +52,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         "schema": SCHEMA,
         "how": "imported",
         "source": source,
-        "workload": workload or path.name.partition(".")[0],
+        "workload": workload or visible(path.name.partition(".")[0]),
         "request": Unknown("imported: no run of resnetx measured it"),
         "device": device,
         "cpu": Unknown(SILENT),
@@ -65,7 +65,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         "unknown": notes,
     }
     trace: Trace = seal(tree, Trace)
-    return trace
+    return refuse_unsound(trace)
 
 
 def export(trace: Trace, folder: Path) -> list[Path]:
@@ -77,7 +77,7 @@ def export(trace: Trace, folder: Path) -> list[Path]:
     for sent in trace.communication:
         alone = {each.batch_size: each.times for each in trace.batches}.get(sent.batch_size // sent.gpus)
         if sent.strategy == "layerwise" and alone is not None:
-            sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent)
+            sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent, trace.source)
     written = []
     for name, times in sheets.items():
         written.append(folder / name)
@@ -91,13 +91,11 @@ def export(trace: Trace, folder: Path) -> list[Path]:
     return written
 
 
-def _with_messages(times: LayerTimes, sent: TracedCommunication) -> LayerTimes:
+def _with_messages(times: LayerTimes, sent: TracedCommunication, source: str) -> LayerTimes:
     """The same with the transfer of each layer's message; waiting for other ranks is left out."""
-    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]
-    sizes = [times.layers[place].gradient_bytes for place in having]
-    assert sizes == [message.size_bytes for message in sent.messages], (
-        "layers are sent in the order of the backward pass"
-    )
+    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]  # as they are sent
+    if [times.layers[place].gradient_bytes for place in having] != [message.size_bytes for message in sent.messages]:
+        raise FileError(f"{source}: the messages of its runs on {sent.gpus} ranks are not those of its layers")
     layers = list(times.layers)
     for place, message in zip(having, sent.messages, strict=True):
         layers[place] = msgspec.structs.replace(layers[place], communication_s=message.transfer_s)
@@ -120,9 +118,7 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
 
     The files of other programs need `batch_size` and `device`, see `read`.
     """
-    if not path.exists():
-        raise ConfigError(f"{path}: No such file or directory; expected a trace, or a folder of traces")
-    if path.is_dir():
+    if is_folder(path):
         return _together(path)
     if _is_ours(path):
         trace: Trace = files.read(path, Trace)
@@ -144,7 +140,7 @@ def import_(path: Path, *, batch_size: int, device: str, results: Path, workload
     """
     trace = read(path, batch_size=batch_size, device=device, workload=workload)
     target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
-    if target.parent.parent.is_dir():
+    if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
         merged([*(files.read(each, Trace) for each in others), trace])  # refuses what does not belong together
     files.write(target, trace)
@@ -172,7 +168,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
 
 
 def _together(folder: Path) -> Trace:
-    found = [folder / NAME] if (folder / NAME).is_file() else sorted(folder.glob(f"*/{NAME}"))
+    found = [folder / NAME] if is_file(folder / NAME) else sorted(folder.glob(f"*/{NAME}"))
     if not found:
         raise ConfigError(f"{folder}: holds neither traced runs nor imported traces; `resnetx trace` makes both")
     return merged([files.read(each, Trace) for each in found])
@@ -189,7 +185,8 @@ def _reasons(trace: Trace, place: int) -> dict[str, str]:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    """A word as part of the name of a folder, which it cannot lead out of."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "trace"
 
 
 # ---- content --------------------------------------------------------------------------------------------------------
@@ -200,41 +197,19 @@ class _Kind(msgspec.Struct):
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a small JSON object that calls itself a trace."""
-    if not path.is_file() or path.stat().st_size > files.MAX_BYTES:
+    """Whether it is a small JSON object that calls itself a trace; refused where there is no such file."""
+    file = File(path, "a trace", limits.MAX_BYTES)
+    if not is_file(path):
+        file.content()
+    try:
+        kind: _Kind = decode(file, file.content(), _Kind)
+        return kind.kind == "trace"
+    except FileError:  # what it is instead, its reader says
         return False
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Kind).kind == "trace"
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError):
-        return False
 
 
-def _is_json(data: bytes) -> bool:
-    return data.lstrip()[:1] in (b"{", b"[")
-
-
-def _content(path: Path) -> bytes:
-    """What is in the file, unpacked."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as file:
-            data: bytes = file.read(MAX_BYTES + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ConfigError(f"{path}: truncated or not gzip ({error})") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than {MAX_BYTES >> 30} GiB; profile fewer iterations")
-    return data
-
-
-def _text(data: bytes, path: Path) -> str:
-    if len(data) > files.MAX_BYTES:
-        raise ConfigError(
-            f"{path}: text of more than {files.MAX_BYTES >> 20} MiB; expected a trace of fewer iterations"
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: neither text nor JSON; expected the six columns of a trace, or a profile") from None
+def _text(data: bytearray, path: Path) -> str:
+    file = File(path, "a trace or a profile", limits.MAX_BYTES)
+    if len(data) > file.limit_bytes:
+        raise file.refuse(f"text of more than {file.limit_bytes >> 20} MiB; expected a trace of fewer iterations")
+    return file.decoded(data)

@@ -15,6 +15,7 @@ import msgspec
 
 from resnetx.config import NoExchange, Request
 from resnetx.errors import ConfigError
+from resnetx.loading import is_folder
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.run import SCHEMA, GradientBucket, RunRecord
 from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedMessage
@@ -75,7 +76,7 @@ class _Head(msgspec.Struct):
 
 def _runs(folder: Path) -> Iterable[_Run]:
     """The runs that traces are made of, by folder."""
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise RecordError(f"{folder}: no such folder")
     for path in sorted(folder.rglob(RunFolder(folder).record.name)):
         head: _Head = read(path, _Head)

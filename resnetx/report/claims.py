@@ -9,12 +9,11 @@ that misses is searched for by `cli.explain`, and kept (`explanations`).
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from resnetx.config import CONFIGS
+from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
 from resnetx.report.claim_checks import CHECKS, Asked, Claim, Items
 from resnetx.report.claim_items import COPIES, WORKLOADS, Item, of_collectives, of_copies, of_points, of_workloads
@@ -98,11 +97,8 @@ def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
 @cache
 def published(name: str) -> Claims:
     """A file of statements that comes with resnetx."""
-    import yaml
-
-    path: Path = PUBLISHED / f"{name}.yaml"
-    tree: Any = yaml.safe_load(path.read_text())
-    return msgspec.convert(tree, Claims)
+    found: Claims = own_yaml(PUBLISHED / f"{name}.yaml", Claims)
+    return found
 
 
 def _checked(claim: Claim, variants: Mapping[str, Items], tolerance: float) -> Iterator[CheckedClaim]:

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from statistics import fmean
-from typing import Any
 
 import msgspec
 
+from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome
 from resnetx.report.claims import PUBLISHED, Assumption, Claims
 from resnetx.report.deciding import Combination, condition, smallest_deciding
@@ -50,10 +50,8 @@ class Causes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def kept() -> Causes:
     """What the last search found."""
-    import yaml
-
-    tree: Any = yaml.safe_load(KEPT.read_text())
-    return msgspec.convert(tree, Causes)
+    found: Causes = own_yaml(KEPT, Causes)
+    return found
 
 
 # ---- combinations ---------------------------------------------------------------------------------------------------

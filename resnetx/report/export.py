@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from resnetx.loading import visible
 from resnetx.record import Brief, GradientBucket
 from resnetx.report.results import Results
 from resnetx.report.series import Named
@@ -151,4 +152,10 @@ def write_csv(path: Path, table: Table) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(table[0]) if table else [], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(table)
+        writer.writerows({column: _cell(value) for column, value in row.items()} for row in table)
+
+
+def _cell(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
+    text = visible(value) if isinstance(value, str) else ""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text or value

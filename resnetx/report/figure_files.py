@@ -1,16 +1,31 @@
 """A figure as files: a drawing for screens, one for print, and the table behind it."""
 
 from pathlib import Path
+from typing import Any
 
+from resnetx.loading import visible
 from resnetx.report.charts_shared import Figure
 from resnetx.report.export import write_csv
 
 
 def drawn(figure: Figure) -> str:
     """A figure as SVG text. It needs no network."""
+    return svg_of(figure.specification)
+
+
+def svg_of(specification: dict[str, Any]) -> str:
+    """A Vega-Lite specification, drawn. What draws it crashes at control characters, so texts show them written out."""
     import vl_convert
 
-    return str(vl_convert.vegalite_to_svg(figure.specification))
+    return str(vl_convert.vegalite_to_svg(_shown(specification)))
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shown(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(inner) for inner in value]
+    return visible(value) if isinstance(value, str) else value
 
 
 def write_figure(figure: Figure, svg: str, folder: Path) -> None:

@@ -10,15 +10,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from resnetx import __version__
 from resnetx.config import Request, SyntheticInput
+from resnetx.loading import visible
 from resnetx.record import Warning
 from resnetx.report import charts, export
 from resnetx.report.charts_shared import Figure
@@ -80,16 +82,8 @@ def _inline(svg: str) -> str:
 def _html(
     studies: Sequence[Results], points: Sequence[Named], drawings: Sequence[_Drawing], unreadable: Sequence[str]
 ) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"si": si, "plain": _plain, "percent": lambda share: round(100 * share)}
     runs = [run for results in studies for run in results.runs]
-    return environment.get_template(_TEMPLATE).render(
+    return _template().render(
         title=_title(studies),
         studies=studies,
         common=_common(studies),
@@ -114,6 +108,25 @@ def _html(
         min_runs=MIN_RUNS,
         version=__version__,
     )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"si": si, "plain": _plain, "percent": lambda share: round(100 * share)}
+    return environment.get_template(_TEMPLATE)
+
+
+def _shown(value: Any) -> Any:
+    """What the page says: no word of a record may hide behind controls. Drawings are as they are."""
+    return value if isinstance(value, Markup) else visible(str(value))
 
 
 def _title(studies: Sequence[Results]) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from resnetx import record
 from resnetx.config import Request, TwinName
-from resnetx.errors import ConfigError
-from resnetx.record import Brief, BriefReader, RecordError, StudyFolder, StudyRecord
+from resnetx.errors import ConfigError, FileError
+from resnetx.loading import is_file
+from resnetx.record import Brief, BriefReader, StudyFolder, StudyRecord
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Results:
 
 def find(path: Path) -> list[StudyFolder]:
     """The studies in a folder, which may be one itself."""
-    if path.is_file():
+    if is_file(path):
         raise ConfigError(f"{path}: a file; expected a folder that `resnetx sweep` has made")
     found = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
     if not found:
@@ -51,14 +52,14 @@ def find(path: Path) -> list[StudyFolder]:
 
 
 def load(folder: StudyFolder) -> Results:
-    """A study from its folder; a record that cannot be read, or is a copy of another, is set aside with a sentence."""
+    """A study from its folder; a record that cannot be read, or is a copy of another, is skipped with a sentence."""
     study: StudyRecord = record.read(folder.study, StudyRecord)
     briefs: list[Brief] = []
     aside, reader = [], BriefReader()
     for run in folder.runs():
         try:
             briefs.append(reader(run))
-        except RecordError as error:
+        except FileError as error:
             aside.append(str(error))
     runs, copies = _apart(briefs, folder)
     return Results(study, folder.path, list(points(study.points, runs)), aside + copies)

@@ -13,9 +13,9 @@ from typing import Any
 
 import altair as alt
 import msgspec
-import vl_convert
 
 from resnetx.interconnect.system import Link, System
+from resnetx.report.figure_files import svg_of
 from resnetx.report.topology_layout import Box, Point, Route, boxes, route
 from resnetx.units import si
 
@@ -86,7 +86,7 @@ def first_node(system: System) -> System:
 
 def svg(chart: alt.LayerChart) -> str:
     """A drawing as SVG text. It needs no network."""
-    return str(vl_convert.vegalite_to_svg(chart.to_json()))
+    return svg_of(chart.to_dict())
 
 
 @dataclass(frozen=True)

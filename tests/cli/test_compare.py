@@ -86,7 +86,7 @@ def test_a_file_that_is_no_record_is_named_and_set_aside(study_on_disk, capsys):
     broken.record.write_text("{")
     status, out, err = run(capsys, a, b)
     assert (status, "2.000" in out) == (0, True)
-    assert f"set aside: {broken.record}: truncated or not JSON" in err
+    assert f"skipped: {broken.record}: truncated or not JSON" in err
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,25 @@ def test_the_page_is_written_into_the_study_and_says_where(study_on_disk, capsys
     assert "truncated or not JSON" in text
 
 
+def test_a_record_that_is_no_text_or_nested_without_end_is_named_and_the_others_count(study_on_disk, capsys):
+    for name, content in {"flipped": b'{"schema": 1, "outcome": "\xff"}', "deep": b'{"a": ' + b"[" * 100_000}.items():
+        folder = study_on_disk.run(name, 1)
+        folder.path.mkdir()
+        folder.record.write_bytes(content)
+    assert main(["report", str(study_on_disk.path)]) == 0
+    err = capsys.readouterr().err
+    for name, why in {
+        "broken": "truncated",
+        "flipped": "line 1: byte 0xff is not UTF-8",
+        "deep": "nested too deeply",
+    }.items():
+        (line,) = [
+            line for line in err.splitlines() if line.startswith(f"skipped: {study_on_disk.run(name, 1).record}: ")
+        ]
+        assert why in line
+    assert "made by a test" in (study_on_disk.report / "index.html").read_text()
+
+
 def test_a_folder_of_studies_is_reported_as_a_whole_and_elsewhere_if_asked(study_on_disk, tmp_path):
     above = study_on_disk.path.parent.parent
     assert main(["report", str(above), str(study_on_disk.path), f"out={tmp_path / 'out'}"]) == 0
@@ -50,7 +69,7 @@ def test_a_study_that_cannot_be_read_is_set_aside_and_the_others_are_reported(st
     broken.study.write_text('{"kind": "study", "sch')
     assert main(["report", str(above)]) == 0
     sentence = f"{broken.study}: truncated or not JSON"
-    assert f"set aside: {sentence}" in capsys.readouterr().err
+    assert f"skipped: {sentence}" in capsys.readouterr().err
     text = (study_on_disk.report / "index.html").read_text()
     assert sentence in text
     assert "mine on node1" in text
@@ -61,7 +80,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
     study_on_disk.study.write_text("{")
     assert main(["report", str(study_on_disk.path)]) == 2
     err = capsys.readouterr().err
-    assert f"set aside: {study_on_disk.study}: truncated or not JSON" in err
+    assert f"skipped: {study_on_disk.study}: truncated or not JSON" in err
     assert "no study that is named can be read" in err
     assert not study_on_disk.report.exists()
 

@@ -107,6 +107,27 @@ REFUSED = {
     "no number": ("at: [0.5, 1]", "at: [left, 1]", 6, "expected a number"),
     "key twice": ("  nic0: {nic", "  cpu0: {nic", 7, "cpu0 is given twice"),
     "endless range": ("gpu0..1: {", "gpu0..99999999: {", 5, "expected a range"),
+    "many ranges": (
+        "gpu0..1: {",
+        "gpu10..4000: {gpu: p100-sxm2-16gb}\n  gpu4001..7000: {gpu: p100-sxm2-16gb}\n  gpu0..1: {",
+        6,
+        "more than 4096; several machines are nodes of a cluster",
+    ),
+    "many lanes": ("lanes: 2}", "lanes: 9000000000000000000}", 10, "expected at most 1024"),
+    "far away": ("at: [0.5, 1]", "at: [1e308, 1]", 6, "expected places from -1,000,000 to 1,000,000"),
+    "no name": ("  nic0: {nic", '  "nic\\e[2J": {nic', 7, "expected a name of printable characters"),
+    "endless nodes": (
+        "library: nccl2",
+        "library: nccl2\ncluster: {nodes: 18446744073709551616}",
+        4,
+        "more than 64 bits",
+    ),
+    "many nodes": (
+        "library: nccl2",
+        "library: nccl2\ncluster: {nodes: 1000000000}",
+        4,
+        "cluster.nodes=1000000000: expected at most 32,768 of mine",
+    ),
     "missing": ("wiring: a test\n", "", 1, "wiring is missing"),
     "one end": ("between: [gpu0, gpu1]", "between: [gpu0]", 10, "expected a list of 2, got 1"),
     "no list": ("links:\n", "links:\n  - 5\n", 9, "links.0=5: expected a group of settings"),
@@ -133,7 +154,9 @@ WIRE = (
     ("before", "after", "said"),
     [
         ("bandwidth_GBps: [1", "bandwidth_GBps: [-1", "parts.links.foo.bandwidth_GBps: expected more than 0"),
-        ("bandwidth_GBps: [1", "bandwidth_GBps: [.nan", "parts.links.foo.bandwidth_GBps: expected more than 0"),
+        ("bandwidth_GBps: [1", "bandwidth_GBps: [.nan", ".nan: expected a finite number"),
+        ("bandwidth_GBps: [1", "bandwidth_GBps: [1e300", "parts.links.foo.bandwidth_GBps: no figure of a machine"),
+        ("bandwidth_GBps: [1", "bandwidth_GBps: [true", "bandwidth_GBps[0]=True: expected a number"),
         ("copy_GBps: [1, assumed, me], ", "", "missing required field `copy_GBps`"),
         ("copy_GBps: [1, assumed, me]", "copy_GBps: 1", "a figure is [value, provenance, source]"),
         (
@@ -170,9 +193,10 @@ def test_chips_of_one_fabric_are_refused(written):
          "d: &d [*c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e]\n",
          "more than 100000 values"),
         ("components: {? [1, 2] : x}", "line 1: expected a word as the key"),
-        ("about: x\non: y", "line 2: expected a word as the key"),
+        ("about: x\n1: y", "line 2: expected a word as the key"),
+        ("about: x\non: y", "line 2: on: not a setting of a system"),
         ("x" * 2**20 + "x", "larger than 1 MiB"),
-        ("!!python/object/apply:os.system [ls]", "not YAML"),
+        ("!!python/object/apply:os.system [ls]", "a tag; expected plain values"),
     ],
 )  # fmt: skip
 def test_foreign_file_is_refused(written, text, said):
@@ -185,6 +209,20 @@ def test_unknown_system_is_refused_with_the_known_ones():
         system.load("dgx1-p10")
     with pytest.raises(ConfigError, match="No such file"):
         system.load("nowhere.yaml")
+
+
+def test_as_many_nodes_as_a_memory_has_room_for(written):
+    path = written(PAIR)
+    assert len(system.load(path, nodes=1000, network="edr100").gpus) == 2000
+    with pytest.raises(ConfigError, match=r"mine\.yaml: nodes=1000000000: expected at most 32,768 of mine"):
+        system.load(path, nodes=10**9, network="edr100")
+
+
+def test_links_are_counted_over_all_entries(written):
+    text = "about: x\nwiring: x\ncomponents: {gpu0..299: {gpu: k80-562mhz}, plx0..299: {switch: plx-8764}}\nlinks:\n"
+    text += "  - {between: [gpu0..299, gpu0..299], link: pcie3}\n  - {between: [gpu0..299, plx0..299], link: pcie3}\n"
+    with pytest.raises(ConfigError, match="line 6: links: 90,000 more links, of at most 65536 in all"):
+        system.load(written(text))
 
 
 def test_nodes_are_joined_by_the_cards_that_are_used():

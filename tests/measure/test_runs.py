@@ -204,6 +204,15 @@ def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(t
     assert sorted(each.outcome for each in found) == ["ok", "ok", "skipped"]
 
 
+def test_a_run_whose_loss_is_no_number_has_a_record_that_can_be_read(tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "optimizer.learning_rate": 1e30}), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+    assert ended == record.read(tmp_path / "run" / "record.json", RunRecord)
+    assert ended.loss[-1] is None
+    assert ended.unknown[f"loss.{len(ended.loss) - 1}"] == "not a finite number"
+    assert "loss" in {warning.code for warning in ended.warnings}
+
+
 def gpus():
     import torch
 

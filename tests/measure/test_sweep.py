@@ -12,11 +12,12 @@ from resnetx.measure.sweep import (
     definition,
     given_up,
     in_order,
+    keep_unreadable,
     plan,
     split_settled,
     sweep,
 )
-from resnetx.record import RunFolder, StudyFolder, StudyRecord, Unknown
+from resnetx.record import NewerRecordError, RunFolder, StudyFolder, StudyRecord, Unknown
 
 
 @pytest.fixture
@@ -182,6 +183,37 @@ def test_kept_runs_are_told_from_those_that_are_left(task_of, folder):
     assert left == runs[3:]
 
 
+# What one flipped bit, or somebody else, makes of a record.
+BROKEN = {
+    "no UTF-8": b'{"schema": 1, "kind": "\xff"}',
+    "deep": b'{"schema": 1, "a": ' + b"[" * 100_000,
+    "half": b'{"schema": 1',
+    "": b"",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_run_whose_record_cannot_be_read_is_named_and_left_to_be_measured_again(task_of, folder, content):
+    broken, *others = runs = planned(tasks(task_of), folder, 2)
+    for run in runs:
+        record.write(run.folder.record, good(run))
+    broken.folder.record.write_bytes(content)
+    told = []
+    kept, left = split_settled(runs, told.append)
+    assert [each.request_key for each in kept] == [run.key for run in others]
+    assert left == [broken]
+    assert [str(broken.folder.record) in sentence for sentence in told] == [True]
+    assert "this run is measured again" in told[0]
+    assert broken.settled is None
+
+
+def test_the_record_of_a_newer_resnetx_is_not_measured_again(task_of, folder):
+    (run,) = planned([(task_of(), "")], folder)
+    record.write(run.folder.record, msgspec.structs.replace(good(run), schema=record.SCHEMA + 1))
+    with pytest.raises(NewerRecordError, match="update resnetx"):
+        split_settled([run])
+
+
 def test_runs_come_in_the_order_of_the_plan_unless_another_choice_is_made(task_of, folder):
     runs = planned(tasks(task_of), folder)
     assert in_order(runs, []) is runs[0]
@@ -209,6 +241,30 @@ def test_a_study_may_grow_and_part_of_it_may_be_asked_for(folder, study_of):
         found = definition(folder, asked)
         assert found.points == expected.points
         record.write(folder.study, found)
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_study_that_cannot_be_read_is_named_and_kept_beside_the_new_one(folder, study_of, content):
+    asked = study_of(batch_size=[16, 32])
+    record.write(folder.study, asked)
+    folder.study.write_bytes(content)
+    told = []
+    assert definition(folder, asked, told.append) == asked
+    assert len(told) == 1
+    assert told[0].startswith(f"{folder.study}: ")
+    assert told[0].endswith("kept as study.unreadable")
+    keep_unreadable(folder)
+    assert not folder.study.exists()
+    assert (folder.path / "study.unreadable").read_bytes() == content
+
+
+def test_a_study_that_can_be_read_stays_where_it_is_and_a_newer_one_is_refused(folder, study_of):
+    record.write(folder.study, asked := study_of(batch_size=[16]))
+    keep_unreadable(folder)
+    assert record.read(folder.study, StudyRecord) == asked
+    record.write(folder.study, msgspec.structs.replace(asked, schema=record.SCHEMA + 1))
+    with pytest.raises(NewerRecordError, match="update resnetx"):
+        definition(folder, asked)
 
 
 def test_another_study_under_the_same_name_is_refused_with_what_differs(folder, study_of):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, FileError
 from resnetx.record import nulls, trace_files
 from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
 from tests.predict.made_traces import batch, layer, trace
@@ -100,7 +100,7 @@ def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str
     ("content", "message"),
     [
         (b"", "no line has a layer"),
-        (b"\x00\xff\xfe", "neither text nor JSON"),
+        (b"\x00\xff\xfe", "line 1: byte 0xff is not UTF-8; expected a trace or a profile"),
         (gzip.compress(profile())[:-20], "truncated or not gzip"),
         (b"\x1f\x8bnonsense", "truncated or not gzip"),
         (b'{"kind": "prediction"}', "not a Chrome trace as torch.profiler exports it"),
@@ -119,6 +119,61 @@ def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, 
     monkeypatch.setattr(trace_files, "MAX_BYTES", 1000)
     with pytest.raises(ConfigError, match="larger than"):
         trace_files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
+
+
+def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(file, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("resnetx.record.limits.MAX_BYTES", 100_000)
+    iteration = "".join(f"{index} l{index} 1 1 0 0\n" for index in range(100))
+    path = file(gzip.compress(iteration.encode() * 50))
+    assert path.stat().st_size < 2000
+    with pytest.raises(FileError, match=r"50 iterations of 100 layers would be larger than .*fewer iterations"):
+        kept(path, tmp_path / "results", 64)
+    many = "".join(f"{index} l{index} 1 1 0 0\n" for index in range(700))
+    with pytest.raises(FileError, match=r"1 iterations of 700 layers would be larger than"):
+        kept(file(many), tmp_path / "results", 64)
+    monkeypatch.setattr("resnetx.record.six_columns.MAX_ROWS", 99)
+    with pytest.raises(FileError, match="line 100: more than 99 rows; expected fewer iterations"):
+        kept(path, tmp_path / "results", 64)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"MAX_GROUPS": 10}, r"about 6 events, of at most 5; profile fewer iterations"),
+        ({"MAX_VALUES": 30}, r"values, of at most 30; profile fewer iterations"),
+        ({"MAX_BYTES": 400}, r"larger than 100 B, with other characters than ASCII; profile fewer iterations"),
+    ],
+)
+def test_a_profile_that_would_take_too_much_memory_is_refused_by_arithmetic(file, monkeypatch, limit, message) -> None:
+    for name, value in limit.items():
+        monkeypatch.setattr(f"resnetx.record.chrome_events.{name}", value)
+    path = file(profile(kernels=False).replace(b"aten::linear", "aten::größe".encode()))
+    with pytest.raises(FileError, match=message):
+        trace_files.read(path, batch_size=8, device="CPU")
+
+
+def test_a_profile_of_endless_iterations_is_refused(file) -> None:
+    steps = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": n, "dur": 1} for n in range(10_001)
+    ]
+    with pytest.raises(FileError, match=r"has 10,001 iterations; expected at most 10,000"):
+        trace_files.read(file(json.dumps(steps)), batch_size=8, device="CPU")
+
+
+def test_what_no_device_can_have_measured_is_refused(file) -> None:
+    with pytest.raises(FileError, match="layer conv1 has times that are negative or without end, so this is no trace"):
+        trace_files.read(file(COLUMNS.replace("200", "2e18")), batch_size=8, device="CPU")
+
+
+def test_the_name_of_a_file_leads_nowhere_else(file, tmp_path: Path) -> None:
+    for name in ("..%2f..%2fpwned", "a" * 200, "\x1b[2J", "\udcff", "模型"):
+        target = kept(file(COLUMNS, f"{name}.tsv"), tmp_path / "results", 64)
+        assert target.relative_to(tmp_path / "results" / "imported" / "trace").parts[1:] == ("b64", "trace.json")
+        workload = trace_files.read_trace(target).workload
+        assert workload.isprintable()
+    kept(file(COLUMNS), tmp_path / "results", 64, workload="../../../../pwned")
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"results"}
 
 
 # ---- what is kept ---------------------------------------------------------------------------------------------------
@@ -171,7 +226,7 @@ def test_files_of_others_need_their_batch_and_device(file, tmp_path: Path) -> No
 def test_a_trace_of_a_newer_resnetx_is_refused(file, tmp_path: Path) -> None:
     target = kept(file(COLUMNS), tmp_path, 64)
     target.write_text(target.read_text().replace(f'"schema": {record.SCHEMA}', f'"schema": {record.SCHEMA + 1}'))
-    with pytest.raises(record.RecordError, match="update resnetx"):
+    with pytest.raises(record.NewerRecordError, match="update resnetx"):
         trace_files.read_trace(target)
 
 

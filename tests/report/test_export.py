@@ -59,3 +59,21 @@ def test_the_columns_are_those_that_the_module_documents(small, points_of):
 def test_a_study_without_points_that_ran_makes_a_file_without_rows(tmp_path):
     export.write_csv(tmp_path / "windows.csv", [])
     assert read(tmp_path / "windows.csv") == []
+
+
+def test_no_text_is_a_formula_and_numbers_stay_numbers(tmp_path):
+    row = {
+        "a": "=1+1",
+        "b": "+1",
+        "c": "-1",
+        "d": "@x",
+        "e": "\tx",
+        "f": "\rx",
+        "g": "a=b",
+        "h": -1.5,
+        "i": "",
+        "j": None,
+    }
+    export.write_csv(tmp_path / "it.csv", [row])
+    (found,) = read(tmp_path / "it.csv")
+    assert list(found.values()) == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "\\x0dx", "a=b", "-1.5", "", ""]

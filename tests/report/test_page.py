@@ -1,3 +1,4 @@
+import csv
 import re
 from collections import Counter
 from dataclasses import replace
@@ -8,10 +9,11 @@ import msgspec
 import pytest
 
 from resnetx.config import Torchvision
+from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.report import page
 
-HOSTILE = '<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}'
+HOSTILE = '=<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}\0\x1b[2J\x9b\u202e\ufffe'
 
 
 class Parsed(HTMLParser):
@@ -112,10 +114,13 @@ def test_words_of_records_are_words_whatever_they_hold(invented, grid, tmp_path,
     parsed = Parsed(text)
     assert not {"script", "img"} & parsed.tags.keys()
     assert not [name for name, _ in parsed.attributes if name.startswith("on") or name == "src"]
-    assert parsed.words.count(HOSTILE) >= 8
+    assert parsed.words.count(visible(HOSTILE)) >= 8
+    assert text == visible(text)  # nothing is left that would not be shown
     for path in tmp_path.glob("*.svg"):
         tags = {each.tag.partition("}")[2] for each in ElementTree.parse(path).iter()}
         assert tags <= {"svg", "g", "path", "rect", "line", "text", "tspan", "title"}
+    for path in tmp_path.glob("*.csv"):
+        assert not [cell for row in csv.reader(path.open()) for cell in row if cell.startswith("=")]
 
 
 def test_a_study_that_has_not_run_has_a_page_without_figures(results_of, grid, tmp_path):

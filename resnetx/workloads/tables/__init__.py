@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import config
+from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.tables import resnetx
 
@@ -45,5 +46,6 @@ def kept(model: config.Model, image_size: int) -> list[Layer] | None:
         return resnetx.layers(model, image_size)
     for name, choice in KEPT.items():
         if choice == (model, image_size):
-            return msgspec.json.decode(file(name).read_bytes(), type=list[Layer])
+            layers: list[Layer] = read_json(File(file(name), "a table of layers", 2**20), list[Layer])
+            return layers
     return None

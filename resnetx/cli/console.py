@@ -1,0 +1,34 @@
+"""The console that everything for people is printed on: it shows what a file says, and obeys none of it.
+
+Names and texts in records, studies and traces come from anywhere. A terminal would obey the escapes in them (clear the
+screen, set its title, show a line as another one), so these are shown written out: `\\x1b`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console as _RichConsole
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from resnetx.loading import visible
+
+
+class Console(_RichConsole):
+    """rich's console without its own markup; a reader who has seen enough is no failure (`cli` ends quietly then)."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(highlight=False, markup=False, **more)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+    def render_str(self, text: str, **more: Any) -> Text:
+        """A word or a cell, escaped before its width is measured."""
+        return super().render_str(visible(text), **more)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Whatever else is shown, as the description of a progress bar; rich's own controls stay what they are."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)

@@ -1,0 +1,33 @@
+"""What files say, whoever wrote them: read within bounds, or refused in one sentence that names the file.
+
+Everything that resnetx reads comes in here. A file is a regular one within its limit of bytes (`File`); JSON becomes a
+typed struct (`read_json`), YAML plain values that know their lines (`YamlFile`). Nothing in a file is executed,
+interpolated or followed elsewhere, nothing recurses as deep as a file wants, and whatever is wrong is an
+`errors.FileError`, which names the file and, where there is one, the line.
+
+    record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
+    tree = YamlFile(File(path, "a study", 2**20)).tree
+
+Also here, as they are met with what files say: which words may name a file or a folder (`name_fault`), and how text is
+shown on a terminal (`visible`).
+"""
+
+from resnetx.loading.content import File, is_file, is_folder
+from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
+from resnetx.loading.words import UNSHOWN, name_fault, visible
+from resnetx.loading.yaml_file import YamlFile, own_yaml
+
+__all__ = [
+    "UNSHOWN",
+    "File",
+    "UnboundedError",
+    "YamlFile",
+    "decode",
+    "is_file",
+    "is_folder",
+    "name_fault",
+    "own_yaml",
+    "read_json",
+    "refuse_unbounded",
+    "visible",
+]

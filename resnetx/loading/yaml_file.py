@@ -1,0 +1,242 @@
+"""YAML as plain values that know their lines.
+
+A file becomes dictionaries with words as keys, lists, texts, whole and other numbers, true, false and null: what JSON
+has, and what the command line's own grammar takes for such. Whatever else YAML sees in a bare word (dates, yes and no,
+octal and sexagesimal numbers) is text, and tags are refused. The tree is built from the parser's events, which do not
+recurse, so that a few bytes can neither overflow the stack nor, by aliases, fill the memory.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from resnetx.errors import FileError, sentence, shortened
+from resnetx.loading.content import File
+
+if TYPE_CHECKING:
+    from yaml import Event, ScalarEvent
+
+MAX_DEPTH = 32  # of lists and groups in each other; ours have 5
+MAX_VALUES = 100_000  # with aliases written out: a few lines of them can stand for more than a memory holds
+MAX_DIGITS = 40  # of a number; a float has 17 that mean anything
+
+MERGE = "<<"  # the key whose value is merged
+
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_WHOLE = re.compile(r"[-+]?(?:0|[1-9](?:_?[0-9])*)")
+_NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF|nan|NaN|NAN)")
+
+Path_ = Sequence[str | int]  # to a value: the keys, and the places in lists
+
+
+class YamlFile:
+    """The tree of a file, and on which line each of its values stands. `whole_keys`: keys may be whole numbers."""
+
+    def __init__(self, file: File, whole_keys: bool = False) -> None:
+        self.file = file
+        self.tree, self._lines = _Builder(file, (str, int) if whole_keys else (str,)).build()
+
+    def refuse(self, where: Path_, what: str) -> FileError:
+        """The error that says `what` of the value at `where`, with its line."""
+        return self.file.refuse(what, self.line(where))
+
+    def line(self, where: Path_) -> int:
+        """The line of a value; of the nearest one that holds it, where it is missing."""
+        value, line = self.tree, 1
+        for step in where:
+            try:
+                line, value = self._lines[id(value)][step], value[step]
+            except (KeyError, IndexError, TypeError):
+                break
+        return line
+
+    def convert(self, kind: Any, where: Path_ = (), given: Any = None) -> Any:
+        """The value at `where` as `kind`; refuses it with the line. `given`: what stands for that value."""
+        value = self._at(where) if given is None else given
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise self.mistake(error, kind, where, value) from None
+
+    def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
+        """The refusal of what msgspec refuses as `kind`."""
+        said = sentence(str(error), value, kind, ".".join(map(str, where)))
+        return self.refuse([*where, *steps(error)], said)
+
+    def _at(self, where: Path_) -> Any:
+        value = self.tree
+        for step in where:
+            value = value[step]
+        return value
+
+
+def own_yaml(path: Path, kind: Any) -> Any:
+    """A YAML file that comes with resnetx as `kind`; keys of it may be whole numbers."""
+    return YamlFile(File(path, "a file of resnetx", 2**20), whole_keys=True).convert(kind)
+
+
+def steps(error: msgspec.ValidationError) -> list[str | int]:
+    """The path that msgspec's message ends with: "... - at `$.points[3].size`"."""
+    found = re.findall(r"[^.\[\]$`]+", str(error).rpartition(" - at `$")[2])
+    return [int(step) if step.isdigit() else step for step in found]
+
+
+# ---- building -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Open:
+    """A list or group whose end is still to come."""
+
+    value: Any
+    lines: Any  # of the same shape: the line of each item, or of each key
+    anchor: str | None
+    before: int  # values of the file when it began
+    key: Any = None  # whose value comes next
+    key_line: int = 0
+
+
+class _Builder:
+    def __init__(self, file: File, keys: tuple[type, ...]) -> None:
+        self._file = file
+        self._keys = keys
+        self._root: Any = None
+        self._open: list[_Open] = []
+        self._values = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}  # what an alias stands for, and how many values that is
+        self._lines: dict[int, Any] = {}  # id of a list or group -> the lines of what is in it
+
+    def build(self) -> tuple[Any, dict[int, Any]]:
+        import yaml
+
+        documents = 0
+        handlers: dict[type, Callable[[Any, int], None]] = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.AliasEvent: self._alias,
+            yaml.SequenceStartEvent: lambda event, line: self._begin(event, line, [], []),
+            yaml.MappingStartEvent: lambda event, line: self._begin(event, line, {}, {}),
+            yaml.SequenceEndEvent: self._end,
+            yaml.MappingEndEvent: self._end,
+        }
+        for event in self._events():
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            if handle := handlers.get(type(event)):
+                handle(event, line)
+            elif type(event) is yaml.DocumentStartEvent:
+                documents += 1
+                if documents > 1:
+                    raise self._file.refuse("a second document begins here; expected one", line)
+        return self._root, self._lines
+
+    def _events(self) -> Iterator["Event"]:
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C is ten times as fast, where it is there
+        text = self._file.text()
+        try:
+            yield from yaml.parse(text, Loader=loader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            said = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
+            raise self._file.refuse(said, mark.line + 1 if mark else None) from None
+        except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: of escapes, by Python's parser
+            raise self._file.refuse(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
+
+    def _scalar(self, event: "ScalarEvent", line: int) -> None:
+        self._refuse_tag(event, line)
+        value = self._resolved(event.value, line) if event.implicit[0] else event.value
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, 1)
+        self._add(value, line, 1)
+
+    def _resolved(self, text: str, line: int) -> Any:
+        """What a bare word stands for."""
+        if text in _WORDS:
+            return _WORDS[text]
+        if _WHOLE.fullmatch(text):
+            if len(text) > MAX_DIGITS or not -(2**63) <= int(text) < 2**63:
+                raise self._file.refuse(f"{shortened(text)}: a whole number of more than 64 bits", line)
+            return int(text)
+        if _NOT_FINITE.fullmatch(text):
+            raise self._file.refuse(f"{text}: expected a finite number", line)
+        if _NUMBER.fullmatch(text):
+            if len(text) > MAX_DIGITS or not math.isfinite(float(text)):
+                raise self._file.refuse(
+                    f"{shortened(text)}: expected a finite number of at most {MAX_DIGITS} digits", line
+                )
+            return float(text)
+        return text
+
+    def _begin(self, event: Any, line: int, value: Any, lines: Any) -> None:
+        self._refuse_tag(event, line)
+        if len(self._open) == MAX_DEPTH:
+            raise self._file.refuse(f"nested more than {MAX_DEPTH} deep; expected {self._file.what}", line)
+        self._lines[id(value)] = lines
+        before = self._values
+        self._add(value, line, 1)
+        self._open.append(_Open(value, lines, event.anchor, before))
+
+    def _end(self, _: Any, line: int) -> None:
+        ended = self._open.pop()
+        if isinstance(ended.value, dict) and MERGE in ended.value:
+            self._merge(ended.value, ended.lines, line)
+        if ended.anchor is not None:
+            self._anchors[ended.anchor] = (ended.value, self._values - ended.before)
+
+    def _merge(self, value: dict[Any, Any], lines: dict[Any, int], line: int) -> None:
+        """Puts what stands behind `<<` into the group around it, whose own keys win."""
+        merged, line = value.pop(MERGE), lines.pop(MERGE, line)
+        if not isinstance(merged, dict):
+            raise self._file.refuse(
+                f"{MERGE}: expected one group of settings, to be merged into the one around it", line
+            )
+        own, own_lines = dict(value), dict(lines)
+        value.clear()
+        value.update({**merged, **own})
+        lines.update({**dict.fromkeys(merged, line), **own_lines})
+
+    def _alias(self, event: Any, line: int) -> None:
+        if event.anchor not in self._anchors:
+            raise self._file.refuse(f"*{shortened(event.anchor)}: no value before it has this anchor", line)
+        value, count = self._anchors[event.anchor]
+        self._add(value, line, count)
+
+    def _add(self, value: Any, line: int, count: int) -> None:
+        """Puts a value, which stands for so many, where it belongs: into a list, as a key, or behind its key."""
+        self._values += count
+        if self._values > MAX_VALUES:
+            raise self._file.refuse(f"more than {MAX_VALUES} values; expected {self._file.what}", line)
+        if not self._open:
+            self._root = value
+            return
+        inside = self._open[-1]
+        if isinstance(inside.value, list):
+            inside.value.append(value)
+            inside.lines.append(line)
+        elif inside.key is None:
+            inside.key, inside.key_line = self._key(value, inside.value, line), line
+        else:
+            inside.value[inside.key] = value
+            inside.lines[inside.key] = inside.key_line
+            inside.key = None
+
+    def _key(self, key: Any, known: dict[Any, Any], line: int) -> Any:
+        if type(key) not in self._keys:
+            raise self._file.refuse("expected a word as the key, in quotes if need be", line)
+        if key in known:
+            raise self._file.refuse(f"{shortened(key)} is given twice", line)
+        return key
+
+    def _refuse_tag(self, event: Any, line: int) -> None:
+        if event.tag is not None:
+            raise self._file.refuse(f"{shortened(event.tag)}: a tag; expected plain values", line)

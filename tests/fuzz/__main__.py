@@ -1,0 +1,57 @@
+"""Fuzzes the readers of files by hand.
+
+    nice python -m tests.fuzz                                      # 1,000 inputs for each
+    nice python -m tests.fuzz kineto system --inputs 100000 --seed 1
+    nice python -m tests.fuzz kineto --keep                        # adds what crashes to the corpus, for the tests
+
+A crash is anything but a value or a sentence that names the file; see `harness`. If Python itself dies, the input that
+it read is the one left in the folder that is printed first.
+"""
+
+import argparse
+import faulthandler
+import hashlib
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.fuzz.harness import CORPUS, fuzz
+from tests.fuzz.targets import TARGETS
+
+MEMORY_BYTES = 4 * 2**30
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "targets", nargs="*", metavar="PARSER", help=f"one of {', '.join(TARGETS)}; all of them unless given"
+    )
+    parser.add_argument("--inputs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="keep what crashes in tests/fuzz/corpus")
+    asked = parser.parse_args()
+    if unknown := set(asked.targets) - TARGETS.keys():
+        parser.error(f"{', '.join(unknown)}: no such parser; known are {', '.join(TARGETS)}")
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    crashed = False
+    with tempfile.TemporaryDirectory(prefix="resnetx-fuzz-") as folder:
+        print(f"inputs are read from {folder}")
+        for name in asked.targets or TARGETS:
+            started = time.perf_counter()
+            found = fuzz(TARGETS[name], asked.inputs, asked.seed, Path(folder) / name)
+            print(f"{found}, {time.perf_counter() - started:.0f} s", flush=True)
+            for place, count in found.crashes.most_common():
+                example = found.examples[place]
+                print(f"    {count:6,} x {place}: {example[:300]!r}", flush=True)
+                if asked.keep:
+                    kept = CORPUS / name / hashlib.sha256(example).hexdigest()[:12]
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    kept.write_bytes(example)
+            crashed |= bool(found.crashes)
+    return int(crashed)
+
+
+sys.exit(main())

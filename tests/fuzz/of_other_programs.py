@@ -1,0 +1,117 @@
+"""The targets that read what other programs write: nccl-tests, PyTorch's profiler, the traces of Shi et al."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from resnetx import record
+from resnetx.cli import show_trace
+from resnetx.errors import ConfigError
+from resnetx.interconnect import measured
+from resnetx.record import trace_files
+from tests.fuzz.harness import Target, seldom
+from tests.fuzz.of_yaml import fitted
+
+TABLE = b"""# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 8 minBytes 1048576 maxBytes 4194304
+# Using devices
+#   Rank  0 Pid    353 on       node device  0 [0x07] NVIDIA
+#   Rank  1 Pid    353 on       node device  1 [0x0a] NVIDIA
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    80.10   13.09   22.91      0    79.90   13.12   22.97      0
+     2097152        524288     float     sum      -1    95.10   22.09   38.91      3    94.90   22.12   38.97      0
+     4194304       1048576     float     sum      -1    151.0   27.78   48.61    N/A    150.9   27.80   48.64    N/A
+# Out of bounds values : 0 OK
+"""
+OLD_TABLE = b"""\
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+     1048576        262144   float     sum    80.10   13.09   22.91  5e-07    79.90   13.12   22.97  5e-07
+     4194304       1048576   float     sum    151.0   27.78   48.61  5e-07    150.9   27.80   48.64  5e-07
+"""
+NCCL_JSON = json.dumps({
+    "version": 3,
+    "args": ["./build/all_reduce_perf", "-J", "out.json"],
+    "config": {"devices": [{"rank": 0}, {"rank": 1}]},
+    "results": [
+        {"size": 1048576, "count": 262144, "out_of_place": {"time": 80.1, "nwrong": 0}, "in_place": {"time": 79.9}},
+        {"size": 2097152, "out_of_place": {"time": 95.1, "nwrong": "N/A"}},
+        {"size": 4194304, "out_of_place": {"time": 151.0, "nwrong": None}},
+    ],
+}).encode()  # fmt: skip
+COLUMNS = [
+    b"id name forward backward comm size\n"
+    b"0 data 1.20e+06 0 0 0\n1 conv1 3.27e+06 288202 123.424 139776\n2 loss 10 5 0 0\n",
+    b"# two\n0\tdata\t100\t0\t0\t0\n1\tconv 1\t200\t300\t50\t1024\n\n"
+    b"0\tdata\t90\t0\t0\t0\n1\tconv 1\t210\t310\t51\t1024\n",
+]
+
+
+def _use_nccl_tests(path: Path) -> None:
+    fitted(measured.read_nccl_tests(str(path), None, f"--import {path}"))
+
+
+def _events() -> list[dict[str, Any]]:
+    """Two steps of two layers on a GPU, as Kineto writes them."""
+    node = "autograd::engine::evaluate_function: "
+    shapes = {"Input Dims": [[10, 4], []], "Input type": ["float", ""]}
+    step = [
+        ("user_annotation", "ProfilerStep#1", 0, 100, {}),
+        ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 5, {}),
+        ("python_function", "nn.Module: Linear_0", 9, 22, {"Python id": 1}),
+        ("cpu_op", "aten::linear", 10, 20, {"External id": 3, "Sequence number": 5}),
+        ("cuda_runtime", "cudaLaunchKernel", 12, 1, {"correlation": 1, "External id": 3}),
+        ("cpu_op", "aten::relu", 33, 2, {"External id": 4, "Sequence number": 6}),
+        ("cpu_op", node + "AddmmBackward0", 40, 10, {"Sequence number": 5}),
+        ("cpu_op", node + "torch::autograd::AccumulateGrad", 50, 5, {}),
+        ("cpu_op", "torch::autograd::AccumulateGrad", 51, 3, shapes),
+        ("user_annotation", "gloo:barrier", 56, 3, {}),
+        ("user_annotation", "Optimizer.step#SGD.step", 60, 9, {}),
+        ("kernel", "gemm", 70, 7, {"correlation": 1}),
+        ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 80, 4, {}),
+        ("kernel", "ncclDevKernel_Broadcast", 85, 4, {}),
+    ]
+    return [
+        {"ph": "X", "cat": cat, "name": name.replace("#1", f"#{index + 1}"), "ts": ts + 100 * index, "dur": dur,
+         "pid": 1, "tid": 7 if cat in ("kernel", "gpu_memcpy") else 1,
+         "args": args | ({"correlation": index} if "correlation" in args else {})}
+        for index in range(2) for cat, name, ts, dur, args in step
+    ]  # fmt: skip
+
+
+def _profiles() -> list[bytes]:
+    """Of a GPU, and of the host alone."""
+    host = [event for event in _events() if event["cat"] not in ("kernel", "gpu_memcpy", "cuda_runtime")]
+    top = {"schemaVersion": 1, "baseTimeNanoseconds": 1_500_000_000_000_000_000, "deviceProperties": [{"id": 0}]}
+    return [json.dumps({**top, "traceEvents": events}, indent=1).encode() for events in (_events(), host)]
+
+
+def _event_lists() -> list[bytes]:
+    other = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    return [json.dumps([other, *json.loads(profile)["traceEvents"]]).encode() for profile in _profiles()]
+
+
+def _use_import(path: Path) -> None:
+    """Imports it for the device that it is of, writes the record, and reads that again."""
+    try:
+        trace = trace_files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x")
+    except ConfigError as error:
+        if "has no kernels of a GPU" not in str(error):
+            raise
+        trace = trace_files.read(path, batch_size=8, device=trace_files.CPU)
+    if seldom(path):
+        show_trace.trace(trace)
+    record.write(path.with_name("imported.json"), trace)
+    assert trace_files.read_trace(path.with_name("imported.json")) == trace
+
+
+TARGETS = (
+    Target("nccl-text", "all_reduce.txt", lambda: [TABLE, OLD_TABLE], _use_nccl_tests),
+    Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
+    Target("kineto", "profile.json", _profiles, _use_import),
+    Target("kineto-gz", "profile.json.gz", _profiles, _use_import, pack=lambda data: gzip.compress(data, 1)),
+    Target("chrome", "events.json", _event_lists, _use_import),
+    Target("six-columns", "alexnet.tsv", lambda: COLUMNS, _use_import),
+)

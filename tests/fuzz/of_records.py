@@ -1,0 +1,235 @@
+"""The targets that read records: of runs, benches, studies, traces, predictions, and what is made of them."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx import record
+from resnetx.cli import compare_accuracy, compare_systems, show, show_predict, show_systems, show_trace
+from resnetx.cli.subjects import traces
+from resnetx.config import CONFIGS, Bucket, check, check_ranks
+from resnetx.interconnect import measured
+from resnetx.interconnect.system import load
+from resnetx.measure import launch, sweep
+from resnetx.predict.curve import curve
+from resnetx.predict.point import Fabric, Setting, Subject
+from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record.accuracy import Accuracy
+from resnetx.record.comparison import Comparison
+from resnetx.record.prediction import Prediction
+from resnetx.record.system_comparison import SystemComparison
+from resnetx.record.trace import Trace
+from resnetx.record.trace_files import export
+from resnetx.record.trace_runs import read_runs
+from resnetx.report import export as tables
+from resnetx.report import page, results
+from resnetx.report.accuracy import check as checked
+from resnetx.report.compare import compare
+from resnetx.report.platform import platform
+from resnetx.report.results import Results
+from resnetx.report.scaling import rows
+from resnetx.report.series import named
+from resnetx.report.systems import compare_systems as compared
+from tests.fuzz.harness import Target, of_two, seldom
+from tests.fuzz.of_yaml import use_calibration
+
+RESULTS = CONFIGS.parent / "results" / "cpu-2core"
+QUICKSTART = RESULTS / "quickstart"
+TRUTH = RESULTS / "truth"
+RUNS = ("phases_c6421f26", "g2_689598eb", "input_acad6a90", "none_bebb67cd", "g1_adefd452")
+
+
+def _json(path: Path, **changed: Callable[[Any], Any]) -> bytes:
+    """A JSON file, with some of its fields made shorter."""
+    tree = json.loads(path.read_bytes())
+    return json.dumps(tree | {field: change(tree[field]) for field, change in changed.items()}).encode()
+
+
+def _reader(kind: Any) -> Callable[[Path], object]:
+    return lambda path: record.read(path, kind)
+
+
+# ---- runs and studies -----------------------------------------------------------------------------------------------
+
+
+def _of_runs(name: str) -> list[bytes]:
+    return [_json(path) for run in RUNS for path in sorted(QUICKSTART.glob(f"*{run}_r1/{name}"))]
+
+
+@cache
+def _quickstart() -> StudyRecord:
+    found: StudyRecord = record.read(QUICKSTART / "study.json", StudyRecord)
+    return found
+
+
+def _results(folder: Path) -> Results:
+    """A study of one point, whose runs, and those of its twins, all have the record in a folder."""
+    brief = BriefReader()(RunFolder(folder))
+    asked = msgspec.structs.replace(_quickstart(), points=[brief.request])
+    runs = {twin.key: [brief] for twin in brief.request.twins.values()} | {brief.key: [brief]}
+    return Results(asked, folder, list(results.points([brief.request], runs)), [])
+
+
+@cache
+def _measured() -> Results:
+    (folder,) = QUICKSTART.glob("*g2_689598eb_r1")
+    return _results(folder)
+
+
+def _use_run(path: Path) -> None:
+    record.read(path, RunRecord)
+    study = _results(path.parent)
+    _show_study(study, path)
+    of_two(lambda: compare(study, study))
+    of_two(lambda: compare(study, _measured()))
+
+
+def _show_study(found: Results, path: Path) -> None:
+    points = named([(found, rows(found))])
+    for table in (tables.points(points), tables.windows([found]), tables.messages(points)):
+        list(table)
+    platform([found])
+    if seldom(path):
+        show.scaling("a study", points)
+        show.limits(points)
+        page._html([found], points, [], [])
+
+
+def _studies() -> list[bytes]:
+    return [_json(QUICKSTART / "study.json", points=lambda points, at=at: points[at : at + 2]) for at in (0, 2)]
+
+
+def _use_study(path: Path) -> None:
+    _show_study(results.load(StudyFolder(path.parent)), path)
+    of_two(lambda: sweep.definition(StudyFolder(path.parent), _quickstart()))
+
+
+def _run_files() -> list[bytes]:
+    return [*_of_runs("run.json"), *(_json(path) for path in TRUTH.glob("bench/*/run.json"))]
+
+
+def _use_run_file(path: Path) -> None:
+    task = record.read_task(path)
+    launch.command_line(task, RunFolder(path.parent))
+    if isinstance(task, BenchFile):
+        check_ranks(task.request.gpus, task.request.devices, task.request.env)
+    else:
+        check(task.request)
+        assert all(request.slug for request in task.request.twins.values())
+    record.write(path.with_name("again.json"), task)
+
+
+FAILURE = b'{"rank": 1, "kind": "error", "time_s": 1.5, "message": "it broke", "traceback": "in a\\nin b"}'
+
+
+# ---- benches and traces ---------------------------------------------------------------------------------------------
+
+
+def _benches() -> list[bytes]:
+    def shorter(points: list[Any]) -> list[Any]:
+        return [{**point, "times_s": point["times_s"][:3]} for point in points[::8]]
+
+    return [_json(path, points=shorter) for path in TRUTH.glob("bench/*/record.json")]
+
+
+def _use_bench(path: Path) -> None:
+    record.read(path, BenchRecord)
+    if seldom(path):
+        use_calibration(path)
+    else:
+        measured.read(str(path), "allreduce")
+
+
+def _shorter(layers: dict[str, Any]) -> dict[str, Any]:
+    """The times of two iterations."""
+    layers = {key: value[:2] if isinstance(value, list) and key != "layers" else value for key, value in layers.items()}
+    return layers | ({"layers": [_shorter(layer) for layer in layers["layers"][::5]]} if "layers" in layers else {})
+
+
+def _traced_runs() -> list[bytes]:
+    return [_json(path, layers=_shorter) for path in sorted(TRUTH.glob("trace/alexnet*/*/record.json"))]
+
+
+def _traces() -> list[bytes]:
+    (folder,) = TRUTH.glob("trace/alexnet*")
+    trace = msgspec.to_builtins(read_runs(folder))
+    trace["batches"] = [{**batch, "times": _shorter(batch["times"])} for batch in trace["batches"]]
+    imported = trace | {"how": "imported", "request": None, "device": "v100-sxm2-16gb"}
+    return [json.dumps(each).encode() for each in (trace, imported)]
+
+
+@cache
+def _dgx1() -> Fabric:
+    return Fabric(load("dgx1-p100"), "nccl2")
+
+
+def _use_trace(path: Path) -> None:
+    for trace in traces(path.parent if path.name == "record.json" else path):
+        _predict_from(trace)
+        if seldom(path):
+            show_trace.trace(trace)
+            of_two(lambda trace=trace: export(trace, path.parent))
+
+
+def _predict_from(trace: Trace) -> None:
+    bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
+    subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
+    curve(subject, _dgx1(), [((0, 1), 2 * batch_size)], ((0,), batch_size), Setting())
+
+
+# ---- what is made of them -------------------------------------------------------------------------------------------
+
+
+def _predictions() -> list[bytes]:
+    """A prediction of one system; and one of a measured point on two."""
+    few = {"points": lambda points: points[:: len(points) - 1], "domains": lambda domains: domains[:1]}
+    one = json.loads(_json(TRUTH / "prediction.json", inputs=lambda inputs: inputs[:1], **few))
+    (measured_one,) = _measured().points
+    like = {**one["points"][0], "request": msgspec.to_builtins(measured_one.request)}
+    two = one | {"points": [like, {**like, "system": "gx8"}]}
+    return [json.dumps(each).encode() for each in (one, two)]
+
+
+def _use_prediction(path: Path) -> None:
+    made = compare_systems.read_prediction(path)
+    of_two(lambda: compared(made))
+    of_two(lambda: checked(made, _measured()))
+    if seldom(path):
+        show_predict.prediction(made)
+        of_two(lambda: show_systems.comparison(compared(made)))
+        of_two(lambda: compare_accuracy._show(checked(made, _measured())))
+
+
+def _comparisons() -> list[bytes]:
+    return [msgspec.json.encode(compare(_measured(), _measured()))]
+
+
+def _made_of_two() -> Prediction:
+    made: Prediction = msgspec.json.decode(_predictions()[1], type=Prediction)
+    return made
+
+
+TARGETS = (
+    Target("run", "record.json", lambda: _of_runs("record.json"), _use_run),
+    Target("run-file", "run.json", _run_files, _use_run_file, named=False),
+    Target("study-record", "study.json", _studies, _use_study),
+    Target("failure", "failure-rank1.json", lambda: [FAILURE], lambda path: launch._failures(RunFolder(path.parent))),
+    Target("bench", "record.json", _benches, _use_bench),
+    Target("traced-run", "record.json", _traced_runs, _use_trace, named=False),
+    Target("trace", "trace.json", _traces, _use_trace, named=False),
+    Target("prediction", "prediction.json", _predictions, _use_prediction),
+    Target("comparison", "comparison.json", _comparisons, _reader(Comparison)),
+    Target(
+        "systems", "comparison.json", lambda: [msgspec.json.encode(compared(_made_of_two()))], _reader(SystemComparison)
+    ),
+    Target(
+        "accuracy",
+        "accuracy.json",
+        lambda: [msgspec.json.encode(checked(_made_of_two(), _measured()))],
+        _reader(Accuracy),
+    ),
+)

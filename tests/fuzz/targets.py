@@ -1,0 +1,7 @@
+"""Every parser of files, by name."""
+
+from tests.fuzz import of_other_programs, of_records, of_words, of_yaml
+
+TARGETS = {
+    target.name: target for module in (of_records, of_yaml, of_other_programs, of_words) for target in module.TARGETS
+}
