@@ -412,23 +412,27 @@ def check(r: Request) -> None:
         )
 
 
-def check_ranks(gpus: int, devices: list[int] | None, env: Iterable[str]) -> None:
+def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) -> None:
     """Refuses GPU ids that are not one for each rank, and environment variables that are not for a run to set."""
     if devices is not None and (len(devices) != gpus or len(set(devices)) != len(devices)):
         raise ConfigError(f"devices={devices}: expected {gpus} different GPU ids, as many as gpus={gpus}")
     if devices is not None and min(devices) < 0:
         raise ConfigError(f"devices={devices}: a GPU id is 0 or more")
-    for name in env:
-        _check_variable(name)
+    for name, value in env.items():
+        _check_variable(name, value)
 
 
-def _check_variable(name: str) -> None:
+def _check_variable(name: str, value: str) -> None:
+    if "\0" in value:
+        raise ConfigError(f"env.{name}: its value has a NUL character, with which the system ends one; leave it out")
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ConfigError(f"env.{name}: not the name of an environment variable; expected letters, digits and _")
     if name.startswith(("LD_", "PYTHON")):  # a run file from elsewhere shall load no code
         raise ConfigError(f"env.{name}: it could load other code into a run; set it in the shell that starts resnetx")
     if name in _OWN_VARIABLES:
         raise ConfigError(f"env.{name}: the ranks' own; use {_OWN_VARIABLES[name]}")
+    if name.startswith(("PET_", "RESNETX_RUN_", "TORCHELASTIC_")):  # options of torchrun, and what it tells its ranks
+        raise ConfigError(f"env.{name}: it decides how ranks are started, as resnetx does here; use torchrun by hand")
 
 
 # Variables that tell a rank what its run is, and the setting to use instead.

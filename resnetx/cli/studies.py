@@ -18,6 +18,7 @@ from resnetx.host import node_name
 from resnetx.measure import launch
 from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
+from resnetx.measure.executor import one_node
 from resnetx.measure.sweep import (
     PlannedRun,
     check_same_machine,
@@ -27,6 +28,7 @@ from resnetx.measure.sweep import (
     split_settled,
     sweep,
 )
+from resnetx.measure.writing import write
 from resnetx.record import SCHEMA, Brief, RecordError, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.units import duration
 
@@ -58,7 +60,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     with locked(asked.folder):
         kept, left = split_settled(asked.plan())
         check_same_machine(kept)
-        launch.write(asked.folder.study, definition(asked.folder, asked.record))
+        write(asked.folder.study, definition(asked.folder, asked.record))
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
         skip([run for run in left if run.obstacle])
@@ -202,7 +204,7 @@ def _show_plan(asked: _Asked) -> None:
     definition(asked.folder, asked.record)
     kept, left = split_settled(asked.plan())
     for run in left:
-        print("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
+        print("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)
     able = [run for run in left if not run.obstacle]
     twins = sum(run.twin is not None for run in able)
     print(f"# {len(asked.tasks)} points, {len(able)} runs ({twins} of twins)" + f", {len(kept)} more kept" * bool(kept))

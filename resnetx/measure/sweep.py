@@ -19,6 +19,7 @@ from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError
 from resnetx.measure import launch
 from resnetx.measure.environment import identity
+from resnetx.measure.writing import not_writable
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 
 FAILURES = 2  # of one point or twin, after which it is given up
@@ -164,7 +165,7 @@ def locked(folder: StudyFolder) -> Iterator[None]:
         folder.path.mkdir(parents=True, exist_ok=True)
         opened = folder.lock.open("w")
     except OSError as error:
-        raise launch.not_writable(folder.path, error) from None
+        raise not_writable(folder.path, error) from None
     with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
