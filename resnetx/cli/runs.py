@@ -68,9 +68,10 @@ def _open_store(words: list[str]) -> str:
     from resnetx.measure.executor import torchrun as closed
     from resnetx.measure.torchrun import world_size
 
+    instead = closed(world_size(), ["-m", "resnetx.train", *words])
     return (
         "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
-        f"ports; this one does not: {closed(world_size(), words).line}"
+        f"ports; this one does not: {instead.line}"
     )
 
 

@@ -38,11 +38,11 @@ class Executor(Protocol):
 
 def one_node(task: Task, folder: RunFolder, scratch: Path | None = None) -> Command:
     """torchrun with all ranks on this node."""
-    return torchrun(task.request.gpus, [str(folder.run)], scratch)
+    return torchrun(task.request.gpus, ["-m", "resnetx.train", str(folder.run)], scratch)
 
 
-def torchrun(ranks: int, words: list[str], scratch: Path | None = None) -> Command:
-    """torchrun with ranks on this node, for a run file or settings; neither it nor its ranks listen to other hosts.
+def torchrun(ranks: int, program: list[str], scratch: Path | None = None) -> Command:
+    """torchrun with ranks on this node; neither it nor those of resnetx listen to other hosts.
 
     `--standalone` opens two key-value stores on all network interfaces, and unpickles what it finds in one of them:
     whoever reaches the port can run code (docs/security.md). Here torchrun keeps its state in a file, and opens no
@@ -57,4 +57,4 @@ def torchrun(ranks: int, words: list[str], scratch: Path | None = None) -> Comma
         "--max-restarts=0",
         f"--nproc-per-node={ranks}",
     ]
-    return Command(["torchrun", *options, "-m", "resnetx.train", *words], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+    return Command(["torchrun", *options, *program], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})

@@ -47,10 +47,9 @@ def execute(task: RunFile, folder: RunFolder, executor: Executor = ...) -> RunRe
 def execute(task: BenchFile, folder: RunFolder, executor: Executor = ...) -> BenchRecord: ...
 def execute(task: Task, folder: RunFolder, executor: Executor = one_node) -> TaskRecord:
     """Runs the task to its end, whatever that is, and returns its record, which is then on disk."""
-    started = Moment.now()
-    begin(task, folder, started)
-    oom_kills = _oom_kills()
+    started, oom_kills = Moment.now(), _oom_kills()
     with scratch() as private:
+        begin(task, folder, started)
         try:
             end = Ending(status=_wait(task, folder, private, started, executor))
         except subprocess.TimeoutExpired:
@@ -76,7 +75,7 @@ def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
 
 def begin(task: Task, folder: RunFolder, started: Moment) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
-    for stale in folder.failures():
+    for stale in folder.leftovers():
         stale.unlink()
     write(folder.run, task)
     unfinished = "the run has not reported its end: it is still running, or it was killed"
@@ -202,10 +201,10 @@ def _with_counts(task: Task, folder: RunFolder, ended: TaskRecord) -> TaskRecord
 
 def _counted(task: RunFile) -> Workload | Unknown:
     """The workload of a run that did not get to counting it."""
-    from resnetx import workloads
-
     request = task.request
     try:
+        from resnetx import workloads
+
         return workloads.workload(request.model, request.image_size, request.batch_size, task.convention)
     except Exception as error:  # what ended the run may end this: no memory, say, or a torch that cannot be loaded
         return Unknown(f"it could not be counted: {ending.sentence(error)}")

@@ -13,16 +13,18 @@ _SENTENCES = re.compile(
     r"|cannot allocate memory(?! in static TLS)|failed to map segment|memory allocation (still )?failed",
     re.IGNORECASE,
 )
-# A thread needs address space for its stack; where that is not limited, it is threads that are too many.
-_NO_THREAD = re.compile(
-    r"resource temporarily unavailable|can't start new thread|thread creation failed|pthread_create failed",
+# They mean it where the address space is limited: a thread needs some for its stack, oneDNN for its code. Where it is
+# not, threads are too many, or oneDNN is mistaken.
+_SENTENCES_UNDER_A_LIMIT = re.compile(
+    r"resource temporarily unavailable|can't start new thread|thread creation failed|pthread_create failed"
+    r"|could not create a (primitive|memory object)",
     re.IGNORECASE,
 )
 
 
 def no_memory(text: str) -> bool:
     """Whether a message says that no memory was left; processes here have the limits of those it came from."""
-    return bool(_SENTENCES.search(text) or (_limited() and _NO_THREAD.search(text)))
+    return bool(_SENTENCES.search(text) or (_limited() and _SENTENCES_UNDER_A_LIMIT.search(text)))
 
 
 def _limited() -> bool:

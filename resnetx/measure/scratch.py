@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from resnetx.errors import ConfigError
+
 PREFIX = "resnetx-run-"
 _LAUNCHER = "launcher.lock"  # held by the launcher as long as it lives
 _RANKS = "ranks.lock"  # shared by all ranks
@@ -47,8 +49,13 @@ def remove_abandoned() -> None:
 def _make() -> tuple[Path, int]:
     """A new folder with the lock that this process holds on it."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        lock = os.open(path / _LAUNCHER, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            path = Path(tempfile.mkdtemp(prefix=PREFIX))
+            lock = os.open(path / _LAUNCHER, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"TMPDIR: the temporary folder cannot be written ({error}); make room there, or set TMPDIR to another"
+            ) from None
         with suppress(OSError):  # a file system without locks: nobody can take this one then
             fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():  # else another launcher found it before it was locked, and took it for abandoned

@@ -131,6 +131,15 @@ def test_options_of_torchrun_in_the_environment_do_not_reach_it(task_of, folder,
     assert folder.stdout.read_text() == "[]\n"
 
 
+def test_what_an_earlier_run_left_when_it_was_killed_is_removed(task_of, folder):
+    folder.path.mkdir()
+    (folder.path / ".record.json.0123").write_text('{"half')
+    record.write(folder.failure(1), record.Failure(rank=1, kind="error", time_s=0, message="", traceback=""))
+    ended = launch.execute(task_of(), folder, running(WRITTEN))
+    assert (ended.outcome, ended.warnings) == ("ok", [])
+    assert {path.name for path in folder.path.iterdir()} == {"record.json", "run.json", "stderr.log", "stdout.log"}
+
+
 def test_a_killed_child_takes_its_status_into_the_reason(task_of, folder):
     ended = launch.execute(task_of(), folder, running(f"import os; os.kill(os.getpid(), {signal.SIGKILL})"))
     assert on_disk(folder).reason == ended.reason == "torchrun was killed (SIGKILL)"

@@ -286,21 +286,37 @@ def test_a_point_that_finds_no_memory_is_recorded_as_such_with_its_place_in_inte
     assert not folder.failures()
 
 
-def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(tmp_path):
-    small = tmp_path / "small"
+def test_a_limited_address_space_is_lack_of_memory_even_where_torchrun_cannot_be_loaded_in_it(tmp_path):
+    command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={tmp_path}"]
+    limited = ["bash", "-c", 'ulimit -v 1000000; exec "$@"', "-", *command]
+    done = subprocess.run(limited, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    (path,) = tmp_path.rglob("record.json")
+    found = record.read(path, RunRecord)
+    assert (done.returncode, found.outcome) == (1, "oom"), done.stderr
+    assert found.reason.startswith("torchrun exited with status 1: ImportError: ")
+    assert found.reason in done.stderr
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_measured_stays_also_what_finds_no_place_any_more(tmp_path):
+    small, temporary = tmp_path / "small", tmp_path / "temporary"
     small.mkdir()
+    temporary.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=False).returncode:
         pytest.skip("mounting a small file system needs root")
     try:
         (small / "measured").write_bytes(b"x" * 1000)
         (small / "filler").write_bytes(b"x" * (256 * 1024 - 4096 * 4))
         command = [sys.executable, "-m", "resnetx", "train", *words(SHORT), f"results={small}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode in (1, 2)
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 2
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
         assert (small / "measured").read_bytes() == b"x" * 1000
         assert all(json.loads(path.read_text()) for path in small.rglob("*.json"))
+        (kept,) = temporary.iterdir()
+        assert f"its record is {kept}\n" in done.stderr
+        assert record.read(kept, RunRecord).images_per_s
     finally:
         subprocess.run(["umount", small], check=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from resnetx.errors import ConfigError
 from resnetx.measure import scratch
 from resnetx.measure.scratch import PREFIX, remove_abandoned, wait_for_ranks
 
@@ -67,6 +68,15 @@ def test_what_is_not_a_scratch_folder_of_ours_is_left_alone(temporary):
     before = set(temporary.rglob("*"))
     remove_abandoned()
     assert set(temporary.rglob("*")) == before
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/full")
+    with (
+        pytest.raises(ConfigError, match=r"the temporary folder cannot be written .*/dev/full/resnetx-run-"),
+        scratch.scratch(),
+    ):
+        pass
 
 
 RANK = """
