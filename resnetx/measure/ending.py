@@ -167,7 +167,9 @@ def _killed_torchrun(end: Ending, _: int) -> Cause | None:
 def _killed_ranks(end: Ending, _: int) -> Cause | None:
     """Signals ended ranks, from outside or for a crash; SIGTERM is what torchrun then ends the others with."""
     signals = {rank: -status for rank, status in _unreported(end).items() if status < 0}
-    first = {rank: number for rank, number in signals.items() if number != signal.SIGTERM} or signals
+    first = {rank: number for rank, number in signals.items() if number != signal.SIGTERM}
+    if not first and len(signals) == len(_unreported(end)):  # else one has exited by itself
+        first = signals
     if not first:
         return None
     if end.oom_kill and signal.SIGKILL in first.values():
@@ -189,7 +191,7 @@ def _failed_torchrun(end: Ending, _: int) -> Cause | None:
 
 def _silent_ranks(end: Ending, ranks: int) -> Cause | None:
     """Ranks that exited and reported nothing, as native code does that gives up."""
-    statuses = _unreported(end)
+    statuses = {rank: status for rank, status in _unreported(end).items() if status > 0}
     silent = set(statuses) or (set() if end.rank_statuses else set(range(ranks)) - {each.rank for each in end.failures})
     if not silent:
         return None
@@ -208,7 +210,7 @@ def _unreported(end: Ending) -> dict[int, int]:
 
 def _memory_line(end: Ending) -> str:
     """The line on stderr that says that there was no memory; "" where none does."""
-    return shortened(next((line for line in reversed(end.stderr.splitlines()) if no_memory(line)), ""))
+    return shortened(next((line.strip() for line in reversed(end.stderr.splitlines()) if no_memory(line)), ""))
 
 
 def _last_line(text: str) -> str:

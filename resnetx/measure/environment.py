@@ -17,6 +17,7 @@ from typing import Any
 
 import resnetx
 from resnetx.host import cores, kernel_file, kernel_text, memory_bytes, node_name
+from resnetx.measure.executor import NO_STORE
 from resnetx.measure.graphics import graphics_here
 from resnetx.record import Unknown
 
@@ -184,7 +185,7 @@ def software() -> dict[str, Any]:
         "variables": {
             name: value
             for name, value in sorted(os.environ.items())
-            if _VARIABLES.fullmatch(name) and not _SECRETS.search(name)
+            if _VARIABLES.fullmatch(name) and not _SECRETS.search(name) and name != NO_STORE  # which changes no figure
         },
     }
 

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from resnetx.record import RunFolder, Task
 
+NO_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun then opens no store for the ranks
+
 
 @dataclass(frozen=True)
 class Command:
@@ -57,4 +59,4 @@ def torchrun(ranks: int, program: list[str], scratch: Path | None = None) -> Com
         "--max-restarts=0",
         f"--nproc-per-node={ranks}",
     ]
-    return Command(["torchrun", *options, *program], {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+    return Command(["torchrun", *options, *program], {NO_STORE: "1"})

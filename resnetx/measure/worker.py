@@ -148,7 +148,10 @@ def _kind(error: Exception) -> FailureKind:
 
 
 def _leave(failure: Failure, task: Task, folder: RunFolder, started: Moment) -> None:
-    """Keeps the failure where it is looked for: in a file of its own, or by hand in the record, unless one is there."""
+    """Keeps the failure where it is looked for: in a file of its own, or by hand in the record.
+
+    By hand only rank 0 has a folder, and its own failures come before it has written what was measured.
+    """
     try:
         if launched_folder():
             record.write(folder.failure(failure.rank), failure)

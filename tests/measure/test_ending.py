@@ -105,6 +105,14 @@ CASES = {
         {"rank_statuses": {1: 130, 0: 1}, "failures": [failure(0)]},
         ("failed", "rank 1 exited silently with status 130"),
     ),
+    "a rank that exits before it can report, and one that torchrun ends": (
+        {"rank_statuses": {0: -15, 1: 2}, "stderr": "resnetx: a mistake\n"},
+        ("failed", "rank 1 exited silently with status 2; the last line of stderr: resnetx: a mistake"),
+    ),
+    "all ranks asked to end before they can report": (
+        {"rank_statuses": {0: -15, 1: -15}},
+        ("failed", "rank 0 was ended (SIGTERM), rank 1 was ended (SIGTERM)"),
+    ),
     "the kernel's killer of a rank": (
         {"rank_statuses": {1: -9}, "failures": [failure(0)], "oom_kill": True},
         ("oom", "the kernel's out-of-memory killer ended rank 1"),
@@ -123,7 +131,7 @@ CASES = {
     ),
     "no memory, said on stderr": (
         {"rank_statuses": {0: -6}, "stderr": "terminate called\n  what():  std::bad_alloc\n"},
-        ("oom", "rank 0 crashed:   what():  std::bad_alloc"),
+        ("oom", "rank 0 crashed: what():  std::bad_alloc"),
     ),
     "no memory, said by OpenBLAS, which exits": (
         {"rank_statuses": {0: 1}, "stderr": "OpenBLAS error: Memory allocation still failed after 10 retries"},

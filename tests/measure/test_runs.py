@@ -15,7 +15,7 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.measure import launch
+from resnetx.measure import executor, launch
 from resnetx.measure.executor import Command, one_node
 from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunFolder, RunRecord
@@ -137,7 +137,9 @@ def test_the_buckets_of_the_record_hold_every_gradient(two_ranks):
 def test_the_threads_of_a_rank_are_the_requested_ones(two_ranks):
     printed, *_ = two_ranks
     assert printed["environment"]["threads"]["intraop"] == 1
-    assert printed["environment"]["variables"]["OMP_NUM_THREADS"] == "1"
+    variables = printed["environment"]["variables"]
+    assert variables["OMP_NUM_THREADS"] == "1"
+    assert not variables.keys() & executor.torchrun(2, []).variables.keys()  # how ranks are started changes no figure
 
 
 BESIDE = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # this Python's torchrun
