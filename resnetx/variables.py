@@ -66,6 +66,8 @@ def check_variables(env: Mapping[str, str]) -> None:
             )
         if name in _OWN:
             raise ConfigError(f"env.{name}: the ranks' own; use {_OWN[name]}")
+        if name.startswith(("PET_", "RESNETX_RUN_", "TORCHELASTIC_")):  # what torchrun reads, and tells its ranks
+            raise ConfigError(f"env.{name}: it decides how ranks are started, as resnetx does; use torchrun by hand")
         if is_secret(name):
             raise ConfigError(
                 f"env.{name}: looks like a secret, which every record of the run would hold; set it in the shell that "

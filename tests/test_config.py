@@ -105,6 +105,21 @@ def test_a_value_of_the_wrong_type_is_named_with_what_was_expected(settings, sen
         request_from(compose(settings))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("A", "a\0b", r"env\.A: its value has a NUL character"),
+        ("PET_STANDALONE", "1", r"env\.PET_STANDALONE: it decides how ranks are started"),
+        ("TORCHELASTIC_RUN_ID", "1", r"env\.TORCHELASTIC_RUN_ID: it decides"),
+        ("RESNETX_RUN_FOLDER", "/tmp", r"env\.RESNETX_RUN_FOLDER: it decides"),
+    ],
+)
+def test_a_variable_that_no_rank_could_be_given_is_refused(request_of, name, value, sentence):
+    """A run file from elsewhere may hold what no command line can."""
+    with pytest.raises(ConfigError, match=sentence):
+        check(msgspec.structs.replace(request_of(), env={name: value}))
+
+
 def test_run_settings_and_images_are_checked_too():
     assert run_settings_from(compose({})).repeats == 6
     with pytest.raises(ConfigError, match="repeats=0: expected at least 1"):

@@ -205,6 +205,26 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, record_of, mo
     assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
 
 
+def test_an_interrupted_write_leaves_no_other_file_and_is_not_hidden(tmp_path, record_of, monkeypatch):
+    def interrupted(old, new):
+        Path(old).rename(new)  # it was done already
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        record.write(tmp_path / "record.json", record_of())
+    assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
+
+
+def test_who_may_read_a_record_is_what_the_user_lets(tmp_path, record_of):
+    before = os.umask(0o077)
+    try:
+        record.write(tmp_path / "record.json", record_of())
+    finally:
+        os.umask(before)
+    assert (tmp_path / "record.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_run_file_is_refused_when_it_holds_an_unknown_setting(tmp_path, task_of):
     path = tmp_path / "run.json"
     record.write(path, task_of())

@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -41,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def worker() -> int:
     """Entry point of `python -m resnetx.train`: one rank of a run."""
-    started = time.time()
+    from resnetx.measure.moment import Moment
+
+    started = Moment.now()
     from resnetx.measure.worker import die_with_parent, explain_termination
 
     die_with_parent()
@@ -66,17 +67,30 @@ def _terminate(*_: object) -> None:
 
 def _guarded(act: Callable[[], int]) -> int:
     try:
-        return act()
+        return _explained(act)
+    except (KeyboardInterrupt, _Terminated) as end:
+        print("resnetx: interrupted; what was finished before is on disk", file=sys.stderr)
+        return 143 if isinstance(end, _Terminated) else 130
+
+
+def _explained(act: Callable[[], int]) -> int:
+    from resnetx.cli import unforeseen
+
+    try:
+        status = act()
+        unforeseen.flush()
+        return status
     except ConfigError as error:
         if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
             print(visible(f"resnetx: {error}"), file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, _Terminated) as end:
-        print("resnetx: interrupted; what was finished before is on disk", file=sys.stderr)
-        return 143 if isinstance(end, _Terminated) else 130
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        unforeseen.silence(sys.stdout)
         return 0
+    except OSError as error:
+        return unforeseen.refused(error)
+    except Exception as error:
+        return unforeseen.mistake(error)
 
 
 def _run(words: list[str]) -> int:

@@ -195,9 +195,9 @@ def _import(options: Namespace, paths: list[Path], asked: Asked, given: list[str
     points = measured.read_nccl_tests(str(paths[0]), _imported_collective(asked), f"--import {paths[0]}")
     ended = _imported(paths[0], points, asked)
     folder = run_folder(Path(asked.results), "bench", paths[0].stem, node="imported")
-    from resnetx.measure import launch
+    from resnetx.measure.writing import write
 
-    launch.write(folder.record, ended)
+    write(folder.record, ended)
     _show(options, ended, folder)
     return 0 if _went_well(ended) else 1
 

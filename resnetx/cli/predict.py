@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ import msgspec
 from resnetx import bounds
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
+from resnetx.cli.folders import new_folder
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.validate import validate_
 from resnetx.config import After, Layerwise, Strategy, SyntheticInput
@@ -89,17 +89,13 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
     made = predicted(paths, overrides)
     asked, _ = split(overrides)
-    folder = Path(asked.out) if asked.out else Path(asked.results) / node_name() / "predict" / _now()
+    folder = Path(asked.out) if asked.out else new_folder(Path(asked.results) / node_name() / "predict")
     if options.json:
         show.json_lines(made.points)
     else:
         show_predict.prediction(made)
     show_predict.store(made, folder)
     return 0
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
 
 
 def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:

@@ -1,17 +1,19 @@
 """One point at a time: `train`, and the ranks that torchrun starts for it, or for a bench."""
 
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from resnetx import bounds
 from resnetx.cli import show
+from resnetx.cli.folders import new_folder
 from resnetx.config import Request, RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_file
+from resnetx.measure.moment import Moment
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFile, RunFolder, Task, TaskRecord, read_task
 from resnetx.variables import check_file_variables, unlisted
 
@@ -46,7 +48,7 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     return 0 if record.outcome == "ok" else 1
 
 
-def serve(words: list[str], started: float) -> int:
+def serve(words: list[str], started: Moment) -> int:
     """One rank of torchrun: of a launched run, or of one started by hand (which rank 0 then records)."""
     from resnetx.measure import launch, torchrun, worker
 
@@ -61,12 +63,26 @@ def serve(words: list[str], started: float) -> int:
     if by_hand and (obstacle := _obstacle_to_task(task)):
         raise ConfigError(obstacle)
     if by_hand and torchrun.rank() == 0:
+        if torchrun.on_one_node() and torchrun.has_open_store():
+            print(_open_store(words), file=sys.stderr, flush=True)
         folder = run_folder(results, "bench" if isinstance(task, BenchFile) else "train", task.request.slug)
         launch.begin(task, folder, started)
     record = worker.serve(task, folder, started)
     if by_hand and record is not None and folder is not None:
         _show(task, record, folder)
     return 0
+
+
+def _open_store(words: list[str]) -> str:
+    """The warning for a rank whose torchrun was started with the default options of torchrun."""
+    from resnetx.measure.executor import torchrun as closed
+    from resnetx.measure.torchrun import world_size
+
+    instead = closed(world_size(), ["-m", "resnetx.train", *words])
+    return (
+        "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
+        f"ports; this one does not: {instead.line}"
+    )
 
 
 def _obstacle_to_task(task: Task) -> str:
@@ -127,8 +143,7 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
 
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
     """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    return RunFolder(results / (node or node_name()) / verb / f"{now[:-3]}_{slug}")
+    return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
 
 
 def _check_asked(task: Task, path: Path) -> None:

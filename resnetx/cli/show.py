@@ -227,7 +227,7 @@ def failure(record: TaskRecord, folder: RunFolder) -> None:
     """Why a run has no figures."""
     err.print(f"{record.outcome}: {record.reason}", soft_wrap=True)
     first = record.failures[0] if record.failures else None
-    if first and first.kind == "error":
+    if first and first.kind == "error" and first.traceback:
         err.print(first.traceback.rstrip(), soft_wrap=True)
     elif record.stderr_end and not (first and first.kind in ("config", "oom")):
         err.print(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", soft_wrap=True)

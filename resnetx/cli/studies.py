@@ -18,6 +18,7 @@ from resnetx.host import node_name
 from resnetx.measure import launch
 from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
+from resnetx.measure.executor import one_node
 from resnetx.measure.sweep import (
     PlannedRun,
     check_known_code,
@@ -29,6 +30,7 @@ from resnetx.measure.sweep import (
     split_settled,
     sweep,
 )
+from resnetx.measure.writing import write
 from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.units import duration
 
@@ -64,7 +66,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         check_same_machine(kept)
         known = definition(asked.folder, asked.record, show.skipped)
         keep_unreadable(asked.folder)
-        launch.write(asked.folder.study, known)
+        write(asked.folder.study, known)
         if kept:
             show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
         skip([run for run in left if run.obstacle])
@@ -211,7 +213,7 @@ def _show_plan(asked: _Asked) -> None:
     definition(asked.folder, asked.record, show.skipped)
     kept, left = split_settled(asked.plan(), show.skipped)
     for run in left:
-        show.line("# " * bool(run.obstacle) + launch.command_line(run.task, run.folder))
+        show.line("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)
     able = [run for run in left if not run.obstacle]
     twins = sum(run.twin is not None for run in able)
     show.line(

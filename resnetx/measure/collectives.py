@@ -1,6 +1,6 @@
 """Collectives over sizes: one rank times them, checks what they make, and (rank 0) puts the record together.
 
-    torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 -m resnetx.train RUN.json
+    launch/local.sh 2 RUN.json
 
 As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
 behind a barrier, and counts with the slowest rank's time (nccl-tests times many in a row and divides, so that its small
@@ -8,7 +8,6 @@ sizes come out shorter by what it takes to start and to notice one); sizes come 
 """
 
 import random
-import time
 from collections.abc import Sequence
 from itertools import product
 from statistics import median
@@ -23,8 +22,10 @@ from resnetx.measure.clock import timed_with_cpu
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
 from resnetx.measure.host_load import cpu_times, host_load
+from resnetx.measure.moment import Moment
 from resnetx.measure.process import keep_freed_memory
 from resnetx.measure.reading_warnings import foreign_load
+from resnetx.measure.torchrun import run_started
 from resnetx.record import (
     BenchFile,
     BenchRecord,
@@ -40,8 +41,8 @@ from resnetx.record import (
 _ELEMENT_BYTES = 4  # fp32, as gradients
 
 
-def run(task: BenchFile, started: float) -> BenchRecord | None:
-    """Executes one rank of the bench; rank 0 returns the record. `started`: when this process began (epoch)."""
+def run(task: BenchFile, started: Moment) -> BenchRecord | None:
+    """Executes one rank of the bench; rank 0 returns the record. `started`: when this process began."""
     request = task.request
     torch.set_num_threads(request.threads)
     if not torch.cuda.is_available():
@@ -147,11 +148,9 @@ def _disturbed(load: dict[str, float] | Unknown) -> list[Warning]:
     return [] if isinstance(load, Unknown) else foreign_load([HostLoad(**load)])
 
 
-def _record(task: BenchFile, fields: dict[str, Any], started: float) -> BenchRecord:
+def _record(task: BenchFile, fields: dict[str, Any], started: Moment) -> BenchRecord:
     """The record of a bench that went well."""
     plain = {"outcome": "ok", "reason": "", "failures": [], "stderr_end": "", "unknown": {}}
-    duration_s = time.time() - started
-    record: BenchRecord = seal(
-        {**bench_opening(task, started), **plain, **fields, "duration_s": duration_s}, BenchRecord
-    )
+    begun = bench_opening(task, run_started(started).epoch_s)
+    record: BenchRecord = seal({**begun, **plain, **fields, "duration_s": started.elapsed_s}, BenchRecord)
     return record

@@ -23,7 +23,7 @@ from resnetx.config import Bucket
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.measure.nvml import gpus_here
-from resnetx.measure.torchrun import local_rank, rank, world_size
+from resnetx.measure.torchrun import local_rank, on_one_node, private_folder, rank, world_size
 from resnetx.record import Device, Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
 
@@ -137,18 +137,37 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
     if ranks.world_size == 1:
         yield ranks
         return
-    _use_loopback_on_one_node()
-    timeout = timedelta(seconds=timeout_s)
+    loopback = _loopback() if on_one_node() else None
+    if loopback:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    meeting = _meeting(ranks, timedelta(seconds=timeout_s))
     if device.type == "cuda":
         with ExitStack() as stack:
             log = stack.enter_context(_nccl_log())
             if timed_by_nccl:
                 stack.enter_context(_environment(TORCH_NCCL_ENABLE_TIMING="1"))
-            dist.init_process_group("nccl", timeout=timeout, device_id=device)  # with a device: NCCL starts at once
+            if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what its ranks agree on, not of gradients
+                stack.enter_context(_environment(NCCL_SOCKET_IFNAME=loopback))
+            dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
         ranks = replace(ranks, log=log)
     else:
-        dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", **meeting)
     yield ranks
+
+
+def _meeting(ranks: Ranks, timeout: timedelta) -> dict[str, Any]:
+    """Where the ranks learn each other's addresses, as `init_process_group` takes it.
+
+    On one node it is a file that only this user can read. Between nodes it is the store that torchrun serves: like all
+    TCP stores of torch it listens on every interface, and trusts whoever reaches it (docs/security.md).
+    """
+    group = {"rank": ranks.rank, "world_size": ranks.world_size, "timeout": timeout}
+    folder = private_folder() if on_one_node() else None
+    if folder is None:
+        return group
+    store = dist.FileStore(str(folder / "meeting"), ranks.world_size)
+    store.set_timeout(timeout)
+    return {**group, "store": store}
 
 
 def backend(device: torch.device) -> str:
@@ -156,12 +175,13 @@ def backend(device: torch.device) -> str:
     return "nccl" if device.type == "cuda" else "gloo"
 
 
-def _use_loopback_on_one_node() -> None:
-    # Where the host name does not resolve to an address of this host, gloo fails or hangs far past its timeout.
-    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
-        names = {name for _, name in socket.if_nameindex()}
-        if loopback := names & {"lo", "lo0"}:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback.pop())
+def _loopback() -> str | None:
+    """The loopback interface, which nobody else's host can reach; None where there is none.
+
+    Where the host name resolves to no address of this host, gloo would fail without it, or hang far past its timeout.
+    """
+    names = {name for _, name in socket.if_nameindex()}
+    return next((name for name in ("lo", "lo0") if name in names), None)
 
 
 @contextmanager

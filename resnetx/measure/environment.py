@@ -16,6 +16,7 @@ from typing import Any
 
 import resnetx
 from resnetx.host import cores, kernel_file, kernel_text, memory_bytes, node_name
+from resnetx.measure.executor import NO_STORE
 from resnetx.measure.graphics import graphics_here
 from resnetx.measure.revision import revision
 from resnetx.record import Unknown
@@ -185,7 +186,7 @@ def software() -> dict[str, Any]:
         "variables": {
             name: SECRET if is_secret(name) else value
             for name, value in sorted(os.environ.items())
-            if _VARIABLES.fullmatch(name)
+            if _VARIABLES.fullmatch(name) and name != NO_STORE  # which changes no figure
         },
     }
 

@@ -1,143 +1,130 @@
-"""One run or bench as a child process: start torchrun, wait, and make sure that a record tells how it ended.
+"""One run or bench as a child process: start it, wait, and make sure that a record tells how it ended.
 
 Whatever happens to the child (an exception, a kill, a hang, no memory left), one `record.json` says so, and no process
-is left: the kernel kills torchrun with this process, and every rank with torchrun (`worker.die_with_parent`).
+is left: the kernel kills torchrun with this process, and every rank with torchrun (`worker.die_with_parent`). The
+record of a finished measurement is never replaced by that of a failure. How ranks are started is in `executor`, what
+their end means in `ending`.
 """
 
 import ctypes
 import os
-import shlex
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import msgspec
 
 from resnetx import record
-from resnetx.errors import ConfigError, FileError
-from resnetx.loading import File, read_json
-from resnetx.measure.torchrun import FOLDER_VARIABLE
-from resnetx.record import BenchFile, BenchRecord, Failure, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord
+from resnetx.measure import ending
+from resnetx.measure.ending import Ending
+from resnetx.measure.executor import Executor, one_node
+from resnetx.measure.moment import Moment
+from resnetx.measure.scratch import scratch, wait_for_ranks
+from resnetx.measure.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
+from resnetx.measure.writing import set_aside, write, write_measured
+from resnetx.record import (
+    BenchFile,
+    BenchRecord,
+    RecordError,
+    RunFile,
+    RunFolder,
+    RunRecord,
+    Task,
+    TaskRecord,
+    Unknown,
+    Workload,
+)
 
-STDERR_END = 4000  # characters of stderr that a record keeps
-
-
-def command(task: Task, folder: RunFolder) -> list[str]:
-    """The torchrun command line of a run; with its run file it repeats the run by hand."""
-    return [
-        "torchrun",
-        "--standalone",
-        "--local-addr=127.0.0.1",  # the host's own name may resolve to no address of this host
-        "--max-restarts=0",
-        f"--nproc-per-node={task.request.gpus}",
-        "-m",
-        "resnetx.train",
-        str(folder.run),
-    ]
-
-
-def command_line(task: Task, folder: RunFolder) -> str:
-    """The same as a shell takes it."""
-    return shlex.join(command(task, folder))
+DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
 
 
 @overload
-def execute(task: RunFile, folder: RunFolder) -> RunRecord: ...
+def execute(task: RunFile, folder: RunFolder, executor: Executor = ...) -> RunRecord: ...
 @overload
-def execute(task: BenchFile, folder: RunFolder) -> BenchRecord: ...
-def execute(task: Task, folder: RunFolder) -> TaskRecord:
+def execute(task: BenchFile, folder: RunFolder, executor: Executor = ...) -> BenchRecord: ...
+def execute(task: Task, folder: RunFolder, executor: Executor = one_node) -> TaskRecord:
     """Runs the task to its end, whatever that is, and returns its record, which is then on disk."""
-    started = time.time()
-    begin(task, folder, started)
-    oom_kills = _oom_kills()
-    try:
-        exit_status = _wait(task, folder)
-    except OSError as error:  # no torchrun, or no room for its output
-        ended = record.cut_short(task, started, "failed", f"torchrun could not be started: {error}")
-        write(folder.record, ended)
-        return ended
-    except BaseException as stop:  # Ctrl-C and termination too: the child is dead by now
-        write(
-            folder.record, record.cut_short(task, started, "failed", f"interrupted ({type(stop).__name__.lstrip('_')})")
-        )
-        raise
-    ended = _conclude(task, folder, started, exit_status, _oom_kills() - oom_kills)
-    write(folder.record, ended)
-    return ended
+    started, oom_kills = Moment.now(), _oom_kills()
+    with scratch() as private:
+        begin(task, folder, started)
+        try:
+            end = Ending(status=_wait(task, folder, private, started, executor))
+        except subprocess.TimeoutExpired:
+            end = Ending(stopped="timeout", reason=f"not finished after timeout={task.timeout_s:g} seconds")
+        except OSError as error:
+            end = Ending(stopped="failed", reason=f"torchrun could not be started: {error}")
+        except BaseException as stop:  # Ctrl-C and termination, as a rule; the child is dead by now
+            end = Ending(stopped="failed", reason=f"interrupted ({ending.sentence(stop).lstrip('_')})")
+            _settle(task, folder, private, started, ending.read(end, folder, private))
+            raise
+        end = ending.read(end, folder, private, _oom_kills() > oom_kills)
+        settled = _settle(task, folder, private, started, end)
+    return settled if settled.outcome == "ok" else _with_counts(task, folder, settled)
 
 
 def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
     """Writes, and returns, the record of a run that cannot take place here."""
-    skipped = record.cut_short(task, time.time(), "skipped", reason, **_counted(task))
+    skipped = record.cut_short(task, Moment.now().epoch_s, "skipped", reason, workload=_counted(task))
     write(folder.run, task)
     write(folder.record, skipped)
     return skipped
 
 
-def begin(task: Task, folder: RunFolder, started: float) -> None:
+def begin(task: Task, folder: RunFolder, started: Moment) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
-    for stale in folder.failures():
+    for stale in folder.leftovers():
         stale.unlink()
     write(folder.run, task)
     unfinished = "the run has not reported its end: it is still running, or it was killed"
-    write(folder.record, record.cut_short(task, started, "failed", unfinished))
+    write(folder.record, record.cut_short(task, started.epoch_s, "failed", unfinished))
 
 
-def write(path: Path, content: Any) -> None:
-    """Writes a record, or says in one sentence why that cannot be done."""
-    try:
-        record.write(path, content)
-    except OSError as error:
-        raise not_writable(path, error) from None
+# ---- the child ------------------------------------------------------------------------------------------------------
 
 
-def not_writable(path: Path, error: OSError) -> ConfigError:
-    """The sentence for a place in the results folder that cannot be written."""
-    return ConfigError(f"results: cannot write {path} ({error.strerror}); make room or allow it, or set results=FOLDER")
-
-
-def _wait(task: Task, folder: RunFolder) -> int | None:
-    """The exit status of torchrun, or None where the time limit ended it."""
-    environment = {
-        **os.environ,
-        **task.request.env,
-        "OMP_NUM_THREADS": str(task.request.threads),  # torchrun sets 1, but only when it starts more than one rank
-        FOLDER_VARIABLE: str(folder.path),
-        "PYTHONUNBUFFERED": "1",
-    }
-    with (
-        # For what a killed torchrun cannot clean up; its ranks may still be dying when this is.
-        tempfile.TemporaryDirectory(prefix="resnetx-", ignore_cleanup_errors=True) as scratch,
-        folder.stdout.open("wb") as stdout,
-        folder.stderr.open("wb") as stderr,
-    ):
-        environment["TMPDIR"] = scratch
+def _wait(task: Task, folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
+    """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
+    command = executor(task, folder, private)
+    with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
         child = subprocess.Popen(
-            [_torchrun(), *command(task, folder)[1:]],
+            [_program(command.words[0]), *command.words[1:]],
             stdout=stdout,
             stderr=stderr,
             stdin=subprocess.DEVNULL,
-            env=environment,
+            env=_environment(task, folder, private, started) | command.variables,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
             preexec_fn=_die_with_parent(),
         )
         try:
             return child.wait(task.timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
         finally:
             child.kill()
             child.wait()
+            wait_for_ranks(private, DYING_S)
 
 
-def _torchrun() -> str:
-    beside = Path(sys.executable).with_name("torchrun")
-    return str(beside) if beside.is_file() else "torchrun"
+def _environment(task: Task, folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
+    return {
+        **inherited,
+        **task.request.env,
+        "OMP_NUM_THREADS": str(task.request.threads),  # torchrun sets 1, but only when it starts more than one rank
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(private),
+        ending.ERROR_FILE_VARIABLE: str(ending.error_file(private)),
+        FOLDER_VARIABLE: str(folder.path),
+        SCRATCH_VARIABLE: str(private),
+        STARTED_VARIABLE: repr(started.epoch_s),
+    }
+
+
+def _program(name: str) -> str:
+    """The program of this name that belongs to this Python, or else the one on the PATH."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name
 
 
 def _die_with_parent() -> Callable[[], None] | None:
@@ -154,75 +141,6 @@ def _die_with_parent() -> Callable[[], None] | None:
     return ask_kernel
 
 
-# ---- how it ended ---------------------------------------------------------------------------------------------------
-
-
-def _conclude(task: Task, folder: RunFolder, started: float, exit_status: int | None, oom_kills: int) -> TaskRecord:
-    failures = _failures(folder)
-    if exit_status == 0:
-        try:
-            ended: TaskRecord = record.read(folder.record, record.record_kind(task))
-        except RecordError as error:
-            return record.cut_short(task, started, "failed", str(error))
-        if ended.outcome == "ok":  # the rank does not see how long torchrun took around it
-            return msgspec.structs.replace(ended, stderr_end=_end(folder.stderr), duration_s=time.time() - started)
-    outcome, reason = _cause(task, failures, exit_status, oom_kills)
-    known = {"failures": failures, "stderr_end": _end(folder.stderr), "duration_s": time.time() - started}
-    write(folder.record, record.cut_short(task, started, outcome, reason, **known))  # counting may take its time
-    return record.cut_short(task, started, outcome, reason, **known, **_counted(task))
-
-
-def _cause(task: Task, failures: list[Failure], exit_status: int | None, oom_kills: int) -> tuple[record.Outcome, str]:
-    """What ended a run that did not go well: the complaints of ranks that lost their peer come last."""
-    if exit_status is None:
-        return "timeout", f"not finished after timeout={task.timeout_s:g} seconds"
-    if cause := next((failure for failure in failures if failure.kind != "peer"), None):
-        return "oom" if cause.kind == "oom" else "failed", f"rank {cause.rank}: {cause.message}"
-    if silent := sorted(set(range(task.request.gpus)) - {failure.rank for failure in failures}):
-        if oom_kills > 0:
-            return "oom", "the kernel's out-of-memory killer ended a rank"
-        ranks = ", ".join(map(str, silent))
-        return "failed", f"rank {ranks} ended without a word: killed by a signal, or crashed in native code"
-    if failures:
-        return "failed", f"rank {failures[0].rank}: {failures[0].message}"
-    return "failed", f"torchrun ended with status {exit_status}"
-
-
-def _failures(folder: RunFolder) -> list[Failure]:
-    """What the ranks said of their own failures, the first one first; their files are folded into the record."""
-    found = []
-    for path in folder.failures():
-        try:
-            found.append(read_json(File(path, "a rank's failure", record.MAX_BYTES), Failure))
-        except FileError:
-            continue  # the rank died while it wrote
-        path.unlink()
-    return sorted(found, key=lambda failure: failure.time_s)
-
-
-def _counted(task: Task) -> dict[str, Any]:
-    """The workload of a run that did not tell it: a point that found no memory has its place in intensity space too."""
-    if isinstance(task, BenchFile):
-        return {}
-    from resnetx import workloads
-
-    request = task.request
-    try:
-        counted = workloads.workload(request.model, request.image_size, request.batch_size, task.convention)
-    except ConfigError as error:
-        return {"workload": record.Unknown(str(error))}
-    return {"workload": counted}
-
-
-def _end(path: Path) -> str:
-    """The last lines of a log, whole lines only."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - STDERR_END))
-        text = file.read().decode(errors="replace")
-    return text if size <= STDERR_END else text.partition("\n")[2]
-
-
 def _oom_kills() -> int:
     """Processes that the kernel's out-of-memory killer has ended since boot; 0 where it does not count them."""
     try:
@@ -230,3 +148,63 @@ def _oom_kills() -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+
+def _settle(task: Task, folder: RunFolder, private: Path, started: Moment, end: Ending) -> TaskRecord:
+    """Writes, and returns, the final record: the one that rank 0 wrote, where it has finished its measurement."""
+    known = {"stderr_end": end.stderr_end, "duration_s": started.elapsed_s}  # a rank sees neither
+    measured = _measured(task, folder, private, started)
+    if measured is not None:
+        late = [*measured.warnings, *ending.late(end, task.request.gpus)]
+        settled: TaskRecord = msgspec.structs.replace(measured, warnings=late, **known)
+        write_measured(folder.record, settled)
+    else:
+        outcome, reason = ending.cause(end, task.request.gpus)
+        settled = record.cut_short(task, started.epoch_s, outcome, reason, failures=end.failures, **known)
+        write(folder.record, settled)
+    for folded in folder.failures():
+        folded.unlink()
+    return settled
+
+
+def _measured(task: Task, folder: RunFolder, private: Path, started: Moment) -> TaskRecord | None:
+    """The record of this run's finished measurement, which rank 0 writes once all ranks have sent it theirs."""
+    for path in (folder.record, *set_aside(private)):
+        try:
+            found: TaskRecord = record.read(path, record.record_kind(task))
+        except RecordError:
+            continue
+        if found.outcome == "ok" and found.started_at == record.timestamp(started.epoch_s):
+            return found
+    return None
+
+
+def _with_counts(task: Task, folder: RunFolder, ended: TaskRecord) -> TaskRecord:
+    """The record with its workload: a point that found no memory has its place in intensity space, too.
+
+    Counting may take a moment, so the record is on disk without it before.
+    """
+    if isinstance(task, BenchFile):
+        return ended
+    workload = _counted(task)
+    unknown = {path: why for path, why in ended.unknown.items() if path != "workload"}
+    if isinstance(workload, Unknown):
+        unknown["workload"] = str(workload)
+    counted = None if isinstance(workload, Unknown) else workload
+    ended = msgspec.structs.replace(ended, workload=counted, unknown=unknown)
+    write(folder.record, ended)
+    return ended
+
+
+def _counted(task: RunFile) -> Workload | Unknown:
+    """The workload of a run that did not get to counting it."""
+    request = task.request
+    try:
+        from resnetx import workloads
+
+        return workloads.workload(request.model, request.image_size, request.batch_size, task.convention)
+    except Exception as error:  # what ended the run may end this: no memory, say, or a torch that cannot be loaded
+        return Unknown(f"it could not be counted: {ending.sentence(error)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from resnetx.measure.moment import Moment
 from resnetx.record import Unknown
 
 
@@ -26,19 +27,19 @@ def keep_freed_memory() -> None:
 class StartUp:
     """Splits the time before the first window into named parts."""
 
-    def __init__(self, started: float) -> None:
-        now = time.time()
-        self._laps = {"imports_s": now - started}
+    def __init__(self, started: Moment) -> None:
+        now = time.monotonic()
+        self._laps = {"imports_s": now - started.monotonic_s}
         self._last = now
 
     def lap(self, name: str) -> None:
-        now = time.time()
+        now = time.monotonic()
         self._laps[name] = now - self._last
         self._last = now
 
     def skip(self) -> None:
         """Leaves the time since the latest lap out of every part."""
-        self._last = time.time()
+        self._last = time.monotonic()
 
     def parts(self, rank: int) -> dict[str, float]:
         return {"rank": rank, **self._laps}

@@ -4,7 +4,6 @@
 layer by layer), `reading` (the input pipeline alone) and `equality` (whether the ranks compute what one process would).
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ from resnetx.errors import ConfigError
 from resnetx.measure import distributed, equality, reading, trace, train
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
+from resnetx.measure.moment import Moment
 from resnetx.measure.process import StartUp, keep_freed_memory
+from resnetx.measure.torchrun import run_started
 from resnetx.record import RunFile, RunRecord, Unknown, opening, seal
 
 _MEASURES = {
@@ -28,8 +29,8 @@ _MEASURES = {
 }
 
 
-def run(task: RunFile, started: float) -> RunRecord | None:
-    """Executes one rank of the run; rank 0 returns the record. `started`: when this process began, since the epoch."""
+def run(task: RunFile, started: Moment) -> RunRecord | None:
+    """Executes one rank of the run; rank 0 returns the record. `started`: when this process began."""
     request = task.request
     clock = StartUp(started)
     _prepare(request)
@@ -76,7 +77,7 @@ def _transport(request: Request, ranks: Ranks, logs: list[str]) -> dict[str, Any
     return distributed.transport(ranks, logs)
 
 
-def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: float) -> RunRecord:
+def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: Moment) -> RunRecord:
     """The record of a run that went well; what it did not measure is not known."""
     request = task.request
     alone = ranks.world_size == 1
@@ -84,7 +85,7 @@ def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: float)
     record: RunRecord = seal(
         {
             **dict.fromkeys(RunRecord.__struct_fields__, not_measured),
-            **opening(task, started),
+            **opening(task, run_started(started).epoch_s),
             "workload": workloads.workload(request.model, request.image_size, request.batch_size, task.convention),
             "outcome": "ok",
             "reason": "",
@@ -94,7 +95,7 @@ def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: float)
             "backend": Unknown("one rank joins no process group") if alone else distributed.backend(ranks.device),
             "warnings": [],
             **fields,
-            "duration_s": time.time() - started,
+            "duration_s": started.elapsed_s,
             "unknown": {},
         },
         RunRecord,

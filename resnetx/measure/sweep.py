@@ -22,6 +22,7 @@ from resnetx.loading import is_file
 from resnetx.measure import launch
 from resnetx.measure.environment import identity
 from resnetx.measure.revision import has_changes, revision, same_code
+from resnetx.measure.writing import not_writable
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 
 Tell = Callable[[str], object]  # called with a sentence for the user
@@ -188,7 +189,7 @@ def locked(folder: StudyFolder) -> Iterator[None]:
         folder.path.mkdir(parents=True, exist_ok=True)
         opened = folder.lock.open("w")
     except OSError as error:
-        raise launch.not_writable(folder.path, error) from None
+        raise not_writable(folder.path, error) from None
     with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

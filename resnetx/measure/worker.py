@@ -9,27 +9,36 @@ import re
 import signal
 import sys
 import threading
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from resnetx import record
-from resnetx.errors import ConfigError
-from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, rank
+from resnetx.errors import ConfigError, shortened
+from resnetx.host import kernel_text
+from resnetx.measure.ending import sentence
+from resnetx.measure.moment import Moment
+from resnetx.measure.no_memory import no_memory
+from resnetx.measure.scratch import show_life
+from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, launched_scratch, rank
+from resnetx.measure.writing import write_measured
 from resnetx.record import BenchFile, Failure, RunFolder, Task, TaskRecord
 
-# How torch on a CPU, the CUDA runtime, cuDNN, cuBLAS, NCCL and DALI say that there is no memory left.
-NO_MEMORY = "DefaultCPUAllocator|out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
+LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
+_TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
+
+FailureKind = Literal["oom", "config", "peer", "error"]
 
 
 def die_with_parent() -> None:
     """Makes the kernel kill this process when the one that started it dies.
 
     torchrun gives every rank a session of its own, so killing a process group, or torchrun with SIGKILL, would leave
-    the ranks running. Linux only; elsewhere torchrun's own clean-up has to do.
+    the ranks running. Linux only; elsewhere torchrun's own clean-up has to do. Until it is dead, its launcher waits.
     """
+    if scratch := launched_scratch():
+        show_life(scratch)
     if sys.platform != "linux":
         return
     PR_SET_PDEATHSIG = 1
@@ -51,10 +60,10 @@ def _orphaned() -> bool:
 
 
 def explain_termination() -> None:
-    """Makes this rank say so when torchrun ends it, as torchrun does with all ranks when one of them is lost.
+    """Makes this rank report that it was asked to end, as torchrun asks all ranks when one of them is lost.
 
-    A rank that says nothing is then the one that was lost. The main thread may be deep in a collective, where no signal
-    handler of Python runs: a thread of its own waits for the signal.
+    A rank that reports nothing is then the one that was lost. The main thread may be deep in a collective, where no
+    signal handler of Python runs: a thread of its own waits for the signal.
     """
     folder = launched_folder()
     if folder is None:
@@ -62,9 +71,12 @@ def explain_termination() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def wait() -> None:
-        signal.sigwait({signal.SIGTERM})
-        message = "ended by torchrun, because another rank was lost"
-        failure = Failure(rank=rank(), kind="peer", time_s=time.time(), message=message, traceback="")
+        sender = signal.sigwaitinfo({signal.SIGTERM}).si_pid
+        if sender == os.getppid():
+            failure = _said("peer", "ended by torchrun, because another rank was lost")
+        else:
+            name = kernel_text(f"proc/{sender}/comm")
+            failure = _said("error", f"ended (SIGTERM) by process {sender}" + f" ({name})" * bool(name))
         with suppress(OSError):  # a full disk, say: there is nobody left to tell
             record.write(folder.failure(failure.rank), failure)
         os._exit(1)
@@ -72,17 +84,17 @@ def explain_termination() -> None:
     threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()
 
 
-def serve(task: Task, folder: RunFolder | None, started: float) -> TaskRecord | None:
+def serve(task: Task, folder: RunFolder | None, started: Moment) -> TaskRecord | None:
     """Runs this rank of the task; rank 0 returns the record, which is then on disk.
 
-    `folder`: None in the ranks that do not know it, as only rank 0 does in a run started by hand. A failure is left
-    there, and ends the process: status 2 for a mistake of the user's, else 1.
+    `folder`: None in the ranks that do not know it, as only rank 0 does in a run started by hand. `started`: when this
+    process did. A failure is left in the folder, and ends the process: status 2 for a mistake of the user's, else 1.
     """
     try:
         ended = _run(task, started)
         if ended is not None:
             assert folder is not None, "rank 0 has no folder"
-            record.write(folder.record, ended)
+            write_measured(folder.record, ended)
         return ended
     except Exception as error:
         failure = _failure(error)
@@ -96,7 +108,7 @@ def serve(task: Task, folder: RunFolder | None, started: float) -> TaskRecord | 
         os._exit(2 if failure.kind == "config" else 1)
 
 
-def _run(task: Task, started: float) -> TaskRecord | None:
+def _run(task: Task, started: Moment) -> TaskRecord | None:
     if isinstance(task, BenchFile):
         from resnetx.measure import collectives
 
@@ -108,37 +120,44 @@ def _run(task: Task, started: float) -> TaskRecord | None:
 
 def _failure(error: Exception) -> Failure:
     kind = _kind(error)
+    return _said(kind, shortened(str(error)) if kind == "config" else sentence(error), traceback.format_exc())
+
+
+def _said(kind: FailureKind, message: str, trace: str = "") -> Failure:
+    now = Moment.now()
     return Failure(
         rank=rank(),
         kind=kind,
-        time_s=time.time(),
-        message=f"{'' if kind == 'config' else type(error).__name__ + ': '}{_first_line(str(error))}",
-        traceback=traceback.format_exc(),
+        time_s=now.epoch_s,
+        monotonic_s=now.monotonic_s,
+        message=message,
+        traceback=trace[-_TRACEBACK:],
     )
 
 
-def _kind(error: Exception) -> Literal["oom", "config", "peer", "error"]:
+def _kind(error: Exception) -> FailureKind:
     """What an exception means. torch's own types are known by name, as torch may be what failed to load."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, ConfigError):
         return "config"
-    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or re.search(NO_MEMORY, text, re.IGNORECASE):
+    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or no_memory(text):
         return "oom"
-    if name in ("DistBackendError", "DistNetworkError", "DistStoreError") or re.search("gloo.*(peer|onnection)", text):
+    if name in ("DistBackendError", "DistNetworkError", "DistStoreError") or re.search(LOST_PEER, text):
         return "peer"
     return "error"
 
 
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
+def _leave(failure: Failure, task: Task, folder: RunFolder, started: Moment) -> None:
+    """Keeps the failure where it is looked for: in a file of its own, or by hand in the record.
 
-
-def _leave(failure: Failure, task: Task, folder: RunFolder, started: float) -> None:
+    By hand only rank 0 has a folder, and its own failures come before it has written what was measured.
+    """
     try:
         if launched_folder():
             record.write(folder.failure(failure.rank), failure)
-        else:
-            outcome: record.Outcome = "oom" if failure.kind == "oom" else "failed"
-            record.write(folder.record, record.cut_short(task, started, outcome, failure.message, failures=[failure]))
+            return
+        outcome: record.Outcome = "oom" if failure.kind == "oom" else "failed"
+        known = {"failures": [failure], "duration_s": started.elapsed_s}
+        record.write(folder.record, record.cut_short(task, started.epoch_s, outcome, failure.message, **known))
     except OSError as error:
         print(f"{folder.path}: {error.strerror}", file=sys.stderr, flush=True)

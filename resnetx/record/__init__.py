@@ -30,6 +30,7 @@ from resnetx.record.run import (
     Warning,
     Workload,
     opening,
+    timestamp,
 )
 from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_task, record_kind
@@ -78,5 +79,6 @@ __all__ = [
     "read_task",
     "record_kind",
     "seal",
+    "timestamp",
     "write",
 ]

@@ -1,11 +1,10 @@
 """Bench records: collectives timed over sizes on one set of devices, or imported from nccl-tests."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from resnetx.record.run import SCHEMA, Device, Environment, Failure, HostLoad, Outcome, Transport, Warning
+from resnetx.record.run import SCHEMA, Device, Environment, Failure, HostLoad, Outcome, Transport, Warning, timestamp
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +87,7 @@ def bench_opening(task: BenchFile, started: float) -> dict[str, Any]:
         "schema": SCHEMA,
         "request": task.request,
         "source": "measured",
-        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+        "started_at": timestamp(started),
         "world_size": task.request.gpus,
         "points": [],
     }

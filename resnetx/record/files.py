@@ -1,7 +1,7 @@
 """The files of a run: their names, written whole or not at all, read with suspicion."""
 
 import os
-import tempfile
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,10 @@ class RunFolder:
     def failures(self) -> list[Path]:
         return sorted(self.path.glob("failure-rank*.json"))
 
+    def leftovers(self) -> list[Path]:
+        """What a run that was killed may have left: failures that nobody read, and files half written."""
+        return [*self.failures(), *self.path.glob(".*.json.*")]
+
 
 def write(path: Path, content: msgspec.Struct) -> None:
     """Writes a struct as JSON: whole or not at all, also when the disk is full or the process is killed.
@@ -59,17 +63,15 @@ def write(path: Path, content: msgspec.Struct) -> None:
     """
     data = _encoded(path, content)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:  # readable by whom the user's umask lets
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -271,9 +271,11 @@ class Failure(_Part, frozen=True):
     rank: int
     # oom: no memory left; config: a mistake of the user's; peer: another rank was lost; error: anything else.
     kind: Literal["oom", "config", "peer", "error"]
-    time_s: float  # since the epoch: the first failure is the cause, the others are its consequences
+    time_s: float  # since the epoch
     message: str
     traceback: str
+    # Since the host was booted, by a clock that nobody sets: the first failure is the cause, others are consequences.
+    monotonic_s: float = 0.0
 
 
 Outcome = Literal["ok", "oom", "failed", "timeout", "skipped"]
@@ -350,6 +352,11 @@ def opening(task: RunFile, started: float) -> dict[str, Any]:
         "study": task.study or Unknown("not part of a study"),
         "repeat": task.repeat,
         "timeout_s": task.timeout_s,
-        "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+        "started_at": timestamp(started),
         "world_size": task.request.gpus,
     }
+
+
+def timestamp(epoch_s: float) -> str:
+    """A moment as records have it: UTC, ISO 8601, to the millisecond."""
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")

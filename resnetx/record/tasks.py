@@ -1,6 +1,5 @@
 """What a child process is started for: a run or a bench. Both are launched, end and are recorded in the same way."""
 
-import time
 from pathlib import Path
 from typing import Any, overload
 
@@ -38,11 +37,14 @@ def cut_short(task: RunFile, started: float, outcome: Outcome, reason: str, **kn
 @overload
 def cut_short(task: BenchFile, started: float, outcome: Outcome, reason: str, **known: Any) -> BenchRecord: ...
 def cut_short(task: Task, started: float, outcome: Outcome, reason: str, **known: Any) -> TaskRecord:
-    """The record of a task that measured nothing; `known` are the fields that can be told all the same."""
+    """The record of a task that measured nothing; `known` are the fields that are known all the same.
+
+    `started`: seconds since the epoch. How long it took is 0 unless `duration_s` is among the known.
+    """
     kind = record_kind(task)
     gone = Unknown("the run ended before this was measured")
     begun = bench_opening(task, started) if isinstance(task, BenchFile) else opening(task, started)
-    told = {"failures": [], "stderr_end": "", "warnings": [], "duration_s": time.time() - started, **known}
+    told = {"failures": [], "stderr_end": "", "warnings": [], "duration_s": 0.0, **known}
     whole = dict.fromkeys(kind.__struct_fields__, gone) | begun | told
     record: TaskRecord = seal(whole | {"outcome": outcome, "reason": reason, "unknown": {}}, kind)
     return record

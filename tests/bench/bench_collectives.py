@@ -1,6 +1,6 @@
 """Our time of one collective against a bare torch.distributed loop's, in turns, in one process group; an A/A control.
 
-    torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 tests/bench/bench_collectives.py
+    torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_collectives.py
 
 The bare loop is what a user would write: barrier, start, all_reduce, stop. A round times each contender's `OPERATIONS`
 operations on the same array; it counts with the median, over the operations, of the slowest rank's time. Above 1, ours

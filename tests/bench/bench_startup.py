@@ -15,7 +15,10 @@ from pathlib import Path
 
 from interleave import ratio, rounds, sentence
 
-TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+TORCHRUN = [  # as resnetx starts it (resnetx/measure/executor.py)
+    *("env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", str(Path(sys.executable).with_name("torchrun"))),
+    *("--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--local-addr=127.0.0.1"),
+]
 RUN = [
     "resnetx.train",
     *("input=synthetic", "model.x=1", "model.width=16", "image_size=32", "batch_size=8", "threads=1", "seed=1"),
@@ -34,7 +37,7 @@ def seconds(*command: str) -> Callable[[], float]:
 
 
 def ranks(count: int, *words: str) -> Callable[[], float]:
-    return seconds(TORCHRUN, "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={count}", *words)
+    return seconds(*TORCHRUN, f"--nproc-per-node={count}", *words)
 
 
 def main(count: int) -> None:

@@ -1,6 +1,6 @@
 """The clean step of each strategy against a loop that does the same by hand, in turns, with an A/A control.
 
-    torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 tests/bench/bench_strategies.py model.x=4
+    torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_strategies.py
 
 Above 1, resnetx is faster. By hand is what a PyTorch user would write: `bucket` with DistributedDataParallel (the same
 settings), `layerwise` with an asynchronous all-reduce of each gradient as it comes, `after` with one all-reduce of all

@@ -22,6 +22,7 @@ from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
 from resnetx.measure import launch
 from resnetx.measure.environment import environment
+from resnetx.measure.executor import Command
 from resnetx.measure.sweep import plan, sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.workloads import workload
@@ -37,8 +38,9 @@ def overhead(runs: int) -> None:
     task = _task(_request(seed=0))
     with tempfile.TemporaryDirectory() as folder:
         planned = plan([(task, "")], repeats=runs, twins=0, folder=StudyFolder(Path(folder)), seed=0)
-        launch.command = lambda *_: ["torchrun", "-c", "pass"]  # a child that ends at once, without its record
-        launch._torchrun = lambda: sys.executable
+        at_once = Command([sys.executable, "-c", "pass"], {})  # a child that leaves no record
+        execute = launch.execute
+        launch.execute = lambda task, folder: execute(task, folder, lambda *_: at_once)
         start = time.perf_counter()
         sweep(planned[:1], [], lambda *_: None)  # counting loads torch, once
         first_s = time.perf_counter() - start

@@ -1,6 +1,6 @@
 """resnetx's training step against a bare hand-written DDP loop of the same model, in turns, with an A/A control.
 
-    torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 tests/bench/bench_train.py model.x=8 batch_size=16
+    torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_train.py model.x=8
 
 Above 1, resnetx is faster. The bare loop is what a PyTorch user writes: it has the same model, memory layout, threads,
 precision and optimizer settings, and its batch lies ready. Freed memory is kept for both, as `resnetx train` does on

@@ -22,6 +22,7 @@ from resnetx.cli import main as resnetx
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from
 from resnetx.host import node_name
+from resnetx.measure import executor
 from resnetx.record.prediction import prediction_file
 from resnetx.record.trace_runs import read_all
 
@@ -98,13 +99,12 @@ def measure(folder: Path) -> None:
             asked = folder / "made" / "points.json"
             record.write(asked, points)
             ranks = Path(__file__).with_name("truth_ranks.py")
-            command = ["torchrun", "--standalone", "--nproc-per-node=2", str(ranks), str(asked), str(done)]
-            print("+", *command, flush=True)
+            command = executor.torchrun(2, [str(ranks), str(asked), str(done)])
+            print("+", command.line, flush=True)
             done.parent.mkdir(exist_ok=True)
-            subprocess.run([Path(sys.executable).with_name(command[0]), *command[1:]], check=True, env=ENVIRONMENT)
-
-
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", **command.variables}
+            torchrun = Path(sys.executable).with_name("torchrun")
+            subprocess.run([torchrun, *command.words[1:]], check=True, env=environment)
 
 
 def clean_steps_s(folder: Path) -> dict[str, float]:

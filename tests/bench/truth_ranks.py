@@ -1,6 +1,6 @@
 """One of two ranks of `truth_gloo`: steps of every strategy in turns with steps of one rank alone.
 
-torchrun --standalone --nproc-per-node=2 tests/bench/truth_ranks.py POINTS.json WINDOWS.json
+torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/truth_ranks.py POINTS WINDOWS
 
 The machine is shared, and its speed moves within seconds. So all strategies train side by side in the same two
 processes, each on a model of its own, in short windows; before and behind each of them stands a window of the baseline,

@@ -14,7 +14,8 @@ import resnetx
 from resnetx import record
 from resnetx.cli import main
 from resnetx.measure import launch
-from resnetx.record import BenchPoint, BenchRecord
+from resnetx.measure.executor import one_node
+from resnetx.record import BenchPoint, BenchRecord, RunFolder
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
@@ -76,15 +77,10 @@ def test_a_bench_refines_a_plan_of_as_many_ranks_and_no_other(two_ranks, capsys,
 def test_a_bench_is_repeated_by_hand_from_its_run_file(two_ranks, tmp_path):
     _, path = two_ranks
     before = path.read_bytes()
-    command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "-m", "resnetx.train"]
+    line = one_node(record.read_task(path.parent / "run.json"), RunFolder(path.parent)).line
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        [*command, str(path.parent / "run.json")],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     (repeated,) = tmp_path.rglob("record.json")
@@ -106,7 +102,7 @@ def test_train_does_not_take_a_bench_for_a_run(two_ranks, capsys):
 @pytest.mark.parametrize(
     ("words", "outcome", "reason"),
     [
-        (["size=100TiB"], "oom", "can't allocate memory"),
+        (["size=1TiB"], "oom", "can't allocate memory"),
         (["size=8", "env.GLOO_SOCKET_IFNAME=none0"], "failed", "Unable to find address for: none0"),
         (["size=8", "timeout=1"], "timeout", "not finished after timeout=1 seconds"),
     ],
@@ -137,7 +133,7 @@ def launched(monkeypatch):
             )
             for size, time_s in ((2**10, 1e-4), (2**20, 1e-3))
         ]
-        launch.write(folder.record, ended)
+        record.write(folder.record, ended)
         return msgspec.structs.replace(ended, points=points, library="gloo")
 
     execute.wrong = 0

@@ -20,8 +20,8 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     status, out, _ = run(capsys, "sweep", "--dry-run", *words)
     lines = out.splitlines()
     assert status == 0
-    assert sum(line.startswith("torchrun ") and "--nproc-per-node=1" in line for line in lines) == 2
-    assert sum(line.startswith("# torchrun ") and "--nproc-per-node=3" in line for line in lines) == 1
+    assert sum(line.startswith("env ") and " torchrun " in line and "--nproc-per-node=1" in line for line in lines) == 2
+    assert sum(line.startswith("# env ") and "--nproc-per-node=3" in line for line in lines) == 1
     assert lines[-1] == (
         "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
         "use batch_size=3 or 6, another gpus, or split=uneven"

@@ -14,7 +14,9 @@ from resnetx.cli.subjects import traces
 from resnetx.config import CONFIGS, Bucket, check, check_ranks
 from resnetx.interconnect import measured
 from resnetx.interconnect.system import load
-from resnetx.measure import launch, sweep
+from resnetx.measure import ending, sweep
+from resnetx.measure.ending import Ending
+from resnetx.measure.executor import one_node
 from resnetx.predict.curve import curve
 from resnetx.predict.point import Fabric, Setting, Subject
 from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFolder, RunRecord, StudyFolder, StudyRecord
@@ -112,9 +114,13 @@ def _run_files() -> list[bytes]:
     return [*_of_runs("run.json"), *(_json(path) for path in TRUTH.glob("bench/*/run.json"))]
 
 
+def _use_failure(path: Path) -> None:
+    ending.read(Ending(), RunFolder(path.parent), path.parent)
+
+
 def _use_run_file(path: Path) -> None:
     task = record.read_task(path)
-    launch.command_line(task, RunFolder(path.parent))
+    assert one_node(task, RunFolder(path.parent)).line
     if isinstance(task, BenchFile):
         check_ranks(task.request.gpus, task.request.devices, task.request.env)
     else:
@@ -123,7 +129,7 @@ def _use_run_file(path: Path) -> None:
     record.write(path.with_name("again.json"), task)
 
 
-FAILURE = b'{"rank": 1, "kind": "error", "time_s": 1.5, "message": "it broke", "traceback": "in a\\nin b"}'
+FAILURE = b'{"rank": 1, "kind": "error", "monotonic_s": 1.5, "message": "it broke", "traceback": "in a\\nin b"}'
 
 
 # ---- benches and traces ---------------------------------------------------------------------------------------------
@@ -217,7 +223,7 @@ TARGETS = (
     Target("run", "record.json", lambda: _of_runs("record.json"), _use_run),
     Target("run-file", "run.json", _run_files, _use_run_file, named=False),
     Target("study-record", "study.json", _studies, _use_study),
-    Target("failure", "failure-rank1.json", lambda: [FAILURE], lambda path: launch._failures(RunFolder(path.parent))),
+    Target("failure", "failure-rank1.json", lambda: [FAILURE], _use_failure),
     Target("bench", "record.json", _benches, _use_bench),
     Target("traced-run", "record.json", _traced_runs, _use_trace, named=False),
     Target("trace", "trace.json", _traces, _use_trace, named=False),

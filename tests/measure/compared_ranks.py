@@ -6,7 +6,6 @@ as a record would have it. One start of torchrun serves many cases.
 
 import json
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -15,6 +14,7 @@ import torch
 from resnetx.cli.compose import compose
 from resnetx.config import check, request_from
 from resnetx.measure import distributed, equality, train
+from resnetx.measure.moment import Moment
 from resnetx.measure.process import StartUp
 from resnetx.measure.strategies import replicate
 
@@ -29,7 +29,7 @@ def main(cases: Path, answers: Path) -> None:
             check(request)
             torch.manual_seed(ranks.rank)  # what the ranks start from is for `replicate` to settle
             with mock.patch.object(*BREACHES[breach](ranks)):
-                found.append(equality.measure(request, ranks, StartUp(time.time()))["equality"])
+                found.append(equality.measure(request, ranks, StartUp(Moment.now()))["equality"])
         if ranks.first:
             answers.write_text(json.dumps(found))
         ranks.barrier()

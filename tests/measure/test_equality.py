@@ -1,9 +1,6 @@
 """Equality of ranks with one process: it is found where it is, and no breach of a strategy goes unseen."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from torch import nn
 from resnetx.cli import main
 from resnetx.measure import equality
 from resnetx.measure.equality import TOLERANCE
+from tests.measure.starting import run_ranks
 
 SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 3}
 STRATEGIES = [{"strategy": "bucket", "strategy.bucket_cap_mb": 0.005}, {"strategy": "layerwise"}, {"strategy": "after"}]
@@ -24,10 +22,8 @@ def compared(cases, ranks, folder: Path):
     (folder / "cases.json").write_text(
         json.dumps([({**settings, "gpus": ranks}, breach) for settings, breach in cases])
     )
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    command += [f"--nproc-per-node={ranks}", str(Path(__file__).with_name("compared_ranks.py"))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, folder / "cases.json", folder / "answers.json"], env=environment, check=True)
+    program = Path(__file__).with_name("compared_ranks.py")
+    run_ranks(ranks, program, folder / "cases.json", folder / "answers.json")
     return json.loads((folder / "answers.json").read_text())
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import jsonschema
@@ -14,9 +15,11 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.measure import launch
+from resnetx.measure import executor, launch
+from resnetx.measure.executor import Command, one_node
 from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunFolder, RunRecord
+from tests.measure.listening import foreign, listening
 
 pytestmark = pytest.mark.dist
 
@@ -66,19 +69,48 @@ def nothing_is_left(folder: RunFolder):
     wait_for(lambda: not ranks_of(folder.path), "the end of every process of the run", seconds=10)
 
 
+def watched(command, results: Path, **options) -> tuple[int, str, str, set[str]]:
+    """Runs a command that makes one run: its status, what it printed, and the addresses that the run listened on."""
+    addresses: set[str] = set()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
+        while child.poll() is None:
+            addresses |= listening([child.pid, *descendants(child.pid)])
+            time.sleep(0.02)
+        out, err = child.communicate()
+    return child.returncode, out, err, addresses
+
+
+def descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(entry.name))
+    found = list(children.get(pid, []))
+    for each in found:  # grows while it is read
+        found += children.get(each, [])
+    return found
+
+
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory):
-    """One good run on two gloo ranks, by the command line: its printed JSON, and its folder."""
+    """One good run on two gloo ranks, by the command line: its printed JSON, its folder, and where it listened."""
     results = tmp_path_factory.mktemp("two-ranks")
     command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={results}", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, out, err, addresses = watched(command, results)
+    assert status == 0, out + err
     folder = RunFolder(next(results.rglob("record.json")).parent)
-    return json.loads(done.stdout), folder
+    return json.loads(out), folder, addresses
+
+
+def test_no_process_of_a_run_listens_on_any_network(two_ranks):
+    _, _, addresses = two_ranks
+    assert addresses == {"127.0.0.1"}  # gloo's; empty, it would show that nobody looked
+    assert foreign({"127.0.0.1", "::1", "0.0.0.0", "::", "10.0.0.1"}) == {"0.0.0.0", "::", "10.0.0.1"}
 
 
 def test_two_ranks_train_and_leave_a_complete_record(two_ranks):
-    printed, folder = two_ranks
+    printed, folder, _ = two_ranks
     found = record.read(folder.record, RunRecord)
     assert printed == msgspec.to_builtins(found)
     jsonschema.validate(printed, SCHEMA)
@@ -91,50 +123,138 @@ def test_two_ranks_train_and_leave_a_complete_record(two_ranks):
 
 
 def test_the_rate_is_all_images_over_the_time_of_the_slowest_rank(two_ranks):
-    printed, _ = two_ranks
+    printed, *_ = two_ranks
     slowest = [max(window) for window in zip(*printed["windows_s"], strict=True)]
     assert printed["images_per_s"] == pytest.approx(8 * 2 * 3 / sum(slowest))
     assert printed["iterations_per_s"] == pytest.approx(2 * 3 / sum(slowest))
 
 
 def test_the_buckets_of_the_record_hold_every_gradient(two_ranks):
-    printed, _ = two_ranks
+    printed, *_ = two_ranks
     assert sum(bucket["size_bytes"] for bucket in printed["buckets"]) == printed["workload"]["gradient_bytes"]
 
 
 def test_the_threads_of_a_rank_are_the_requested_ones(two_ranks):
-    printed, _ = two_ranks
+    printed, *_ = two_ranks
     assert printed["environment"]["threads"]["intraop"] == 1
-    assert printed["environment"]["variables"]["OMP_NUM_THREADS"] == "1"
+    variables = printed["environment"]["variables"]
+    assert variables["OMP_NUM_THREADS"] == "1"
+    assert not variables.keys() & executor.torchrun(2, []).variables.keys()  # how ranks are started changes no figure
 
 
-def test_a_run_is_repeated_by_hand_from_its_run_file_without_touching_its_record(two_ranks, tmp_path):
-    _, folder = two_ranks
+BESIDE = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # this Python's torchrun
+
+
+def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record(two_ranks, tmp_path):
+    _, folder, _ = two_ranks
     before = folder.record.read_bytes()
-    command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "-m", "resnetx.train"]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [*command, str(folder.run)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["bash", "-c", one_node(record.read_task(folder.run), folder).line]
+    status, out, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
+    assert status == 0, err
     (repeated,) = tmp_path.rglob("record.json")
     assert record.read(repeated, RunRecord).request == record.read(folder.record, RunRecord).request
     assert folder.record.read_bytes() == before
-    assert "images/s" in done.stdout
+    assert "images/s" in out
+    assert addresses == {"127.0.0.1"}
+    assert "listens" not in err
 
 
-def test_a_killed_rank_is_named_and_the_others_go_with_it(tmp_path):
+def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
+    """By the first rank, which then does its work: one rank is enough here, which trains without a process group."""
+    command = ["torchrun", "--standalone", "--local-addr=127.0.0.1", "-m", "resnetx.train", *words(SHORT)]
+    status, _, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
+    assert status == 0, err
+    assert foreign(addresses)
+    assert "warning: this torchrun listens on all network interfaces" in err
+    assert "this one does not: env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
+
+
+@pytest.mark.parametrize(
+    ("victim", "number", "told"),
+    [
+        (0, signal.SIGKILL, "rank 0 was killed (SIGKILL)"),
+        (None, signal.SIGTERM, "torchrun was ended (SIGTERM)"),
+        (1, signal.SIGTERM, "rank 1: ended (SIGTERM) by process "),
+    ],
+)
+def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path, victim, number, told):
     child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
-    time.sleep(5)
-    os.kill(ranks_of(folder.path)[1], signal.SIGKILL)
+    wait_for(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
+    os.kill(ranks_of(folder.path)[victim], number)
     _, err = child.communicate(timeout=60)
     found = record.read(folder.record, RunRecord)
     assert child.returncode == 1
     assert found.outcome == "failed"
-    assert "rank 1 ended without a word" in found.reason
+    assert found.reason.startswith(told)
     assert found.reason in err
     assert found.workload.workload == "ResNet/2 width 16"
     nothing_is_left(folder)
+
+
+def ready(folder: RunFolder, ranks: int) -> bool:
+    """Whether all ranks answer signals (they block SIGTERM, for which a thread of theirs waits)."""
+    found = ranks_of(folder.path)
+    return sum(rank is not None and blocks_termination(pid) for rank, pid in found.items()) == ranks
+
+
+def blocks_termination(pid: int) -> bool:
+    with suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text()
+        mask = next(line for line in status.splitlines() if line.startswith("SigBlk:")).split()[1]
+        return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
+# ---- after the measurement ------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_while_the_ranks_shut_down_leaves_the_measurement_in_its_record(tmp_path):
+    command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={tmp_path}"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: [outcome(path) for path in tmp_path.rglob("record.json")] == ["ok"], "the record of rank 0")
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (130, "resnetx: interrupted; what was finished before is on disk\n")
+    (path,) = tmp_path.rglob("record.json")
+    found = record.read(path, RunRecord)
+    assert found.outcome == "ok"
+    assert found.images_per_s
+    assert "while its processes were shutting down: interrupted (KeyboardInterrupt)" in found.warnings[-1].message
+    nothing_is_left(RunFolder(path.parent))
+
+
+def outcome(path: Path) -> str:
+    return json.loads(path.read_text())["outcome"]
+
+
+CRASHING = """
+import os, signal
+from resnetx.cli import worker
+status = worker()
+if os.environ["RANK"] == "1":
+    os.kill(os.getpid(), signal.SIGSEGV)
+os._exit(status)
+"""
+
+
+def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tmp_path, task_of):
+    """As drivers and libraries of GPUs do now and then."""
+    program = tmp_path / "crashing.py"
+    program.write_text(CRASHING)
+
+    def crashing(task, folder, scratch=None):
+        command = one_node(task, folder, scratch)
+        return Command([*command.words[:-3], str(program), command.words[-1]], command.variables)
+
+    folder = RunFolder(tmp_path / "run")
+    ended = launch.execute(task_of(SHORT, gpus=2), folder, crashing)
+    assert ended.outcome == "ok"
+    assert ended.images_per_s
+    assert "rank 1 crashed (SIGSEGV)" in ended.warnings[-1].message
+    assert record.read(folder.record, RunRecord) == ended
+
+
+# ---- before it ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
@@ -168,21 +288,37 @@ def test_a_point_that_finds_no_memory_is_recorded_as_such_with_its_place_in_inte
     assert not folder.failures()
 
 
-def test_a_full_disk_is_a_sentence_and_what_was_measured_stays(tmp_path):
-    small = tmp_path / "small"
+def test_a_limited_address_space_is_lack_of_memory_even_where_torchrun_cannot_be_loaded_in_it(tmp_path):
+    command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={tmp_path}"]
+    limited = ["bash", "-c", 'ulimit -v 1000000; exec "$@"', "-", *command]
+    done = subprocess.run(limited, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    (path,) = tmp_path.rglob("record.json")
+    found = record.read(path, RunRecord)
+    assert (done.returncode, found.outcome) == (1, "oom"), done.stderr
+    assert found.reason.startswith("torchrun exited with status 1: ImportError: ")
+    assert found.reason in done.stderr
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_measured_stays_also_what_finds_no_place_any_more(tmp_path):
+    small, temporary = tmp_path / "small", tmp_path / "temporary"
     small.mkdir()
+    temporary.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=False).returncode:
         pytest.skip("mounting a small file system needs root")
     try:
         (small / "measured").write_bytes(b"x" * 1000)
         (small / "filler").write_bytes(b"x" * (256 * 1024 - 4096 * 4))
         command = [sys.executable, "-m", "resnetx", "train", *words(SHORT), f"results={small}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode in (1, 2)
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 2
         assert "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
         assert (small / "measured").read_bytes() == b"x" * 1000
         assert all(json.loads(path.read_text()) for path in small.rglob("*.json"))
+        (kept,) = temporary.iterdir()
+        assert f"its record is {kept}\n" in done.stderr
+        assert record.read(kept, RunRecord).images_per_s
     finally:
         subprocess.run(["umount", small], check=True)
 

@@ -1,7 +1,6 @@
 """What each strategy sends, and that all ranks come out of a step with the same parameters."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from resnetx.measure.strategies import _Flat, layers, replicate
 from resnetx.record import Unknown
 from resnetx.workloads.buckets import messages
 from resnetx.workloads.layers import without_elements
+from tests.measure.starting import run_ranks
 
 SMALL = {"model.x": 3, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
 CASES = [
@@ -42,10 +42,8 @@ def answers(tmp_path_factory):
         for measure in ("step", "phases")
     ]
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    command += ["--nproc-per-node=2", str(Path(__file__).with_name("sent_by_strategies.py"))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, folder / "cases.json", folder / "answers.json"], env=environment, check=True)
+    program = Path(__file__).with_name("sent_by_strategies.py")
+    run_ranks(2, program, folder / "cases.json", folder / "answers.json")
     return list(zip(cases, json.loads((folder / "answers.json").read_text()), strict=True))
 
 

@@ -17,7 +17,7 @@ from resnetx.measure.sweep import (
     split_settled,
     sweep,
 )
-from resnetx.record import NewerRecordError, RunFolder, StudyFolder, StudyRecord, Unknown
+from resnetx.record import NewerRecordError, StudyFolder, StudyRecord, Unknown
 
 
 @pytest.fixture
@@ -77,14 +77,6 @@ def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
     same = [run for run in runs if run.key == synthetic.request.key]
     assert [run.twin for run in same] == [None] * 3
     assert {run.points for run in same} == {frozenset({dali.request.key, synthetic.request.key})}
-
-
-def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
-    line = launch.command_line(task_of(gpus=4), RunFolder(tmp_path / "a b"))
-    assert line == (
-        "torchrun --standalone --local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node=4 -m resnetx.train "
-        f"'{tmp_path}/a b/run.json'"
-    )
 
 
 # ---- one state of the code ---

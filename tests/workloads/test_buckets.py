@@ -2,10 +2,7 @@
 
 import inspect
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from resnetx import config, workloads
 from resnetx.workloads.buckets import MIB, Gradient, Message, ddp_buckets, messages, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer, gradient_bytes
 from resnetx.workloads.layers import layers
+from tests.measure.starting import run_ranks
 
 
 def bucket(cap: float | None = None, first: float | None = None) -> config.Bucket:
@@ -200,10 +198,8 @@ def sent_by_ddp(cases: list[tuple[config.Model, int, str]], ranks: int, folder: 
         for model, size, precision in cases
     ]
     (folder / "cases.json").write_text(json.dumps(asked))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    command += [f"--nproc-per-node={ranks}", str(Path(__file__).with_name("sent_by_ddp.py"))]
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, folder / "cases.json", folder / "answers.json"], env=environment, check=True)
+    program = Path(__file__).with_name("sent_by_ddp.py")
+    run_ranks(ranks, program, folder / "cases.json", folder / "answers.json", GLOO_SOCKET_IFNAME="lo")
     return json.loads((folder / "answers.json").read_text())
 
 

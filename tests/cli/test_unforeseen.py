@@ -1,0 +1,118 @@
+"""Endings that nobody asked for: each is one line on standard error, and never a traceback."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resnetx import cli
+
+RESNETX = [sys.executable, "-m", "resnetx"]
+
+
+def resnetx(*words, **options):
+    return subprocess.run([*RESNETX, *words], stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+# A Ctrl-C at the very moment at which a module is imported, which no clock could hit again and again.
+INTERRUPTED = """
+import signal, sys
+
+class Interrupt:
+    module = sys.argv.pop(1)
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.module:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from resnetx.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("module", ["resnetx.cli", "argparse", "resnetx.errors", "resnetx.record"])
+def test_ctrl_c_is_answered_from_the_first_import_on(module):
+    words = [sys.executable, "-c", INTERRUPTED, module, "describe"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert re.fullmatch(r"resnetx: interrupted.*\n", done.stderr)
+
+
+def test_the_entry_point_of_the_package_is_the_one_that_answers():
+    import tomllib
+
+    project = tomllib.loads((Path(cli.__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"resnetx": "resnetx.__main__:main"}
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["list"], ["describe"]])  # the one prints, the other has rich print
+def test_an_output_that_is_full_is_a_sentence(words, unbuffered):
+    with Path("/dev/full").open("w") as full:
+        done = resnetx(*words, stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+    assert (done.returncode, done.stderr) == (2, "resnetx: standard output: No space left on device\n")
+
+
+def test_an_output_that_is_closed_is_none():
+    done = subprocess.run(
+        ["bash", "-c", '"$@" >&-', "-", *RESNETX, "list"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "results",
+    ["FILE", "FILE/below", "LINK", "/proc/nowhere", "/dev/full/below"],
+)
+@pytest.mark.parametrize("words", [["train"], ["sweep"]])
+def test_a_results_folder_that_cannot_be_made_is_a_sentence_that_names_it(tmp_path, capsys, words, results):
+    (tmp_path / "FILE").touch()
+    (tmp_path / "LINK").symlink_to(tmp_path / "nowhere" / "at" / "all")
+    place = results if results.startswith("/") else str(tmp_path / results)
+    assert cli.main([*words, "input=synthetic", f"results={place}"]) == 2
+    assert re.fullmatch(rf"resnetx: .*{re.escape(place)}.*\n", capsys.readouterr().err)
+
+
+def test_an_exception_that_nobody_foresaw_is_one_line_and_a_file(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli._guarded(lambda: {}["x" * 100_000]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert len(told) < 1000
+    (kept,) = tmp_path.iterdir()
+    assert told.startswith("resnetx: a mistake of resnetx (KeyError: 'xxx")
+    assert told.endswith(f"please report it with {kept}\n")
+    assert "Traceback (most recent call last)" in kept.read_text()
+    assert "KeyError" in kept.read_text()
+
+
+def test_an_exception_that_nobody_foresaw_on_a_full_disk_keeps_its_traceback(capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/dev/full")
+    assert cli._guarded(lambda: 1 // 0) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_no_memory_is_no_mistake(capsys):
+    def act():
+        raise MemoryError
+
+    assert cli._guarded(act) == 1
+    assert capsys.readouterr().err == "resnetx: no memory was left for resnetx itself (MemoryError)\n"
+
+
+def test_what_the_system_refuses_is_named(capsys):
+    assert cli._guarded(lambda: len(Path("/nowhere/at/all").read_text())) == 2
+    assert capsys.readouterr().err == "resnetx: /nowhere/at/all: No such file or directory\n"
+
+
+def test_termination_while_modules_are_loaded_is_answered():
+    program = INTERRUPTED.replace("SIGINT", "SIGTERM")
+    words = [sys.executable, "-c", program, "resnetx.record", "describe"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (128 + signal.SIGTERM, 1)

@@ -1,0 +1,46 @@
+import subprocess
+import sys
+
+import pytest
+
+from resnetx.measure.no_memory import no_memory
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # seen under `ulimit -v`
+        "MemoryError",
+        "MemoryError: std::bad_alloc",
+        "ImportError: libtorch_cpu.so: failed to map segment from shared object",
+        "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 4194304 bytes. Error code 12 (Cannot allocate memory)",
+        "OSError: [Errno 12] Cannot allocate memory",
+        # of GPUs
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "CUDNN_STATUS_ALLOC_FAILED",
+    ],
+)
+def test_a_message_that_says_so(text):
+    assert no_memory(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ValueError: 3",
+        "ImportError: libgomp.so.1: cannot allocate memory in static TLS block",  # its space is fixed at link time
+        "RuntimeError: Resource temporarily unavailable",  # of threads, whose number is limited elsewhere
+    ],
+)
+def test_a_message_that_says_something_else(text):
+    assert not no_memory(text)
+
+
+def test_what_may_have_other_causes_is_lack_of_memory_where_the_address_space_is_limited():
+    program = "import sys; from resnetx.measure.no_memory import no_memory; sys.exit(not no_memory(sys.argv[1]))"
+    limited = ["bash", "-c", 'ulimit -v 2000000; exec "$@"', "-", sys.executable, "-c", program]
+    for text in ("RuntimeError: Resource temporarily unavailable", "RuntimeError: could not create a primitive"):
+        assert subprocess.run([*limited, text], check=False).returncode == 0
