@@ -18,7 +18,7 @@ from typing import Any, overload
 
 import msgspec
 
-from resnetx import record
+from resnetx import packages, record
 from resnetx.errors import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE
 from resnetx.record import BenchFile, BenchRecord, Failure, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord
@@ -210,6 +210,10 @@ def _counted(task: Task) -> dict[str, Any]:
         counted = workloads.workload(request.model, request.image_size, request.batch_size, task.convention)
     except ConfigError as error:
         return {"workload": record.Unknown(str(error))}
+    except ModuleNotFoundError as error:
+        if sentence := packages.missing(error):
+            return {"workload": record.Unknown(sentence)}
+        raise
     return {"workload": counted}
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from resnetx import record
+from resnetx import packages, record
 from resnetx.errors import ConfigError
 from resnetx.measure.torchrun import FOLDER_VARIABLE, launched_folder, rank
 from resnetx.record import BenchFile, Failure, RunFolder, Task, TaskRecord
@@ -107,6 +107,8 @@ def _run(task: Task, started: float) -> TaskRecord | None:
 
 
 def _failure(error: Exception) -> Failure:
+    if isinstance(error, ModuleNotFoundError) and (sentence := packages.missing(error)):
+        error = ConfigError(sentence)
     kind = _kind(error)
     return Failure(
         rank=rank(),
