@@ -32,6 +32,7 @@ HYDRA_FLAGS = (
     "-sc",
 )
 JSON = "print JSON, one object per line"
+ALL = "print every row, and every column however narrow the terminal is"
 
 # verb: the module that has its function, what it does, its paths, its flags.
 VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
@@ -39,7 +40,7 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "verbs",
         "count activations, parameters and intensity: of one workload layer by layer, or of a family as a table",
         "",
-        {"json": JSON},
+        {"json": JSON, "all": ALL},
     ),
     "images": (
         "verbs",
@@ -47,12 +48,12 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "ROOT",
         {"verify": "check a tree instead: name every file that cannot be decoded"},
     ),
-    "train": ("runs", "run one point and record it", "RUN.json", {"json": JSON}),
+    "train": ("runs", "run one point and record it", "RUN.json", {"json": JSON, "all": ALL}),
     "sweep": (
         "studies",
         "run a study: every point in fresh processes, and a table at the end",
         "",
-        {"json": JSON, "dry-run": "print the runs and their commands, and start nothing"},
+        {"json": JSON, "all": ALL, "dry-run": "print the runs and their commands, and start nothing"},
     ),
     "trace": (
         "trace",
@@ -60,6 +61,7 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "FILE",
         {
             "json": JSON,
+            "all": ALL,
             "import": "make a trace of FILE, a PyTorch profile or a text of six columns, instead of measuring",
         },
     ),
@@ -68,32 +70,36 @@ VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "verify",
         "show that several ranks compute what one process does: gradients and losses, step after step",
         "",
-        {"json": JSON},
+        {"json": JSON, "all": ALL},
     ),
     "compare": (
         "compare",
         "put side by side two studies, systems=[...] by prediction, or a prediction and the study that checks it "
         "(out=FOLDER, baseline=GPUS)",
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
-        {"json": JSON},
+        {"json": JSON, "all": ALL},
     ),
     "bench": (
         "bench",
         "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
         "FILE",
-        {"json": JSON, "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring"},
+        {
+            "json": JSON,
+            "all": ALL,
+            "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring",
+        },
     ),
     "topology": (
         "topology",
         "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
         "SYSTEM.yaml",
-        {"json": JSON, "validate": "put the model beside published measurements"},
+        {"json": JSON, "all": ALL, "validate": "compare the model with published measurements"},
     ),
     "predict": (
         "predict",
         "say what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
         "TRACE ...",
-        {"json": JSON, "validate": "put predictions beside published training rates"},
+        {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
     ),
     "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
     "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),
@@ -135,21 +141,33 @@ def _terminate(*_: object) -> None:
 
 
 def _guarded(act: Callable[[], int]) -> int:
+    from resnetx import packages
     from resnetx.errors import ConfigError
     from resnetx.record import RecordError
 
     try:
         return act()
     except (ConfigError, RecordError) as error:
-        if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
-            print(f"resnetx: {error}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
+    except ModuleNotFoundError as error:
+        if sentence := packages.missing(error):
+            return _refused(sentence)
+        raise
     except (KeyboardInterrupt, _Terminated) as end:
         print("resnetx: interrupted; what was finished before is on disk", file=sys.stderr)
         return 143 if isinstance(end, _Terminated) else 130
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _refused(sentence: str) -> int:
+    """Prints a sentence on standard error; returns the exit status."""
+    from resnetx.cli.prose import width_of, wrapped
+
+    if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
+        print(wrapped(f"resnetx: {sentence}", width_of(sys.stderr)), file=sys.stderr)
+    return 2
 
 
 def _run(words: list[str]) -> int:

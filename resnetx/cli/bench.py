@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from resnetx import packages
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.runs import missing_gpus, run_folder
@@ -52,6 +53,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Measures, one process group after the other; status 1 where one failed or elements were wrong."""
+    show.begin(options)
     workloads = [word for word in overrides if any(map(_names_workload, chosen([word])))]
     own = {key: value for key, value in chosen(overrides).items() if not _names_workload(key)}
     asked = settings("bench", own, Asked, listed=("collective", "size", "gpus"), also=WORKLOADS)
@@ -80,7 +82,7 @@ def _measure(options: Namespace, request: BenchRequest, timeout_s: float, result
     task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=timeout_s)
     folder = run_folder(results, "bench", request.slug)
     what = f"{', '.join(request.collectives)} on gpus={request.gpus}, {len(request.sizes_bytes)} sizes"
-    with show.waiting(f"{what}, recorded in {folder.path}"):
+    with show.waiting(what, folder.path):
         ended = launch.execute(task, folder)
     _show(options, ended, folder)
     return ended
@@ -163,7 +165,7 @@ def obstacle_to_bench(request: BenchRequest) -> str:
         _check(request)
     except ConfigError as error:
         return str(error)
-    return missing_gpus(request.gpus, request.devices)
+    return packages.obstacle("torch") or missing_gpus(request.gpus, request.devices)
 
 
 def _check(r: BenchRequest) -> None:

@@ -47,7 +47,6 @@ def compare_systems_(options: Namespace, paths: list[Path], overrides: list[str]
         show.json_lines([found])
     else:
         show_systems.comparison(found)
-        show.out.print()
         show_predict.sources(made)
     if out:
         show.store(out, prediction_file(out), made)
@@ -82,7 +81,7 @@ def _settings_of_the_paper(asked: Mapping[str, Any]) -> list[str]:
         return []
     words = [f"{key}={value}" for key, value in stated.settings.items() if key not in asked]
     if words:
-        show.err.print(f"as in the paper: {' '.join(words)}", soft_wrap=True)
+        show.say(f"as in the paper: {' '.join(words)}", show.err)
     return words
 
 
@@ -92,7 +91,7 @@ def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
         try:
             machine = system.load(name, **node)
         except ConfigError as error:
-            show.err.print(f"no curves of collectives for {name}: {error}", soft_wrap=True)
+            show.say(f"no curves of collectives for {name}: {error}", show.err)
         else:
             yield machine.name, machine
 
@@ -138,4 +137,4 @@ def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> Non
         export.write_csv(folder / f"{name}.csv", table)
     for figure in [*system_figures(found), *timeline_charts.timelines(made.points)]:
         figure_files.write_figure(figure, figure_files.drawn(figure), folder)
-        show.err.print(f"figure: {folder / figure.name}.svg", soft_wrap=True)
+        show.line(f"figure: {folder / figure.name}.svg", show.err)

@@ -9,12 +9,12 @@ from resnetx.report.results import Results
 
 
 def only_study(path: Path) -> Results:
-    """The results of the study in a folder, which may be one itself; says what is set aside in it."""
+    """The results of the study in a folder, which may be one itself; says what in it is skipped."""
     found = results.find(path)
     if len(found) > 1:
         names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
         raise ConfigError(f"{path}: holds {len(found)} studies; name the folder of one of them: {names}")
     loaded = results.load(found[0])
     for sentence in loaded.aside:
-        show.err.print(f"set aside: {sentence}", soft_wrap=True)
+        show.say(f"skipped: {sentence}", show.err)
     return loaded

@@ -3,7 +3,6 @@
 import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +11,10 @@ import msgspec
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
-from resnetx.cli.topology import TRANSPORTS
+from resnetx.cli.topology import NO_USE, TRANSPORTS
 from resnetx.cli.validate import validate_
 from resnetx.config import After, Layerwise, Strategy
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.host import node_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
@@ -75,27 +73,25 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     timeline: bool
     convention: str
     baseline: int
-    results: str
     out: str | None
 
 
 def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Predicts, shows what is predicted, and stores it."""
+    """Predicts, shows what is predicted, and stores it where `out` says."""
     if options.validate:
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
+    show.begin(options)
     made = predicted(paths, overrides)
-    asked, _ = _split(overrides)
-    folder = Path(asked.out) if asked.out else Path(asked.results) / node_name() / "predict" / _now()
+    out = _split(overrides)[0].out
     if options.json:
         show.json_lines(made.points)
     else:
         show_predict.prediction(made)
-    show_predict.store(made, folder)
+    if out:
+        show_predict.store(made, Path(out))
+    elif not options.json:
+        show.say("Not stored: add out=FOLDER to keep the record, which is dated and lists every source.", show.err)
     return 0
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
 
 
 def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
@@ -126,8 +122,8 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
 
 def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
     """The settings of this verb, and the words that describe the workload."""
-    own = [word for word in overrides if group_of(word) in Asked.__struct_fields__]
-    asked = settings("predict", chosen(own), Asked, listed=("systems", "library"))
+    own = [word for word in overrides if group_of(word) in (*Asked.__struct_fields__, *NO_USE)]
+    asked = settings("predict", chosen(own), Asked, listed=("systems", "library"), also=NO_USE)
     _check(asked)
     return asked, [word for word in overrides if word not in own]
 

@@ -24,7 +24,7 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
                 studies.append(results.load(each))
             except RecordError as error:
                 unreadable.append(str(error))
-                show.err.print(f"set aside: {error}", soft_wrap=True)
+                show.say(f"skipped: {error}", show.err)
         if not studies:
             raise ConfigError("report: no study that is named can be read; expected one at least")
         folder = out or StudyFolder(studies[0].folder).report
@@ -32,5 +32,6 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
             written = page.write(studies, folder, baseline, unreadable)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
-    print(f"{written}: open it in a browser; figures (SVG, PDF) and tables (CSV) are beside it")
+    show.line(f"page: {written}")
+    show.say("Open it in a browser; figures (SVG, PDF) and tables (CSV) are in the same folder.")
     return 0

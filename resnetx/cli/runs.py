@@ -5,8 +5,8 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from resnetx.cli import show
-from resnetx.config import Request, RunSettings, check, request_from, run_settings_from
+from resnetx.cli import show, show_run
+from resnetx.config import Request, RunSettings, Torchvision, Tracker, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, RunFile, RunFolder, Task, TaskRecord, read_task
@@ -14,8 +14,7 @@ from resnetx.record import SCHEMA, BenchFile, BenchRecord, RunFile, RunFolder, T
 
 def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Runs one point as `sweep` would, under a launcher that records whatever happens to it."""
-    from resnetx.measure import launch
-    from resnetx.measure.trackers import track
+    from resnetx.measure import launch, trackers
 
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
@@ -24,18 +23,19 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
         raise ConfigError(f"{paths[0]}: a bench; start it with torchrun ... -m resnetx.train, or use `resnetx bench`")
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
+    trackers.check(task.tracker)
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
-    with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}, recorded in {folder.path}"):
+    show.begin(options)
+    with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
         record = launch.execute(task, folder)
-        told = track(task.tracker, record, folder)
+        complaint = trackers.track(task.tracker, record, folder)
     if options.json:
         show.json_lines([record])
     else:
-        show.run(record, folder)
-    if told:
-        show.err.print(told, soft_wrap=True)
+        show_run.run(record, folder)
+    show_tracked(task.tracker, complaint, folder.path.parent)
     return 0 if record.outcome == "ok" else 1
 
 
@@ -75,11 +75,20 @@ def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
         bench(record, folder)
         return
     assert isinstance(task, RunFile), f"a {type(task).__name__} left a record of a run"
-    from resnetx.measure.trackers import track
+    from resnetx.measure import trackers
 
-    show.run(record, folder)
-    if told := track(task.tracker, record, folder):
-        print(told)
+    show_run.run(record, folder)
+    show_tracked(task.tracker, trackers.track(task.tracker, record, folder), folder.path.parent)
+
+
+def show_tracked(tracker: Tracker, complaint: str, folder: Path) -> None:
+    """What became of the copies for a tracker, of the runs in a folder."""
+    from resnetx.measure import trackers
+
+    if complaint:
+        show.say(complaint, show.err)
+    elif command := trackers.upload_command(tracker, folder):
+        show.line(f"logged offline; upload with: {command}", show.err)
 
 
 def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[Task, Path]:
@@ -122,7 +131,7 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
 
 def obstacle_to(request: Request) -> str:
     """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
-    from resnetx import inputs
+    from resnetx import inputs, packages
     from resnetx.measure.features import missing_feature
     from resnetx.measure.nvml import gpus_here
 
@@ -137,7 +146,8 @@ def obstacle_to(request: Request) -> str:
         )
     except ConfigError as error:
         return str(error)
-    if missing := missing_feature(request.strategy):
+    needed = ("torch", *["torchvision"] * isinstance(request.model, Torchvision))
+    if missing := next(filter(None, map(packages.obstacle, needed)), "") or missing_feature(request.strategy):
         return missing
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):

@@ -43,14 +43,14 @@ def test_a_folder_of_studies_is_reported_as_a_whole_and_elsewhere_if_asked(study
     assert not study_on_disk.report.exists()
 
 
-def test_a_study_that_cannot_be_read_is_set_aside_and_the_others_are_reported(study_on_disk, capsys):
+def test_a_study_that_cannot_be_read_is_skipped_and_the_others_are_reported(study_on_disk, capsys):
     above = study_on_disk.path.parent
     broken = StudyFolder(above / "broken")  # before the good one, by name
     broken.path.mkdir()
     broken.study.write_text('{"kind": "study", "sch')
     assert main(["report", str(above)]) == 0
     sentence = f"{broken.study}: truncated or not JSON"
-    assert f"set aside: {sentence}" in capsys.readouterr().err
+    assert f"skipped: {sentence}" in capsys.readouterr().err
     text = (study_on_disk.report / "index.html").read_text()
     assert sentence in text
     assert "mine on node1" in text
@@ -61,7 +61,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
     study_on_disk.study.write_text("{")
     assert main(["report", str(study_on_disk.path)]) == 2
     err = capsys.readouterr().err
-    assert f"set aside: {study_on_disk.study}: truncated or not JSON" in err
+    assert f"skipped: {study_on_disk.study}: truncated or not JSON" in err
     assert "no study that is named can be read" in err
     assert not study_on_disk.report.exists()
 
