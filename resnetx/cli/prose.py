@@ -1,5 +1,5 @@
 """Prose laid out as lines of a terminal: broken between words, never inside one and never inside `back-ticks`, so that
-what a reader copies (a path, a command) stays in one piece.
+what a reader copies (a path, a command) stays in one piece. A number stays with its unit.
 
 A width of None has no limit. It is that of a file or a pipe: a program reads whole sentences, whatever the terminal
 that started it.
@@ -9,6 +9,8 @@ import os
 import re
 import textwrap
 from typing import TextIO
+
+from resnetx.units import whole
 
 WIDEST = 100  # columns: longer lines are hard to read, however wide the terminal is
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -38,7 +40,7 @@ def beside(name: str, text: str, at: int, width: int | None) -> str:
 def _broken(line: str, width: int | None, indent: str, widest: int = WIDEST) -> str:
     if width is None:
         return line.rstrip()
-    kept = re.sub(r"`[^`]*`", lambda quoted: quoted[0].replace(" ", _NO_BREAK), line)
+    kept = whole(re.sub(r"`[^`]*`", lambda quoted: quoted[0].replace(" ", _NO_BREAK), line))
     head = _leading(kept)
     lines = textwrap.wrap(
         kept.lstrip(" "),
