@@ -82,15 +82,16 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
     show.begin(options)
     made = predicted(paths, overrides)
-    out = _split(overrides)[0].out
+    asked, _ = _split(overrides)
     if options.json:
         show.json_lines(made.points)
     else:
         show_predict.prediction(made)
-    if out:
-        show_predict.store(made, Path(out))
+    if asked.out:
+        show_predict.store(made, Path(asked.out))
     elif not options.json:
-        show.say("Not stored: add out=FOLDER to keep the record, which is dated and lists every source.", show.err)
+        what = "Not stored, and no timeline is drawn" if asked.timeline else "Not stored"
+        show.say(f"{what}: add out=FOLDER to keep the record, which is dated and lists every source.", show.err)
     return 0
 
 
