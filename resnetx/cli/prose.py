@@ -8,7 +8,7 @@ that started it.
 import os
 import re
 import textwrap
-from typing import TextIO
+from typing import IO
 
 from resnetx.units import whole
 
@@ -16,7 +16,7 @@ WIDEST = 100  # columns: longer lines are hard to read, however wide the termina
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def width_of(stream: TextIO) -> int | None:
+def width_of(stream: IO[str]) -> int | None:
     """Columns of the terminal that a stream is read on; None where it is none."""
     try:
         if not stream.isatty():

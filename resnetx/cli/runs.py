@@ -16,6 +16,7 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Runs one point as `sweep` would, under a launcher that records whatever happens to it."""
     from resnetx.measure import launch, trackers
 
+    show.begin(options)
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     task, results = _task(paths, overrides)
@@ -27,7 +28,6 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
-    show.begin(options)
     with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
         record = launch.execute(task, folder)
         complaint = trackers.track(task.tracker, record, folder)

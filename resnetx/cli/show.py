@@ -52,8 +52,8 @@ _screen = _Screen()
 
 
 def begin(options: Namespace) -> None:
-    """Heeds the flag --all of a command line, from here on."""
-    _screen.everything = options.all
+    """Takes the flag --all from a command line, for what is shown from here on; a verb without it shows what fits."""
+    _screen.everything = getattr(options, "all", False)
 
 
 def everything() -> bool:
@@ -67,7 +67,7 @@ def first(things: Sequence[T], count: int) -> Sequence[T]:
 
 
 def _width(console: Console) -> int | None:
-    return width_of(console.file)  # type: ignore[arg-type]
+    return width_of(console.file)
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Counter(Protocol):
 
 
 class _Progress(Progress):
-    """Progress, and in the line below it where results go; both vanish at the end."""
+    """Progress, and below it the folder that it is about; both vanish at the end."""
 
     def __init__(self, *columns: ProgressColumn, where: object) -> None:
         self.where = f"{where}"
@@ -158,7 +158,7 @@ class _Progress(Progress):
     def get_renderables(self) -> Iterator[RenderableType]:
         yield from super().get_renderables()
         if self.where:
-            yield Text(f"into\N{NO-BREAK SPACE}{self.where}", overflow="fold")
+            yield Text(self.where, overflow="fold")
 
 
 @contextmanager

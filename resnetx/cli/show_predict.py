@@ -1,8 +1,7 @@
 """What a person sees of predictions, and the files that they are kept in."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,10 +47,9 @@ def _on(point: PredictedPoint) -> str:
 
 def prediction(made: Prediction) -> None:
     """What is predicted for each system and library, then what went in and where such predictions were checked."""
-    found = {
-        f"{system} with {library}": list(points)
-        for (system, library), points in groupby(made.points, lambda point: (point.system, point.library))
-    }
+    found: dict[str, list[PredictedPoint]] = defaultdict(list)
+    for point in made.points:
+        found[f"{point.system} with {point.library}"].append(point)
     if len(made.points) > MANY and not show.everything():
         _curves(found)
         show.say(f"--all shows all {len(made.points)} points, each with its interval.")

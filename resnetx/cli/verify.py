@@ -19,11 +19,11 @@ def verify_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     """Compares the ranks of a point with one process; status 1 where they are not equal."""
     from resnetx.measure import launch
 
+    show.begin(options)
     task, results = _task(overrides)
     if obstacle := obstacle_to(task.request):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
-    show.begin(options)
     with show.waiting(_what(task), folder.path):
         record = launch.execute(task, folder)
     if options.json:
