@@ -17,6 +17,7 @@ import msgspec
 from resnetx.errors import ConfigError, convert
 from resnetx.host import cores
 from resnetx.units import seconds, size
+from resnetx.variables import check_variables
 
 _PACKAGE = Path(__file__).resolve().parent
 # A wheel carries the folder inside the package, a checkout has it beside the package.
@@ -269,6 +270,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     results: str  # folder
     convention: Convention
     tracker: Tracker
+    oversubscribe: bool  # more CPU ranks than cores may run
+    dirty: bool  # resnetx may run from a checkout with uncommitted changes
 
 
 class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -412,38 +415,13 @@ def check(r: Request) -> None:
         )
 
 
-def check_ranks(gpus: int, devices: list[int] | None, env: Iterable[str]) -> None:
+def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) -> None:
     """Refuses GPU ids that are not one for each rank, and environment variables that are not for a run to set."""
     if devices is not None and (len(devices) != gpus or len(set(devices)) != len(devices)):
         raise ConfigError(f"devices={devices}: expected {gpus} different GPU ids, as many as gpus={gpus}")
     if devices is not None and min(devices) < 0:
         raise ConfigError(f"devices={devices}: a GPU id is 0 or more")
-    for name in env:
-        _check_variable(name)
-
-
-def _check_variable(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise ConfigError(f"env.{name}: not the name of an environment variable; expected letters, digits and _")
-    if name.startswith(("LD_", "PYTHON")):  # a run file from elsewhere shall load no code
-        raise ConfigError(f"env.{name}: it could load other code into a run; set it in the shell that starts resnetx")
-    if name in _OWN_VARIABLES:
-        raise ConfigError(f"env.{name}: the ranks' own; use {_OWN_VARIABLES[name]}")
-
-
-# Variables that tell a rank what its run is, and the setting to use instead.
-_OWN_VARIABLES = {
-    "RANK": "gpus",
-    "LOCAL_RANK": "gpus",
-    "WORLD_SIZE": "gpus",
-    "LOCAL_WORLD_SIZE": "gpus",
-    "MASTER_ADDR": "torchrun by hand",
-    "MASTER_PORT": "torchrun by hand",
-    "OMP_NUM_THREADS": "threads",
-    "CUDA_VISIBLE_DEVICES": "devices",
-    "TMPDIR": "the shell",
-    "DDP_SET_LAST_BUCKET_CAP": "strategy.first_bucket_mb",  # it would make DDP fill its buckets by another rule
-}
+    check_variables(env)
 
 
 def at_least(bounds: Mapping[str, tuple[float, float]], image_size_of: str = "") -> None:

@@ -65,13 +65,13 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
         expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in found[1].split("|"))
         return f"{key}={value}: expected {expected}"
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
-        known = ", ".join(dict.fromkeys(map(str, _known(kind, steps))))
+        known = ", ".join(dict.fromkeys(map(str, allowed(kind, steps))))
         return f"{key}={value}: not one of the known values" + f" ({known})" * bool(known)
     return f"{key}: {what[0].lower()}{what[1:]}"
 
 
-def _known(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """The values that a `Literal` at a path of a type may have."""
+def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """The values that a `Literal` at a path of a type may have; none where it is no `Literal`."""
     if not steps:
         for each in _members(kind):
             yield from get_args(each) if get_origin(each) is Literal else ()
@@ -82,9 +82,9 @@ def _known(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
             if first == each.__struct_config__.tag_field:
                 yield each.__struct_config__.tag
             elif first in (hints := get_type_hints(each, include_extras=True)):
-                yield from _known(hints[first], rest)
+                yield from allowed(hints[first], rest)
         elif get_origin(each) in (list, dict, tuple):
-            yield from _known(get_args(each)[-1], rest)
+            yield from allowed(get_args(each)[-1], rest)
 
 
 def _members(kind: Any) -> Iterator[Any]:

@@ -7,19 +7,24 @@ grids:                                      # each is the product of its lists
   - {model: resnetx, model.x: [1, 4], batch_size: 16, gpus: [1, 2]}
 """
 
+import difflib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, GROUPS
+from resnetx.config import CONFIGS, GROUPS, Request, RunSettings
 from resnetx.errors import ConfigError, sentence, unknown_name
+from resnetx.variables import check_file_variables
 
 MAX_BYTES = 2**20
 
 Point = dict[str, Any]  # setting -> one value
+
+# What a study is made of: points, and how their runs are kept. Two of those are for whoever starts it to decide.
+SETTINGS = {*Request.__struct_fields__, *RunSettings.__struct_fields__} - {"oversubscribe", "dirty"}
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,12 +68,31 @@ def _read(path: Path) -> Study:
         raise ConfigError(f"study={path}: not YAML: {' '.join(str(error).split())}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"study={path}: {sentence(str(error), tree, Study)}") from None
+    _check_settings(study, path)
     if not study.grids and not study.include:
         raise ConfigError(f"study={path}: has no points; expected grids, or studies to include")
     others = [CONFIGS / "study" / f"{name}.yaml" for name in study.include]
     return msgspec.structs.replace(
         study, grids=[*(grid for other in others for grid in _plain(other, path)), *study.grids]
     )
+
+
+def _check_settings(study: Study, path: Path) -> None:
+    """Refuses what is no setting of a run: ignored, it would make points that differ in name only."""
+    for name in dict.fromkeys(name for grid in (study.settings, *study.grids) for name in grid):
+        if name.partition(".")[0] not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
+            raise ConfigError(f"study={path}: {name}: not a setting of a run{hint}")
+    variables = [name for grid in (study.settings, *study.grids) for name in _variables(grid)]
+    check_file_variables(variables, f"study={path}")
+
+
+def _variables(grid: Mapping[str, Any]) -> Iterator[str]:
+    """The environment variables that a grid sets, as env.NAME or as a mapping."""
+    yield from (name.partition(".")[2] for name in grid if name.startswith("env."))
+    for several in _values("env", grid.get("env", {})):
+        yield from map(str, several if isinstance(several, dict) else ())
 
 
 def _plain(path: Path, includer: Path) -> list[dict[str, Any]]:

@@ -18,6 +18,12 @@ from resnetx.report.results import Results, points
 from resnetx.workloads import workload
 
 
+@pytest.fixture(autouse=True)
+def _committed_code(monkeypatch):
+    """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
+    monkeypatch.setattr("resnetx.measure.sweep.has_changes", lambda _: False)
+
+
 @pytest.fixture
 def request_of():
     """Makes a request from settings, as the command line would."""
@@ -118,7 +124,8 @@ def predicted_of():
     """Makes a predicted point that takes `iteration_s`, known to a tenth; None: it runs out of memory."""
 
     def make(iteration_s: float | None, request: Request | None = None, **more: Any) -> PredictedPoint:
-        plain = dict.fromkeys(PredictedPoint.__struct_fields__) | {
+        required = (field.name for field in msgspec.structs.fields(PredictedPoint) if field.required)
+        plain = dict.fromkeys(required) | {
             "workload": request.model.label if request else "ResNet/1",
             "batch_size": request.batch_size if request else 16,
             "strategy": request.strategy.kind if request else "bucket",

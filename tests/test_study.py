@@ -48,6 +48,12 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
         ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
         ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),
         ("!!python/object/apply:os.system [true]", "not YAML"),
+        ("about: x\ngrids: [{transport: [auto, host]}]", "transport: not a setting of a run"),
+        ("about: x\ngrids: [{batchsize: 8}]", "batchsize: not a setting of a run; did you mean batch_size"),
+        ("about: x\nsettings: {dirty: true}\ngrids: [{gpus: 1}]", "dirty: not a setting of a run"),
+        ("about: x\ngrids: [{env.NCCL_NET_PLUGIN: x.so}]", "env.NCCL_NET_PLUGIN: a file may not set this variable"),
+        ("about: x\nsettings: {env: {PATH: /tmp}}\ngrids: [{gpus: 1}]", "env.PATH: a file may not set"),
+        ("about: x\ngrids: [{env: [{NCCL_ALGO: Ring}, {GCONV_PATH: x}]}]", "env.GCONV_PATH: a file may not set"),
     ],
 )
 def test_a_wrong_study_file_is_refused_with_its_name(tmp_path, text, sentence):

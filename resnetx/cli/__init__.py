@@ -2,115 +2,36 @@
 
     resnetx VERB [PATH ...] [--flag ...] [key=value ...]
 
-argparse takes the verb, its paths and its few flags; everything of the form key=value is Hydra's grammar (`compose`).
-Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
+argparse takes the verb and its few flags (`grammar` lists both); everything of the form key=value is Hydra's grammar
+(`compose`). Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
 """
 
 import argparse
+import difflib
 import importlib
 import os
 import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from resnetx import __version__
+from resnetx.cli.grammar import CFG, VERBS, key_of, refuse_unread
+from resnetx.cli.help import VerbHelp
+from resnetx.cli.settings import names, searching
+from resnetx.errors import ConfigError
 
+CONFIG_DIR = "a folder with models, inputs, strategies or trackers of your own, as FOLDER/model/NAME.yaml"
+SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
 OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~")  # a path that looks like one is written ./a=b
-HYDRA_FLAGS = (
-    "--cfg",
-    "-c",
-    "--resolve",
-    "--package",
-    "-p",
-    "--info",
-    "-i",
-    "--hydra-help",
-    "--shell-completion",
-    "-sc",
-)
-JSON = "print JSON, one object per line"
-ALL = "print every row, and every column however narrow the terminal is"
-
-# verb: the module that has its function, what it does, its paths, its flags.
-VERBS: dict[str, tuple[str, str, str, dict[str, str]]] = {
-    "describe": (
-        "verbs",
-        "count activations, parameters and intensity: of one workload layer by layer, or of a family as a table",
-        "",
-        {"json": JSON, "all": ALL},
-    ),
-    "images": (
-        "verbs",
-        "make an ImageNet-shaped tree of real JPEG files",
-        "ROOT",
-        {"verify": "check a tree instead: name every file that cannot be decoded"},
-    ),
-    "train": ("runs", "run one point and record it", "RUN.json", {"json": JSON, "all": ALL}),
-    "sweep": (
-        "studies",
-        "run a study: every point in fresh processes, and a table at the end",
-        "",
-        {"json": JSON, "all": ALL, "dry-run": "print the runs and their commands, and start nothing"},
-    ),
-    "trace": (
-        "trace",
-        "time a workload layer by layer on one GPU, at every per-GPU batch that gpus=[...] or a study needs",
-        "FILE",
-        {
-            "json": JSON,
-            "all": ALL,
-            "import": "make a trace of FILE, a PyTorch profile or a text of six columns, instead of measuring",
-        },
-    ),
-    "report": ("report", "write a page, figures and tables of studies (out=FOLDER, baseline=GPUS)", "STUDY ...", {}),
-    "verify": (
-        "verify",
-        "show that several ranks compute what one process does: gradients and losses, step after step",
-        "",
-        {"json": JSON, "all": ALL},
-    ),
-    "compare": (
-        "compare",
-        "put side by side two studies, systems=[...] by prediction, or a prediction and the study that checks it "
-        "(out=FOLDER, baseline=GPUS)",
-        "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
-        {"json": JSON, "all": ALL},
-    ),
-    "bench": (
-        "bench",
-        "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
-        "FILE",
-        {
-            "json": JSON,
-            "all": ALL,
-            "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring",
-        },
-    ),
-    "topology": (
-        "topology",
-        "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
-        "SYSTEM.yaml",
-        {"json": JSON, "all": ALL, "validate": "compare the model with published measurements"},
-    ),
-    "predict": (
-        "predict",
-        "say what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
-        "TRACE ...",
-        {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
-    ),
-    "doctor": ("verbs", "say what this machine can run, what is missing, and how to get it", "", {"json": JSON}),
-    "list": ("verbs", "name the models, inputs, studies and systems that come with resnetx", "", {}),
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of `resnetx`. Exit status: 0 done, 1 something measured failed, 2 asked wrongly, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0].partition("=")[0] in HYDRA_FLAGS:
-        return _hydra_main(words)
     signal.signal(signal.SIGTERM, _terminate)
     return _guarded(lambda: _run(words))
 
@@ -142,7 +63,6 @@ def _terminate(*_: object) -> None:
 
 def _guarded(act: Callable[[], int]) -> int:
     from resnetx import packages
-    from resnetx.errors import ConfigError
     from resnetx.record import RecordError
 
     try:
@@ -171,75 +91,113 @@ def _refused(sentence: str) -> int:
 
 
 def _run(words: list[str]) -> int:
-    options, rest = _parser().parse_known_args(words)
-    if options.verb is None:
-        _parser().print_help()
-        return 0
-    from resnetx.errors import ConfigError
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may follow
+        import argcomplete
 
-    verb: str = options.verb
-    if any(word.partition("=")[0] in HYDRA_FLAGS for word in rest):
-        return _hydra_main(rest)
+        argcomplete.autocomplete(parser, always_complete_options=False)
+    options, rest = parser.parse_known_args(words)
+    if options.shell_completion is not None:
+        from resnetx.cli.completion import script
+
+        print(script(options.shell_completion))
+        return 0
+    if options.verb is None:
+        parser.print_help()
+        return 0
+    name: str = options.verb
+    verb = VERBS[name]
+    rest = [*options.words, *rest]
     overrides = [word for word in rest if OVERRIDE.match(word)]
     others = [word for word in rest if not OVERRIDE.match(word)]
-    for word in others:
+    _refuse_words(name, others, rest)
+    folders = list(getattr(options, "config_dir", None) or [])
+    if verb.has_choices:
+        folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
+        overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
+    with searching(folders):
+        changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # adding and removing, `compose` refuses
+        refuse_unread(name, verb.settings, changed, names())
+        asked = overrides or list(verb.default)
+        if getattr(options, CFG, None) is not None:
+            from resnetx.cli.configuration import show_configuration
+
+            return show_configuration(options.cfg, verb, asked)
+        module = importlib.import_module(f"resnetx.cli.{verb.module}")
+        act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(module, f"{name}_")
+        return act(options, [Path(word) for word in others], asked)
+
+
+def _searched(word: str) -> list[Path]:
+    """The folders that Hydra's own setting for them names."""
+    from resnetx.cli.compose import chosen
+
+    (given,) = chosen([word]).values()
+    return [Path(str(each).removeprefix("file://")) for each in (given if isinstance(given, list) else [given])]
+
+
+def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> None:
+    """Refuses words that are neither settings nor flags nor paths that the verb takes."""
+    for before, word in zip(["", *words], words, strict=False):
+        if word not in others:
+            continue
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: resnetx has grids of its own; use `resnetx sweep` with lists: gpus=[1,2,4,8]")
         if word.startswith("-"):
-            known = ", ".join(f"--{flag}" for flag in (*VERBS[verb][3], "help"))
+            flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
+            known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        if not VERBS[verb][2]:
-            raise ConfigError(f"{word}: `resnetx {verb}` takes no path; settings are written key=value")
-    act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(
-        importlib.import_module(f"resnetx.cli.{VERBS[verb][0]}"), f"{verb}_"
-    )
-    return act(options, [Path(word) for word in others], overrides)
-
-
-def _hydra_main(words: list[str]) -> int:
-    from resnetx.cli.compose import hydra_main
-
-    hydra_main(words)
-    return 0
-
-
-# ---- help -----------------------------------------------------------------------------------------------------------
+        if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
+            key = before.rstrip("=") or "key"
+            raise ConfigError(f"{before} {word}: a setting is written without blanks: {key}=VALUE".strip())
+    if others and not VERBS[verb].paths:
+        raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="resnetx",
         description="How does deep-learning training scale on this machine's GPU interconnect, and on that one's?",
         usage="resnetx VERB [PATH ...] [--flag ...] [key=value ...]",
-        epilog="`resnetx VERB --help` shows the settings (key=value) and their defaults.",
+        epilog="`resnetx VERB --help` shows the settings (key=value) of a verb and their defaults.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"resnetx {__version__}")
+    parser.add_argument(
+        "--shell-completion", "-sc", metavar="install=SHELL", help="print what completes commands in bash, zsh or fish"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
-    for name, (_, about, path, flags) in VERBS.items():
-        usage = f"resnetx {name} {f'[{path}] ' if path else ''}[--flag ...] [key=value ...]"
-        verb = verbs.add_parser(
-            name, help=about, description=f"resnetx {name}: {about}.", usage=usage, add_help=False, allow_abbrev=False
+    for name, verb in VERBS.items():
+        usage = f"resnetx {name} {f'[{verb.paths}] ' if verb.paths else ''}[--flag ...] [key=value ...]"
+        about = f"resnetx {name}: {verb.about}."
+        own = verbs.add_parser(
+            name, help=verb.about, description=about, usage=usage, add_help=False, allow_abbrev=False
         )
-        verb.add_argument("-h", "--help", action=_Help)
-        for flag, meaning in flags.items():
-            verb.add_argument(f"--{flag}", action="store_true", help=meaning)
+        own.add_argument("-h", "--help", action=VerbHelp, verb=verb)
+        for flag, meaning in verb.flags.items():
+            if flag == CFG:
+                own.add_argument("--cfg", "-c", metavar="job", help=meaning)
+            else:
+                own.add_argument(f"--{flag}", action="store_true", help=meaning)
+        if verb.has_choices:
+            own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
+        taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+        taken.completer = _complete  # type: ignore[attr-defined]  # as argcomplete has it
     return parser
 
 
-class _Help(argparse.Action):
-    """A verb's help: its flags, then every setting with its default, as the configuration files explain them."""
+def _complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
+    from resnetx.cli.completion import words
 
-    def __init__(self, option_strings: list[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="show this help and exit")
+    return words(prefix, parsed_args)
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from resnetx.config import CONFIGS, GROUPS
 
-        parser.print_help()
-        print("\nchoices, each with settings of its own (see `resnetx list` and --cfg job):")
-        for group in GROUPS:
-            print(f"  {group}={' | '.join(path.stem for path in sorted((CONFIGS / group).glob('*.yaml')))}")
-        settings = (CONFIGS / "config.yaml").read_text().partition("  - _self_\n")[2].partition("\nhydra:")[0]
-        print("\nsettings and their defaults:" + "".join(f"\n  {line}" for line in settings.splitlines()))
-        parser.exit()
+class _Parser(argparse.ArgumentParser):
+    """A mistake is one sentence, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        if found := re.match(r"argument VERB: invalid choice: '(.*?)' \(", message):
+            near = difflib.get_close_matches(found[1], VERBS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
+            raise ConfigError(f"{found[1]}: no such verb; {hint}")
+        raise ConfigError(message)

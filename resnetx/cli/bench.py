@@ -10,7 +10,7 @@ import msgspec
 from resnetx import packages
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of, settings
-from resnetx.cli.runs import missing_gpus, run_folder
+from resnetx.cli.runs import announce_variables, run_folder, too_many_ranks
 from resnetx.cli.show_bench import bench
 from resnetx.config import (
     Request,
@@ -49,6 +49,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     timeout: float | str
     results: str
+    oversubscribe: bool
 
 
 def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -56,7 +57,7 @@ def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     show.begin(options)
     workloads = [word for word in overrides if any(map(_names_workload, chosen([word])))]
     own = {key: value for key, value in chosen(overrides).items() if not _names_workload(key)}
-    asked = settings("bench", own, Asked, listed=("collective", "size", "gpus"), also=WORKLOADS)
+    asked = settings(own, Asked, listed=("collective", "size", "gpus"))
     if getattr(options, "import"):
         return _import(options, paths, asked, [*own, *workloads])
     if paths:
@@ -64,10 +65,11 @@ def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     sizes = sizes_from(asked.size) if "size" in own else SIZES
     requests = _requests(asked, {*sizes, *_payloads(workloads)})
     for request in requests:
-        if obstacle := obstacle_to_bench(request):
+        if obstacle := obstacle_to_bench(request, asked.oversubscribe):
             raise ConfigError(obstacle)
+    announce_variables(requests)
     timeout_s = run_settings_from(compose(own)).timeout
-    ended = [_measure(options, request, timeout_s, Path(asked.results)) for request in requests]
+    ended = [_measure(options, request, asked, timeout_s) for request in requests]
     return 0 if all(map(_went_well, ended)) else 1
 
 
@@ -75,12 +77,14 @@ def _names_workload(key: str) -> bool:
     return key.partition(".")[0] in WORKLOADS
 
 
-def _measure(options: Namespace, request: BenchRequest, timeout_s: float, results: Path) -> BenchRecord:
+def _measure(options: Namespace, request: BenchRequest, asked: Asked, timeout_s: float) -> BenchRecord:
     """One process group, in processes of its own."""
     from resnetx.measure import launch
 
-    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=timeout_s)
-    folder = run_folder(results, "bench", request.slug)
+    task = BenchFile(
+        kind="bench", schema=SCHEMA, request=request, timeout_s=timeout_s, oversubscribe=asked.oversubscribe
+    )
+    folder = run_folder(Path(asked.results), "bench", request.slug)
     what = f"{', '.join(request.collectives)} on gpus={request.gpus}, {len(request.sizes_bytes)} sizes"
     with show.waiting(what, folder.path):
         ended = launch.execute(task, folder)
@@ -159,13 +163,13 @@ def _workloads(words: list[str]) -> list[Request]:
     return requests
 
 
-def obstacle_to_bench(request: BenchRequest) -> str:
+def obstacle_to_bench(request: BenchRequest, oversubscribe: bool) -> str:
     """Why a bench cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
     try:
         _check(request)
     except ConfigError as error:
         return str(error)
-    return packages.obstacle("torch") or missing_gpus(request.gpus, request.devices)
+    return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe)
 
 
 def _check(r: BenchRequest) -> None:

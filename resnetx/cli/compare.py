@@ -23,7 +23,7 @@ def compare_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
             f"compare: {len(paths)} paths given; expected two study folders: A, then B, which is over A (or "
             "systems=[dgx1-p100,gx8], or a prediction, or that and the study that checks it)"
         )
-    out, baseline = out_and_baseline("compare", overrides)
+    out, baseline = out_and_baseline(overrides)
     a, b = (only_study(path) for path in paths)
     found = compare(a, b, baseline)
     if options.json:

@@ -14,7 +14,7 @@ from resnetx.report.accuracy import check
 
 def compare_accuracy_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Compares the prediction at the first path with the study at the second one."""
-    out, baseline = out_and_baseline("compare", overrides)
+    out, baseline = out_and_baseline(overrides)
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: goes with two studies; iterations are compared here, not speed-ups")
     prediction, study = paths

@@ -2,9 +2,7 @@
 
 import copy
 import difflib
-import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,26 +10,20 @@ from typing import Any, TypeVar
 
 import hydra
 import msgspec
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from resnetx.cli.grammar import key_of
+from resnetx.cli.settings import names, own_folders
+from resnetx.cli.settings import settings as every_setting
 from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError, convert
 from resnetx.study import Point, Study, load, points
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-def hydra_main(words: list[str]) -> None:
-    """Hydra's own flags (--cfg job, --info, -sc for completion) work as its users expect."""
-    if line := os.environ.get("COMP_LINE"):  # Hydra completes settings; it knows nothing of verbs
-        os.environ["COMP_LINE"] = re.sub(r"^(\S+\s+)[a-z]+(?=\s)", r"\1", line)
-    sys.argv = ["resnetx", *words]
-    hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name="config")(lambda _: None)()
 
 
 def chosen(overrides: list[str]) -> Point:
@@ -45,28 +37,20 @@ def chosen(overrides: list[str]) -> Point:
     return {override.key_or_group: _unquoted(override.value()) for override in parsed}
 
 
-def out_and_baseline(verb: str, overrides: list[str]) -> tuple[Path | None, int | None]:
+def out_and_baseline(overrides: list[str]) -> tuple[Path | None, int | None]:
     """The settings of a verb that reads studies: the folder to write into, and the GPUs that speed-ups are over."""
     asked = chosen(overrides)
     for key in asked.keys() - {"out", "baseline"}:
-        raise ConfigError(f"{key}: `resnetx {verb}` has no such setting; it has out=FOLDER and baseline=GPUS")
+        raise ConfigError(f"{key}={asked[key]}: goes with systems=[...]; studies are compared with out= and baseline=")
     out, baseline = asked.get("out"), asked.get("baseline")
     if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool) or baseline < 1):
         raise ConfigError(f"baseline={baseline}: expected a number of GPUs, 1 or more")
     return Path(str(out)) if out else None, baseline
 
 
-def settings(verb: str, given: Point, kind: type[T], *, listed: Iterable[str], also: Iterable[str] = ()) -> T:
-    """The settings that a verb reads, as its struct `kind`; of those in `listed`, one value is a list of one.
-
-    `also`: settings that the verb takes, and reads elsewhere.
-    """
-    tree = compose(given)  # refuses what is no setting at all
-    known = (*kind.__struct_fields__, *also)
-    for key in given:
-        if key.partition(".")[0] not in known:
-            names = ", ".join(known)
-            raise ConfigError(f"{key}: a setting, but `resnetx {verb}` has no use for it; it reads {names}")
+def settings(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
+    """The settings that a verb reads, as its struct `kind`; of those in `listed`, one value is a list of one."""
+    tree = compose(given)
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
     found: T = convert(fields, kind)
@@ -83,7 +67,7 @@ def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
 
 def group_of(word: str) -> str:
     """The setting, or the group of settings, that a word of the command line changes."""
-    return word.lstrip("+~").partition("=")[0].partition(".")[0]
+    return key_of(word).partition(".")[0]
 
 
 def one_point(overrides: list[str], instead: str) -> Point:
@@ -103,7 +87,7 @@ def _fitting(found: list[Point]) -> list[Point]:
         options = {str(point[group]) for point in found if group in point}
         if len(options) < 2:
             continue
-        having = {option: {f"{group}.{name}" for name in _option(group, option)} for option in options}
+        having = {option: options_of(group, option) for option in options}
         shared = set().union(*having.values())
         found = [
             {key: value for key, value in point.items() if key not in shared or key in having[str(point.get(group))]}
@@ -114,10 +98,9 @@ def _fitting(found: list[Point]) -> list[Point]:
     return [point for place, point in enumerate(found) if point not in found[:place]]
 
 
-def _option(group: str, option: str) -> dict[str, Any]:
-    """The settings of an option; none where there is no such option, which composing will say."""
-    path = CONFIGS / group / f"{option}.yaml"
-    return _yaml(f"{group}/{option}.yaml") if path.is_file() else {}
+def options_of(group: str, option: str) -> set[str]:
+    """The settings that a choice of a group brings; none where there is no such choice, which composing will say."""
+    return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
 
 
 def _parsed(word: str) -> Override:
@@ -138,13 +121,15 @@ def _unquoted(value: Any) -> Any:
 def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
-    Hydra composes the choices of groups, once for all points that share them (it takes 40 ms); the other settings are
-    then changed in its result, which knows which settings there are.
+    Hydra composes each choice of a group once (it takes 40 ms): groups know nothing of each other. The other settings
+    are then changed in its result, which knows which settings there are.
     """
-    choices = tuple(f"{group}={point[group]}" for group in GROUPS if group in point)
     words = [f"{key}={value}" for key, value in point.items()]
     try:
-        config = copy.deepcopy(_composed(choices))
+        config = copy.deepcopy(_composed(own_folders()))
+        for group in GROUPS:
+            if group in point:
+                config[group] = _composed(own_folders(), f"{group}={point[group]}")[group]
         for key, value in point.items():
             if key not in GROUPS:
                 # Only the environment has room for names that no file has.
@@ -157,9 +142,15 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _composed(choices: tuple[str, ...]) -> DictConfig:
+def _composed(folders: tuple[Path, ...], *choices: str) -> DictConfig:
+    searched = ",".join(f"'file://{_escaped(str(folder))}'" for folder in folders)
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose("config", list(choices))
+        return hydra.compose("config", [*choices, f"hydra.searchpath=[{searched}]"])
+
+
+def _escaped(text: str) -> str:
+    """As Hydra's grammar has it between single quotes."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------
@@ -179,28 +170,11 @@ def _in_our_words(message: str, overrides: list[str]) -> str:
 
 
 def _no_such_setting(key: str) -> str:
-    known = _settings()
+    known = names()
+    group = key.partition(".")[0]
     if key in known:
-        return f"{key}: not a setting of the {key.partition('.')[0]} that is chosen here, but of another one"
-    siblings = [path for path in known if path.startswith(f"{key.partition('.')[0]}.")]
+        return f"{key}: not a setting of the {group} that is chosen here, but of another one"
+    siblings = [name for name in known if name.startswith(f"{group}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):
         return f"{key}: no such setting; did you mean {near[0]}?"
-    return f"{key}: no such setting; known are {', '.join(siblings or (path for path in known if '.' not in path))}"
-
-
-def _settings() -> list[str]:
-    """Every setting of every group, with dots."""
-    found = {path for path in _paths(_yaml("config.yaml")) if path.partition(".")[0] not in ("defaults", "hydra")}
-    for group in GROUPS:
-        options = [_yaml(f"{group}/{option.name}") for option in (CONFIGS / group).glob("*.yaml")]
-        found |= {group, *(f"{group}.{path}" for option in options for path in _paths(option) if path != "kind")}
-    return sorted(found)
-
-
-def _yaml(name: str) -> dict[str, Any]:
-    return dict(yaml.safe_load((CONFIGS / name).read_text()))
-
-
-def _paths(tree: Mapping[str, Any]) -> list[str]:
-    below = [(name, _paths(value)) for name, value in tree.items() if isinstance(value, dict)]
-    return [*tree, *(f"{name}.{path}" for name, paths in below for path in paths)]
+    return f"{key}: no such setting; known are {', '.join(siblings or (name for name in known if '.' not in name))}"

@@ -2,7 +2,7 @@
 
 import math
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,19 +11,22 @@ import msgspec
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.subjects import Curve, Wanted
-from resnetx.cli.topology import NO_USE, TRANSPORTS
 from resnetx.cli.validate import validate_
-from resnetx.config import After, Layerwise, Strategy
+from resnetx.config import After, Layerwise, Strategy, SyntheticInput
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
+from resnetx.interconnect.what_if import link_kinds
 from resnetx.predict import records, validation
+from resnetx.predict.answer import HOST_ERROR
 from resnetx.predict.curve import curve
 from resnetx.predict.point import Fabric, Setting
+from resnetx.predict.records import UNCHECKED, RecordInput
 from resnetx.predict.ssgd import Overlap
+from resnetx.record import Unknown
 from resnetx.record.prediction import Prediction
 from resnetx.units import seconds, size
 
@@ -57,7 +60,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None
     nics: int | None
     devices: list[int] | None
-    transport: str
+    transport: Transport
     library: list[str | None]
     calibration: str | None
     framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
@@ -65,6 +68,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
     host_time: str | float
+    image_bytes: str | int | None
     memory: str | int | None
     memory_model: Literal["torch", "caffe"]
     clock: float | None
@@ -73,6 +77,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     timeline: bool
     convention: str
     baseline: int
+    results: str  # taken, as scripts name it for every verb; only `out` makes this one write
     out: str | None
 
 
@@ -82,7 +87,7 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
     show.begin(options)
     made = predicted(paths, overrides)
-    asked, _ = _split(overrides)
+    asked, _ = split(overrides)
     if options.json:
         show.json_lines(made.points)
     else:
@@ -97,41 +102,54 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
 
 def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     """The predictions that the words of a command line ask for; the traces are at `paths`."""
-    asked, words = _split(overrides)
-    if not asked.library:
-        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
-    machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
-    if not machines:
-        raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
-    asked_of, found, setting = list(subjects.curves(paths, words, _wanted(asked))), _measured(asked), _setting(asked)
-    _refuse_unsaid(found, asked_of, asked.calibration)
-    points: list[dict[str, Any]] = []
-    for machine in machines:
-        for library in asked.library:
-            fabric = _fabric(asked, machine, library, found)
-            for each in asked_of:
-                points += curve(each.subject, fabric, each.points, each.baseline, setting)
+    asked, words = split(overrides)
+    on, setting = fabrics(asked), setting_of(asked)
+    asked_of = list(subjects.curves(paths, words, wanted_of(asked)))
+    _refuse_unsaid(on[0].measured, asked_of, asked.calibration)
+    _refuse_unread(setting.image_bytes, asked_of)
+    points = points_on(on, asked_of, setting)
     if not any(point["outcome"] == "ok" for point in points):
         raise ConfigError(points[0]["reason"])
-    words_asked = {word.partition("=")[0]: word.partition("=")[2] for word in overrides if group_of(word) in ASSUMED}
-    inputs = list(records.inputs_of(points, words_asked))
+    inputs = list(records.inputs_of(points, [*_unasked(asked_of), *_asked_for(overrides)]))
     return records.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
+
+
+def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[dict[str, Any]]:
+    """The fields of every point: of each system and library in turn."""
+    return [
+        point
+        for fabric in on
+        for each in asked_of
+        for point in curve(each.subject, fabric, each.points, each.baseline, setting)
+    ]
+
+
+def _unasked(asked_of: Sequence[Curve]) -> Iterator[RecordInput]:
+    """What is assumed of imported traces, each thing once."""
+    yield from dict.fromkeys(line for each in asked_of for line in each.assumed)
+
+
+def _asked_for(overrides: Sequence[str]) -> Iterator[RecordInput]:
+    """The settings that were asked for instead of what is described."""
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if group_of(word) in ASSUMED:
+            error = HOST_ERROR if key == "host_time" else Unknown(UNCHECKED)
+            yield RecordInput(key, value, "assumed", "asked for", error)
 
 
 # ---- the settings ---------------------------------------------------------------------------------------------------
 
 
-def _split(overrides: list[str]) -> tuple[Asked, list[str]]:
+def split(overrides: list[str]) -> tuple[Asked, list[str]]:
     """The settings of this verb, and the words that describe the workload."""
-    own = [word for word in overrides if group_of(word) in (*Asked.__struct_fields__, *NO_USE)]
-    asked = settings("predict", chosen(own), Asked, listed=("systems", "library"), also=NO_USE)
+    own = [word for word in overrides if group_of(word) in Asked.__struct_fields__]
+    asked = settings(chosen(own), Asked, listed=("systems", "library"))
     _check(asked)
     return asked, [word for word in overrides if word not in own]
 
 
 def _check(asked: Asked) -> None:
-    if asked.transport not in TRANSPORTS:
-        raise unknown_name("transport", asked.transport, TRANSPORTS, "transport")
     for library in asked.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
@@ -148,25 +166,49 @@ def _check(asked: Asked) -> None:
         raise ConfigError(f"straggler={asked.straggler:g}: expected 1 or more")
 
 
-def _wanted(asked: Asked) -> Wanted:
+def wanted_of(asked: Asked) -> Wanted:
+    """What this verb's settings say of the points."""
     strategy = FRAMEWORKS[asked.framework][0] if asked.framework else None
     return Wanted(None if asked.devices is None else tuple(asked.devices), strategy, asked.convention, asked.baseline)
 
 
+def fabrics(asked: Asked) -> list[Fabric]:
+    """The systems that are asked for, each with every library."""
+    if not asked.library:
+        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
+    machines = [system.load(name, asked.nodes, asked.network, asked.nics) for name in asked.systems]
+    if not machines:
+        raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
+    _refuse_unknown_links(asked.what_if.bandwidth, machines)
+    found = _measured(asked)
+    return [_fabric(asked, machine, library, found) for machine in machines for library in asked.library]
+
+
 def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
-    transport: Transport = TRANSPORTS[asked.transport]
-    what_if = asked.what_if
-    return Fabric(machine, library or machine.library, transport, found, what_if.bandwidth, what_if.latency)
+    there = link_kinds(machine)  # what another system alone has changes nothing here
+    bandwidth = {kind: factor for kind, factor in asked.what_if.bandwidth.items() if kind in there}
+    return Fabric(machine, library or machine.library, asked.transport, found, bandwidth, asked.what_if.latency)
 
 
-def _setting(asked: Asked) -> Setting:
+def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:
+    """A kind of link that none of the systems has is a mistake."""
+    known = dict.fromkeys(kind for machine in machines for kind in link_kinds(machine))
+    for name in bandwidth:
+        if name not in known:
+            systems = " or ".join(machine.name for machine in machines)
+            raise unknown_name(f"kind of link of {systems}", name, known, "what_if.bandwidth")
+
+
+def setting_of(asked: Asked) -> Setting:
+    """How it is trained, as this verb's settings say."""
     overlap = Overlap(asked.overlap.input, asked.overlap.host_to_device)
     return Setting(
         overlap=FRAMEWORKS[asked.framework][1] if asked.framework else overlap,
         gradients=asked.gradients,
         straggler=asked.straggler,
         host_s=_time(asked.host_time),
-        memory_bytes=_memory(asked.memory),
+        image_bytes=_size("image_bytes", asked.image_bytes, "34kB"),
+        memory_bytes=_size("memory", asked.memory, "16GB"),
         memory_model=asked.memory_model,
         clock_Hz=None if asked.clock is None else asked.clock * 1e6,
         sensitivity=asked.sensitivity,
@@ -189,6 +231,17 @@ def _refuse_unsaid(found: Mapping[int | None, Measured], asked_of: Sequence[Curv
         )
 
 
+def _refuse_unread(image_bytes: int | None, asked_of: Sequence[Curve]) -> None:
+    """The size of stored images says something only where images are read."""
+    if image_bytes is None:
+        return
+    if image_bytes < 1:
+        raise ConfigError(f"image_bytes={image_bytes}: expected at least one byte")
+    requests = [each.subject.request for each in asked_of]
+    if not any(request and not isinstance(request.input, SyntheticInput) for request in requests):
+        raise ConfigError(f"image_bytes={image_bytes}: no images are read with input=synthetic; add input=dali")
+
+
 def _time(given: str | float) -> float:
     try:
         return seconds(given) if isinstance(given, str) else given
@@ -196,8 +249,8 @@ def _time(given: str | float) -> float:
         raise ConfigError(f"host_time={given}: expected a duration, as 0.03s") from None
 
 
-def _memory(given: str | int | None) -> int | None:
+def _size(key: str, given: str | int | None, example: str) -> int | None:
     try:
         return None if given is None else size(str(given))
     except ValueError:
-        raise ConfigError(f"memory={given}: expected a size, as 16GB") from None
+        raise ConfigError(f"{key}={given}: expected a size, as {example}") from None

@@ -15,7 +15,7 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
 
     if not paths:
         raise ConfigError("report: no study is named; expected folders that `resnetx sweep` has made, as results/")
-    out, baseline = out_and_baseline("report", overrides)
+    out, baseline = out_and_baseline(overrides)
     found = {each.path.resolve(): each for path in paths for each in results.find(path)}
     studies, unreadable = [], []
     with show.waiting("reading records and drawing"):

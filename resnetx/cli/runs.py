@@ -2,14 +2,16 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from resnetx.cli import show, show_run
 from resnetx.config import Request, RunSettings, Torchvision, Tracker, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
-from resnetx.host import node_name
-from resnetx.record import SCHEMA, BenchFile, BenchRecord, RunFile, RunFolder, Task, TaskRecord, read_task
+from resnetx.host import cores, node_name
+from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFile, RunFolder, Task, TaskRecord, read_task
+from resnetx.variables import check_file_variables, unlisted
 
 
 def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -20,12 +22,13 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     task, results = _task(paths, overrides)
+    announce_variables([task.request])
     if isinstance(task, BenchFile):
         raise ConfigError(f"{paths[0]}: a bench; start it with torchrun ... -m resnetx.train, or use `resnetx bench`")
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
     trackers.check(task.tracker)
-    if obstacle := obstacle_to(task.request):
+    if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
     with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
@@ -46,6 +49,8 @@ def serve(words: list[str], started: float) -> int:
     folder = torchrun.launched_folder()
     paths = [Path(word) for word in words if word.endswith(".json")]
     task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
+    if folder is None and paths:
+        _check_file(task, paths[0])
     os.environ.update(task.request.env)
     by_hand = folder is None
     if by_hand and (obstacle := _obstacle_to_task(task)):
@@ -63,8 +68,8 @@ def _obstacle_to_task(task: Task) -> str:
     if isinstance(task, BenchFile):
         from resnetx.cli.bench import obstacle_to_bench
 
-        return obstacle_to_bench(task.request)
-    return obstacle_to(task.request)
+        return obstacle_to_bench(task.request, task.oversubscribe)
+    return obstacle_to(task.request, task.oversubscribe)
 
 
 def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
@@ -120,6 +125,7 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
         timeout_s=settings.timeout,
         convention=settings.convention,
         tracker=settings.tracker,
+        oversubscribe=settings.oversubscribe,
     )
 
 
@@ -129,7 +135,19 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
     return RunFolder(results / (node or node_name()) / verb / f"{now[:-3]}_{slug}")
 
 
-def obstacle_to(request: Request) -> str:
+def _check_file(task: Task, path: Path) -> None:
+    """Refuses a run file that sets variables which only whoever starts it may; those of the shell may be repeated."""
+    new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
+    check_file_variables(new, str(path))
+
+
+def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
+    """Says which variables of the command line no file could set: they may make the ranks run other code."""
+    for name in unlisted(dict.fromkeys(name for request in requests for name in request.env)):
+        show.say(f"env.{name}: set in every rank; it may load code or write files", show.err)
+
+
+def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
     """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
     from resnetx import inputs, packages
     from resnetx.measure.features import missing_feature
@@ -155,14 +173,19 @@ def obstacle_to(request: Request) -> str:
             f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
             "use precision=fp32 or bf16"
         )
-    return missing_gpus(request.gpus, request.devices)
+    return too_many_ranks(request.gpus, request.devices, oversubscribe)
 
 
-def missing_gpus(gpus: int, devices: list[int] | None) -> str:
-    """Why this machine's GPUs are too few, in one sentence; "" where they are not, or where there are none at all."""
+def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool) -> str:
+    """Why this machine's GPUs, or without any its cores, are too few, in one sentence; "" where they are not."""
     from resnetx.measure.nvml import gpus_here
 
     present = gpus_here()
+    if not present and gpus > cores() and not oversubscribe:
+        return (
+            f"gpus={gpus}: more ranks than this machine has cores ({cores()}, and no GPU), which take turns; ask for "
+            "fewer, or set oversubscribe=true to run them all the same"
+        )
     wanted = max(devices or [gpus - 1]) + 1
     if 0 < present < wanted:
         setting = f"devices={devices}" if devices else f"gpus={gpus}"

@@ -49,7 +49,8 @@ def prediction(made: Prediction) -> None:
     """What is predicted for each system and library, then what went in and where such predictions were checked."""
     found: dict[str, list[PredictedPoint]] = defaultdict(list)
     for point in made.points:
-        found[f"{point.system} with {point.library}"].append(point)
+        weak = ", weak scaling: the batch grows with the GPUs" * (point.scaling == "weak")
+        found[f"{point.system} with {point.library}{weak}"].append(point)
     if len(made.points) > MANY and not show.everything():
         _curves(found)
         show.say(f"--all shows all {len(made.points)} points, each with its interval.")
@@ -64,7 +65,7 @@ def prediction(made: Prediction) -> None:
 
 def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
     columns = [
-        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", ">images/s", ">speed-up",
+        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(found)}", ">speed-up",
         ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
     ]  # fmt: skip
     points = [point for each in found.values() for point in each]
@@ -74,8 +75,13 @@ def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
         f"exposed: communication that computing does not hide. {_alike(points[0], alike)}"
     )
-    least = ["compute", "memory GB", "exposed ms", "efficiency", "images/s", "interval", "strategy"]
+    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(found), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
+
+
+def _rate_unit(found: Mapping[str, Sequence[PredictedPoint]]) -> str:
+    """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
+    return "samples/s" if any(point.request is None for points in found.values() for point in points) else "images/s"
 
 
 def _row(point: PredictedPoint, alike: set[str]) -> list[str]:
@@ -137,15 +143,22 @@ def _curves(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
     for title, each in found.items():
         show.say(f"{title}: {_in_short(each)}")
     show.say()
-    columns = ["workload", ">batch", "strategy", ">images/s", *(f">on {count}" for count in counts), "limited by"]
+    columns = [
+        "workload",
+        ">batch",
+        "strategy",
+        f">{_rate_unit(found)}",
+        *(f">on {count}" for count in counts),
+        "limited by",
+    ]
     one = len({point.strategy for point in points}) == 1
     rows = {f"Predicted: {title}": _curve_rows(each, counts, one) for title, each in found.items()}
     note = (
-        f"images/s: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. limited by: on the "
-        "most GPUs, with the share of the step."
+        f"{_rate_unit(found)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. limited "
+        "by: on the most GPUs, with the share of the step."
     )
     note += f" All points: strategy={points[0].strategy}." * one
-    show.tables(columns, rows, note, ["strategy", "images/s", "limited by"])
+    show.tables(columns, rows, note, ["strategy", _rate_unit(found), "limited by"])
 
 
 def _in_short(points: Sequence[PredictedPoint]) -> str:
@@ -169,7 +182,7 @@ def _curve_rows(points: Sequence[PredictedPoint], counts: Sequence[int], one: bo
     """A row for each curve; with weak scaling, the batch is that of each GPU."""
     curves: dict[tuple[str, str, str], dict[int, PredictedPoint]] = {}
     for point in points:
-        weak = point.request is not None and point.request.scaling == "weak"
+        weak = point.scaling == "weak"
         batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
         curves.setdefault((point.workload, batch, point.strategy), {})[point.gpus] = point
     return [
@@ -194,14 +207,23 @@ def _in_a_word(point: PredictedPoint) -> str:
 
 def _sensitivity(points: Sequence[PredictedPoint]) -> None:
     rows = [
-        [point.workload, f"{point.batch_size}", point.system, f"{point.gpus}", each.what, f"{each.gain:+.1%}"]
+        [
+            point.workload,
+            f"{point.batch_size}",
+            point.system,
+            f"{point.gpus}",
+            each.what,
+            f"{each.gain:+.1%}",
+            each.limited_by,
+        ]
         for point in points
         for each in point.sensitivity
     ]
     if rows:
-        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved"]
+        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved", "limited then by"]
+        note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
         show.say()
-        show.table("Which link is worth money", columns, rows)
+        show.table("Which link is worth money", columns, rows, note, ["batch", "system", "GPUs"])
 
 
 def sources(made: Prediction) -> None:
@@ -211,11 +233,12 @@ def sources(made: Prediction) -> None:
 
 
 def _inputs(made: Prediction) -> None:
-    """What went in by origin and error; with --all each thing with its source."""
+    """What went in by origin and error, and in words what is assumed; with --all each thing with its source."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for each in made.inputs:
         error = "unknown" if each.error is None else f"{each.error:.0%}"
-        source = f"{each.value} ({each.source})" if show.everything() else ""
+        assumed = each.value if each.origin == "assumed" else ""
+        source = f"{each.value} ({each.source})" if show.everything() else assumed
         found.setdefault((each.origin, error, source), []).append(each.what)
     rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in found.items()]
     show.say()

@@ -2,15 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import get_args
 
-from resnetx.cli import show
+from resnetx.cli import show, show_claims, show_refusals
 from resnetx.record.system_comparison import (
-    CheckedClaim,
     CollectivePoint,
     Crossing,
     Estimate,
-    Outcome,
     Side,
     SystemComparison,
     SystemPoint,
@@ -21,14 +18,8 @@ from resnetx.units import si, size_text
 GIB = 2**30
 POINTS = 24  # the most of which each has a row; --all shows all
 CROSSINGS = 6  # that are shown; --all shows all
-SHOWN_BYTES = (
-    500_000,
-    2_000_000,
-    6_000_000,
-    2**24,
-    2**26,
-    2**28,
-)  # of collectives with --all; the record has more sizes
+# Of collectives with --all; the record has more sizes.
+SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)
 ONE_SIZE_BYTES = 2**26  # of collectives, where only one is shown
 _AXES = {
     "payload": "bytes of gradients",
@@ -45,9 +36,10 @@ def comparison(found: SystemComparison) -> None:
     _answer(found)
     _standings(found)
     _points(found)
+    show_refusals.refusals(found.points)
     _crossings(found.crossings)
     _simple_model(found.points)
-    _claims(found.claims)
+    show_claims.claims(found.claims)
     _collectives(found)
 
 
@@ -232,46 +224,6 @@ def _simple_model(points: Sequence[SystemPoint]) -> None:
             f"{found.mean_difference:.1%} on average, at most by {found.worst_difference:+.1%} ({_name(found.worst)}, "
             f"{found.worst.gpus} GPUs, {found.worst.library or 'own library'})."
         )
-
-
-def _claims(found: Sequence[CheckedClaim]) -> None:
-    if not found:
-        return
-    columns = ["claim", "with", "where", ">stated", ">ours", ">difference", "outcome", "note", "section", "~says"]
-    rows = [
-        [
-            each.claim,
-            each.variant,
-            each.where,
-            _figure(each, each.stated),
-            _figure(each, each.ours),
-            "" if each.difference is None else f"{each.difference:+.1%}",
-            each.outcome,
-            each.note,
-            each.section,
-            each.says + f" [{each.reading}]" * bool(each.reading),
-        ]
-        for each in found
-    ]
-    counts = Counter((each.variant, each.outcome) for each in found)
-    told = [
-        f"{variant or 'own library'}: " + ", ".join(f"{counts[variant, name]} {name}" for name in get_args(Outcome))
-        for variant in dict.fromkeys(each.variant for each in found)
-    ]
-    show.say()
-    show.say(f"What Tallent et al. 2017 state, and what is predicted here: {'; '.join(told)}.")
-    if show.everything():
-        show.table("Statement by statement", columns, rows)
-    else:
-        show.say(f"--all lists all {len(found)} statements; out=FOLDER writes them as a table.")
-
-
-def _figure(claim: CheckedClaim, value: float | None) -> str:
-    if value is None:
-        return ""
-    if claim.stated is None:
-        return f"{value:.0%} agree"
-    return f"{f'{value:,.0f}' if value >= 1000 else f'{value:.3g}'} {claim.unit}".rstrip()
 
 
 # ---- collectives ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from resnetx import __version__
 from resnetx.cli import show, show_run
 from resnetx.cli.compose import compose, points_of
-from resnetx.cli.runs import obstacle_to, run_file, show_tracked
+from resnetx.cli.runs import announce_variables, obstacle_to, run_file, show_tracked
 from resnetx.config import Request, RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
@@ -21,6 +21,7 @@ from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
 from resnetx.measure.sweep import (
     PlannedRun,
+    check_known_code,
     check_same_machine,
     definition,
     locked,
@@ -53,7 +54,7 @@ class _Asked:
 def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     """Runs a study, or shows how it would."""
     show.begin(options)
-    asked = _asked(overrides or ["study=quickstart"])
+    asked = _asked(overrides)
     if options.dry_run:
         _show_plan(asked)
         return 0
@@ -61,6 +62,8 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     if all(obstacles):
         raise ConfigError(obstacles[0])
     trackers.check(asked.settings.tracker)
+    announce_variables(task.request for task, _ in asked.tasks)
+    check_known_code(asked.settings.dirty)
     with locked(asked.folder):
         kept, left = split_settled(asked.plan())
         check_same_machine(kept)
@@ -83,7 +86,8 @@ def _asked(overrides: list[str]) -> _Asked:
     requests = {request.key: request for request in requests_of(trees)}
     name = named.name if named else "sweep-" + _digits(requests)
     tasks = [
-        (task, obstacle_to(task.request)) for task in (run_file(each, settings, name) for each in requests.values())
+        (task, obstacle_to(task.request, settings.oversubscribe))
+        for task in (run_file(each, settings, name) for each in requests.values())
     ]
     record = StudyRecord(
         kind="study",
@@ -106,8 +110,8 @@ def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
     settings, *others = {run_settings_from(tree) for tree in trees}
     if others:
         raise ConfigError(
-            "repeats, twins, budget, baseline, timeout, results, convention and tracker are one for a whole sweep: "
-            "give each one value"
+            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe and dirty are one "
+            "for a whole sweep: give each one value"
         )
     return settings
 

@@ -12,12 +12,13 @@ from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
 from resnetx.predict.curve import Asked
 from resnetx.predict.point import Subject
+from resnetx.predict.records import UNCHECKED, RecordInput
+from resnetx.record import Unknown
 from resnetx.record.sound_trace import refuse_unsound
 from resnetx.record.trace import Trace
 from resnetx.record.trace_files import read_trace
 from resnetx.record.trace_runs import read_all
 
-OF_THE_WORKLOAD = ("study", "model", "image_size", "precision", "input")
 LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace does not have
 
 
@@ -56,6 +57,7 @@ class Curve:
     subject: Subject
     points: list[Asked]
     baseline: Asked
+    assumed: tuple[RecordInput, ...] = ()  # what nobody asked for, and the trace does not say
 
 
 def curves(paths: Sequence[Path], words: list[str], wanted: Wanted) -> Iterator[Curve]:
@@ -107,9 +109,6 @@ def _split(point: study.Point) -> str:
 def _named(words: list[str], wanted: Wanted) -> Iterator[Request]:
     """Requests by name. Feeding them is left out unless it is asked for: nothing has been measured of any host."""
     given = _given(words)
-    for key in sorted(given - {*LEFT_OPEN, *OF_THE_WORKLOAD}):
-        known = ", ".join((*OF_THE_WORKLOAD, *LEFT_OPEN))
-        raise ConfigError(f"{key}: `resnetx predict` has no use for it; of the workload it reads {known}")
     defaults = [] if given & {"gpus", "study"} else [_gpus(wanted, [1, 2, 4, 8])]
     defaults += [] if "input" in given else ["input=synthetic"]
     _, points = points_of([*defaults, *words])
@@ -172,7 +171,15 @@ def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]
     defaults += [] if "batch_size" in given else [f"batch_size={max(each.batch_size for each in trace.batches)}"]
     defaults += [] if "scaling" in given else ["scaling=weak"]  # a batch size of its own is each GPU's
     _, points = points_of([*defaults, *words])
+    assumed = () if "scaling" in given else (_weak(trace),)
     for together in _by_baseline(wanted.checked(request_from(compose(point)), _split(point)) for point in points):
         asked = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
-        subject = Subject.of_import(trace, together[0].strategy)
-        yield Curve(subject, list(asked), wanted.base(together[0].on(1)))
+        subject = Subject.of_import(trace, together[0].strategy, together[0].scaling)
+        yield Curve(subject, list(asked), wanted.base(together[0].on(1)), assumed)
+
+
+def _weak(trace: Trace) -> RecordInput:
+    """An imported trace has the batches of one device, mostly a single one, which strong scaling would split."""
+    batches = ", ".join(str(each.batch_size) for each in trace.batches)
+    value = f"weak: each GPU has a batch of the trace ({batches}); scaling=strong splits it over the GPUs"
+    return RecordInput(f"scaling of {trace.workload}", value, "assumed", trace.source, Unknown(UNCHECKED))

@@ -13,13 +13,12 @@ from resnetx.cli import show_topology as tables
 from resnetx.cli.compose import chosen, settings
 from resnetx.cli.validate import validate_
 from resnetx.config import sizes_from
-from resnetx.errors import ConfigError, unknown_name
+from resnetx.errors import ConfigError
 from resnetx.interconnect import calibration, collective, paths, subsets, system
 from resnetx.interconnect.collective import Plan
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 
-TRANSPORTS: dict[str, Transport] = {"auto": "auto", "peer": "peer", "host": "host", "socket": "socket"}
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
     "size": ("collective", "pick"),
@@ -30,7 +29,6 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     "free": ("pick",),
     "out": ("collective", "systems"),
 }
-NO_USE = ("results",)  # taken from scripts that name it for every verb: nothing is measured here
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +39,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None
     nics: int | None
     devices: list[int] | None
-    transport: str
+    transport: Transport
     collective: str | None
     size: list[int | str]
     library: list[str | None]
     calibration: str | None
     pick: int | None
     free: list[int] | None
+    results: str  # taken, as scripts name it for every verb; only `out` makes this one write
     out: str | None
 
 
@@ -78,10 +77,7 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
 
 
 def _asked(overrides: list[str]) -> Asked:
-    asked = settings("topology", chosen(overrides), Asked, listed=("systems", "size", "library"), also=NO_USE)
-    if asked.transport not in TRANSPORTS:
-        raise unknown_name("transport", asked.transport, TRANSPORTS, "transport")
-    return asked
+    return settings(chosen(overrides), Asked, listed=("systems", "size", "library"))
 
 
 def _refuse_unread(overrides: list[str], asked: Asked, systems: Sequence[System]) -> None:
@@ -117,7 +113,7 @@ def _list(options: Namespace) -> int:
 
 def _describe(options: Namespace, systems: Sequence[System], asked: Asked) -> None:
     """Who is linked to whom, what copies between them get, and a drawing."""
-    transport = TRANSPORTS[asked.transport]
+    transport = asked.transport
     for each in systems:
         if options.json:
             show.json_lines([_system_as_data(each, transport)])
@@ -183,7 +179,7 @@ def _way_as_data(way: paths.Path) -> dict[str, Any]:
 def _collective(options: Namespace, systems: Sequence[System], asked: Asked, name: str) -> None:
     """What a collective costs, on every system asked for and with every generation of the library."""
     sizes = _sizes(asked)
-    transport = TRANSPORTS[asked.transport]
+    transport = asked.transport
     plans = [
         collective.plan(each, name, asked.devices, library, transport) for library in asked.library for each in systems
     ]

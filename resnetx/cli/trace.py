@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from resnetx.cli import show, show_trace
-from resnetx.cli.compose import chosen, compose, points_of
-from resnetx.cli.runs import obstacle_to, run_file, show_tracked
+from resnetx.cli.compose import compose, points_of
+from resnetx.cli.runs import announce_variables, obstacle_to, run_file, show_tracked
 from resnetx.cli.studies import execute, one_for_all, requests_of, skip
 from resnetx.cli.trace_import import imported
 from resnetx.config import NoExchange, Request, RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.measure import trackers
-from resnetx.measure.sweep import PlannedRun, check_same_machine, locked, split_settled
+from resnetx.measure.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace
 from resnetx.record.trace_files import export
@@ -54,6 +54,8 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if all(run.obstacle for run in asked.runs):
         raise ConfigError(asked.runs[0].obstacle)
     trackers.check(asked.settings.tracker)
+    announce_variables(run.task.request for run in asked.runs)
+    check_known_code(asked.settings.dirty)
     with locked(StudyFolder(asked.folder)):
         kept, left = split_settled(asked.runs)
         check_same_machine(kept)
@@ -101,10 +103,6 @@ def _status(asked: _Asked, traces: list[Trace]) -> int:
 
 
 def _asked(overrides: list[str]) -> _Asked:
-    given = chosen(overrides)
-    for key, instead in {"measure": "it measures layers", "windows": "set iterations, and steps in a window"}.items():
-        if key in given:
-            raise ConfigError(f"{key}={given[key]}: `resnetx trace` chooses it by itself; {instead}")
     _, points = points_of(overrides)
     trees = [compose(point) for point in points]
     settings, iterations = one_for_all(trees), _iterations(trees[0]["iterations"])
@@ -166,4 +164,6 @@ def _planned(request: Request, settings: RunSettings, folder: Path) -> PlannedRu
     of = subject(request)
     place = folder / f"{of.model_slug}_{of.image_size}_{of.precision}_{of.key}" / request.slug
     task = run_file(request, settings, None)
-    return PlannedRun(task, RunFolder(place), obstacle_to(request), frozenset({request.key}), None)
+    return PlannedRun(
+        task, RunFolder(place), obstacle_to(request, settings.oversubscribe), frozenset({request.key}), None
+    )

@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 
 from resnetx.cli.compose import chosen, settings
+from resnetx.cli.grammar import refuse_unread
+from resnetx.cli.settings import names
 from resnetx.config import at_least
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.system import parts_table
@@ -24,14 +26,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def imported(paths: list[Path], overrides: list[str]) -> Trace:
     """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
     given = chosen(overrides)
-    asked = settings("trace --import", given, Asked, listed=())
+    refuse_unread("trace --import", Asked.__struct_fields__, given, names())
+    asked = settings(given, Asked, listed=())
     if len(paths) != 1:
         raise ConfigError(f"--import: expected one file, of six columns or a profile of PyTorch, got {len(paths)}")
     known = parts_table("gpus")
     if "batch_size" not in given or asked.device is None:
         raise ConfigError(
-            f"--import {paths[0]}: the file says neither its batch nor its GPU; expected batch_size= images on the one "
-            f"GPU, and device= one of {', '.join(sorted(known))}"
+            f"--import {paths[0]}: the file says neither its batch nor its GPU; expected batch_size= samples on the "
+            f"one GPU, and device= one of {', '.join(sorted(known))}"
         )
     at_least({"batch_size": (asked.batch_size, 1)})
     if asked.device not in known:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from resnetx import study
 from resnetx.cli import show, show_workloads
 from resnetx.cli.compose import chosen, compose, points_of
-from resnetx.config import CONFIGS, GROUPS, check, images_from, request_from, run_settings_from
+from resnetx.config import check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.units import si
@@ -28,12 +27,12 @@ GPU_COLUMNS = [1, 2, 4, 8]  # of the tables for which no GPU counts were asked
 
 
 def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
-    """Counts workloads; without any word, those of the paper."""
+    """Counts workloads."""
     from resnetx import workloads
     from resnetx.workloads.buckets import messages
 
     show.begin(options)
-    _, points = points_of(overrides or ["study=paper"])
+    _, points = points_of(overrides)
     asked = chosen(overrides).get("gpus", GPU_COLUMNS)
     gpus: list[int] = asked if isinstance(asked, list) else [asked]
     if not all(isinstance(count, int) and count > 0 for count in gpus):
@@ -102,7 +101,7 @@ def _verify_images(root: Path, workers: int) -> int:
     return 1 if complaints else 0
 
 
-# ---- doctor, list ---------------------------------------------------------------------------------------------------
+# ---- doctor ---------------------------------------------------------------------------------------------------
 
 
 def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
@@ -135,19 +134,3 @@ def _show_findings(found: "Sequence[Finding]") -> None:
         show.say("What would change them", style="bold")
     for each in commands:
         show.line(f"{each.topic:{width}}  {each.mend}")
-
-
-def list_(_: Namespace, __: list[Path], overrides: list[str]) -> int:
-    """Names what comes with resnetx."""
-    if overrides:
-        raise ConfigError(f"{overrides[0]}: `resnetx list` takes no settings")
-    named = {group: sorted(path.stem for path in (CONFIGS / group).glob("*.yaml")) for group in GROUPS}
-    show.entries((f"{group}=", ", ".join(options)) for group, options in named.items())
-    show.say("model=torchvision model.name=NAME: any classifier of torchvision.models", indent=2)
-    show.say()
-    show.say("study=", style="bold")
-    show.entries(study.names().items(), indent=2)
-    show.say()
-    show.say("systems=  (`resnetx topology` describes them)", style="bold")
-    show.say("  " + ", ".join(sorted(path.stem for path in (CONFIGS / "system").glob("*.yaml"))))
-    return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resnetx.cli import show, show_run
 from resnetx.cli.compose import compose, one_point
-from resnetx.cli.runs import obstacle_to, run_file, run_folder
+from resnetx.cli.runs import announce_variables, obstacle_to, run_file, run_folder
 from resnetx.config import NoExchange, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Equality, RunFile
@@ -21,7 +21,8 @@ def verify_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
 
     show.begin(options)
     task, results = _task(overrides)
-    if obstacle := obstacle_to(task.request):
+    announce_variables([task.request])
+    if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
     with show.waiting(_what(task), folder.path):

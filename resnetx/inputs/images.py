@@ -3,7 +3,7 @@
 The figures of a training run depend on how many pixels and bytes an image has, not on what it shows. `size=imagenet`
 follows ILSVRC2012: 400x350 pixels and 110 KB on average, many 500x375, coded at a quality near 96 without chroma
 subsampling, as most of its files are [1]. `size=256` is how the Caffe users of 2017 stored it: squashed to 256x256;
-32 KB on average, which is what these pictures take at a quality near 90 (no published figure is known to us).
+35 KB on average, which is what these pictures take at a quality near 90 (no published figure is known to us).
 Each file depends on seed, class and index only: not on how many processes make the tree, nor on how often they were
 stopped. What is complete is kept, so a stopped run is continued by starting it again.
 

@@ -43,6 +43,7 @@ class Gpu(_Part, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "gpu"
     product_names: tuple[str, ...] = ()  # as its driver names it; "CPU": no GPU, but a rank on cores of the host
+    chip: str = ""  # "GP100": forms of one chip compute alike at one clock and memory rate; "": the part's own
     compute_capability: Figure
     fp32_FLOPps: Figure
     tf32_FLOPps: Figure | None = None

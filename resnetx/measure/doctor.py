@@ -60,7 +60,6 @@ def examine(results: Path, input_root: Path) -> list[Finding]:
         "results": lambda: _results(results),
         "images": lambda: _images(input_root),
         "wandb": _wandb,
-        "Slurm": _slurm,
     }
     return [_tried(topic, probe) for topic, probe in probes.items()]
 
@@ -228,7 +227,7 @@ def _shared_memory(host: dict[str, Any]) -> Verdict:
     return limited(f"{what}: DataLoader processes and NCCL can fill it", mend)
 
 
-# ---- results, trackers, clusters ------------------------------------------------------------------------------------
+# ---- results, trackers ------------------------------------------------------------------------------------
 
 
 def _results(folder: Path) -> Verdict:
@@ -255,12 +254,3 @@ def _wandb() -> Verdict:
     if os.environ.get("WANDB_API_KEY"):
         return ok(f"{name}; a key is set: tracker=wandb logs online")
     return limited(f"{name}; no key: tracker=wandb logs offline", "export WANDB_API_KEY=...")
-
-
-def _slurm() -> Verdict:
-    tools = [tool for tool in ("sbatch", "srun") if shutil.which(tool)]
-    if len(tools) < 2:
-        return limited("no sbatch and srun here: runs stay on this machine")
-    job = os.environ.get("SLURM_JOB_ID")
-    where = f"inside job {job} on {os.environ.get('SLURM_JOB_NUM_NODES', '?')} nodes" if job else "outside a job"
-    return ok(f"sbatch and srun are here; this is {where}")

@@ -11,13 +11,13 @@ import importlib.metadata
 import os
 import platform
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import resnetx
 from resnetx.host import cores, kernel_file, kernel_text, memory_bytes, node_name
 from resnetx.measure.graphics import graphics_here
+from resnetx.measure.revision import revision
 from resnetx.record import Unknown
 
 
@@ -173,7 +173,7 @@ def software() -> dict[str, Any]:
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "resnetx": resnetx.__version__,
-        "git_revision": _git_revision(Path(resnetx.__file__).parent.parent),
+        "git_revision": revision(),
         "torch": str(torch.__version__),
         "torchvision": _torchvision_version(),
         "cuda": torch.version.cuda or Unknown("this torch was built without CUDA"),
@@ -205,6 +205,7 @@ def identity(nvml: Any = None) -> dict[str, str | None]:
         "gpus": ", ".join(gpu["name"] for gpu in gpus) or None,
         "driver": graphics["driver"],
         "resnetx": resnetx.__version__,
+        "git_revision": revision(),
         "torch": torch,
         "torchvision": _torchvision_version(),
         "dali": _dali_version(),
@@ -248,26 +249,3 @@ def _nccl_version() -> str | Unknown:
         return ".".join(map(str, torch.cuda.nccl.version()))
     except AttributeError:
         return Unknown("this torch was built without NCCL")
-
-
-def _git_revision(checkout: Path) -> str | Unknown:
-    """The commit that the package runs from, with "+changes" where tracked files differ from it. Asks git: 2 ms."""
-    if not (checkout / ".git").exists():  # a folder above may be a checkout, but not of resnetx
-        return Unknown("the package does not run from a git checkout")
-    command = ["git", "--no-optional-locks", "-C", str(checkout), "status"]
-    try:
-        status = subprocess.run(
-            [*command, "--porcelain=v2", "--branch", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Unknown(f"git does not answer: {error}")
-    if status.returncode:
-        return Unknown(status.stderr.strip().partition("\n")[0])
-    lines = status.stdout.splitlines()
-    revision = next(line.split()[2] for line in lines if line.startswith("# branch.oid"))
-    if revision == "(initial)":
-        return Unknown("the checkout has no commit yet")
-    return revision + ("" if all(line.startswith("#") for line in lines) else "+changes")

@@ -19,6 +19,7 @@ from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError
 from resnetx.measure import launch
 from resnetx.measure.environment import identity
+from resnetx.measure.revision import has_changes, revision, same_code
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 
 FAILURES = 2  # of one point or twin, after which it is given up
@@ -230,11 +231,24 @@ def check_same_machine(kept: Iterable[RunRecord]) -> None:
             "gpus": ", ".join(gpu.name for gpu in run.environment.gpus or []) or None
         }
         for name, value in now.items():
-            if not _alike(was[name], value):
+            if not (_same_revision if name == "git_revision" else _alike)(was[name], value):
                 raise ConfigError(
                     f"this study was begun with {name} {was[name]}, and here is {value}: its runs would not be repeats "
                     f"of each other; go on where {name} is {was[name]}, or set results=FOLDER to begin anew"
                 )
+
+
+def _same_revision(before: str | None, now: str | None) -> bool:
+    return before == now if before is None or now is None else same_code(before, now)
+
+
+def check_known_code(dirty: bool) -> None:
+    """Refuses to measure with code that no commit has, unless that is asked for: no record could say what ran."""
+    if not dirty and has_changes(found := revision()):
+        raise ConfigError(
+            f"this checkout of resnetx has uncommitted changes ({found}), so that no record could say which code it is "
+            "of; commit them, or set dirty=true"
+        )
 
 
 def _alike(before: str | None, now: str | None) -> bool:

@@ -1,7 +1,6 @@
 """What comes out of a simulated job: times, rates, what limits, how sure; and the fields of points without any."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -9,10 +8,15 @@ import msgspec
 from resnetx.config import Request
 from resnetx.predict.compute import Compute
 from resnetx.predict.exchange import Exchange
+from resnetx.predict.feed import RATE_ERRORS, Fed
 from resnetx.predict.point import Point
 from resnetx.predict.ssgd import Job, iteration_s, timeline
+from resnetx.predict.step import AS_IT_IS, Errors, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import Limit, Origin, PredictedTask
+
+DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
+HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that somebody asks for, as a rate that is assumed
 
 
 def opening(point: Point) -> dict[str, Any]:
@@ -23,6 +27,7 @@ def opening(point: Point) -> dict[str, Any]:
         "request": Unknown("from an imported trace") if subject.request is None else _as_run(subject.request, point),
         "workload": subject.label,
         "batch_size": point.batch_size,
+        "scaling": subject.scaling,
         "strategy": subject.strategy.kind,
         "precision": subject.precision,
         "system": point.fabric.described.name,
@@ -49,36 +54,47 @@ def _as_run(request: Request, point: Point) -> Request:
     )
 
 
-def answer(job: Job, sent: Exchange, computes: Sequence[Compute], point: Point) -> dict[str, Any]:
+def answer(job: Job, sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed], point: Point) -> dict[str, Any]:
     """The predicted fields of a point."""
     whole_s = iteration_s(job)
-    saved = _saved(job, whole_s)
-    limit = max(saved, key=lambda name: saved[name])
     slowest = max((each.step for each in job.classes), key=lambda step: step.compute_s)
+    input_s = slowest.input_s + slowest.host_to_device_s
+    alone_s: dict[Limit, float] = {
+        "compute": slowest.compute_s,
+        "communication": sent.time_s,
+        "input": input_s,
+        "host": slowest.host_s,
+    }
+    saved = _saved(job, whole_s, alone_s)
+    limit = max(saved, key=lambda name: (round(saved[name], DIGITS), alone_s[name]))
     alone = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
-    compute_error = max(each.error for each in computes)
+    errors = _errors(sent, computes, fed)
     return {
         "outcome": "ok",
         "reason": "",
         "iteration_s": whole_s,
-        "interval_s": _interval_s(job, compute_error, sent.error),
+        "interval_s": _interval_s(job, whole_s, errors),
+        "interval_by_compute_s": _interval_s(job, whole_s, Errors(compute=errors.compute)),
         "images_per_s": point.batch_size / whole_s,
         "compute_s": slowest.compute_s,
         "communication_s": sent.time_s,
         "exposed_communication_s": saved["communication"] * whole_s,
-        "input_s": slowest.input_s + slowest.host_to_device_s,
+        "input_s": input_s,
+        "input_error": max(each.error for each in fed) if input_s else Unknown("nothing is read or copied"),
         "limited_by": limit,
         "limit_share": saved[limit],
         "limiting_link": alone if sent.limiting_link is None else sent.limiting_link,
         "link_share": alone if sent.link_share is None else sent.link_share,
+        "gpu": _gpu(point, computes[0].clock_Hz),
         "compute_source": computes[0].source,
         "compute_note": computes[0].note,
-        "compute_error": compute_error,
+        "compute_where": computes[0].where,
+        "compute_error": errors.compute,
         "communication_error": sent.error if sent.messages else alone,
         "compute_origin": computes[0].origin,  # these for the record's list of what went in
-        "compute_where": computes[0].where,
         "communication_origin": _origin(point) if sent.calibrated else point.fabric.links_origin,
         "communication_where": sent.calibrated,
+        "input_from": [line for each in fed for line in each.inputs],
     }
 
 
@@ -88,29 +104,46 @@ def _origin(point: Point) -> Origin:
     return "measured here" if found is not None and found.here else "published"
 
 
-def _saved(job: Job, whole_s: float) -> dict[Limit, float]:
-    """The share of the iteration that each part would save if it cost nothing; computing is what is left."""
-    without: dict[Limit, Job] = {
-        "communication": job.without_messages(),
-        "input": job.without_input(),
-        "host": job.without_host(),
+def _gpu(point: Point, clock_Hz: float | None) -> dict[str, Any]:
+    """The fields of a `PredictedGpu`."""
+    device = point.fabric.described.gpus[point.devices[0]]
+    part = point.fabric.described.gpu_part(point.devices[0])
+    return {
+        "part": device.part_name,
+        "chip": part.chip or device.part_name,
+        "clock_Hz": Unknown("the trace does not say") if clock_Hz is None else clock_Hz,
+        "memory_Bps": part.memory_Bps.value,
     }
-    saved = {
-        name: 0.0 if other == job else max(0.0, 1 - iteration_s(other) / whole_s) for name, other in without.items()
-    }
-    return {**saved, "compute": max(0.0, 1 - sum(saved.values()))}
 
 
-def _interval_s(job: Job, compute_error: float, message_error: float) -> list[float]:
-    """The iteration with both errors at their best, and with both at their worst."""
-    ends = []
-    for sign in (-1, 1):
-        slowness = max(0.0, 1 + sign * compute_error)
-        classes = tuple(replace(each, step=each.step.slowed(slowness)) for each in job.classes)
-        factor = max(0.0, 1 + sign * message_error)
-        messages = tuple(replace(each, time_s=each.time_s * factor) for each in job.messages)
-        ends.append(iteration_s(replace(job, classes=classes, messages=messages)))
-    return ends
+def _saved(job: Job, whole_s: float, alone_s: Mapping[Limit, float]) -> dict[Limit, float]:
+    """The share of the iteration that each part would save if it cost nothing; what is hidden saves nothing."""
+    without: dict[Limit, tuple[Job, Stretch]] = {
+        "compute": (job, Stretch(compute=0.0)),
+        "communication": (job.without_messages(), AS_IT_IS),
+        "input": (job, Stretch(reading=0.0, copying=0.0)),
+        "host": (job, Stretch(host=0.0)),
+    }
+    return {
+        name: max(0.0, 1 - iteration_s(*other) / whole_s) if alone_s[name] else 0.0 for name, other in without.items()
+    }
+
+
+def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> Errors:
+    return Errors(
+        compute=max(each.error for each in computes),
+        messages=sent.error,
+        reading=max(each.reading_error for each in fed),
+        copying=max(each.copying_error for each in fed),
+        host=HOST_ERROR,
+    )
+
+
+def _interval_s(job: Job, whole_s: float, errors: Errors) -> list[float]:
+    """The iteration with all errors at their best, and with all of them at their worst; it holds the iteration."""
+    low_s, high_s = (iteration_s(job, errors.stretch(sign)) for sign in (-1, 1))
+    # Sums of other figures round otherwise: where an error changes nothing, an end may differ in its last digit.
+    return [min(low_s, whole_s), max(high_s, whole_s)]
 
 
 def bars(job: Job) -> list[PredictedTask]:
@@ -126,9 +159,9 @@ def bars(job: Job) -> list[PredictedTask]:
 # ---- points that cannot be ------------------------------------------------------------------------------------------
 
 _PREDICTED = (
-    "iteration_s", "interval_s", "images_per_s", "compute_s", "communication_s", "exposed_communication_s", "input_s",
-    "limited_by", "limit_share", "limiting_link", "link_share", "compute_source", "compute_error",
-    "communication_error",
+    "iteration_s", "interval_s", "interval_by_compute_s", "images_per_s", "compute_s", "communication_s",
+    "exposed_communication_s", "input_s", "input_error", "limited_by", "limit_share", "limiting_link", "link_share",
+    "gpu", "compute_source", "compute_error", "communication_error",
 )  # fmt: skip
 
 
@@ -142,6 +175,7 @@ def missing(outcome: Literal["oom", "refused"], reason: str) -> dict[str, Any]:
         "outcome": outcome,
         "reason": reason,
         "compute_note": "",
+        "compute_where": "",
         "sensitivity": [],
         "timeline": [],
     }

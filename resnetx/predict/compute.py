@@ -11,6 +11,7 @@ refused for any other host.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
@@ -45,6 +46,7 @@ class Compute:
     note: str  # in a sentence
     error: float  # relative: how far from the truth the step may be
     gradient_copy_Bps: float
+    clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
     jitter: float = 0.0  # standard deviation of one step from the next over their mean
 
 
@@ -90,7 +92,8 @@ def of_trace(
         note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
         copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
         jitter = max(jitter_of(each.times) for each in batches)
-        return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, jitter)
+        clock_Hz = trace.sm_clock_Hz
+        return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, clock_Hz, jitter)
     if CPU in gpu.product_names:
         why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
         raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
@@ -109,11 +112,13 @@ def of_trace(
         f"that misses published one-GPU rates by {off:.0%} on average{between}"
     )
     error = (spread**2 + off**2) ** 0.5
-    return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, gpu.memory_Bps.value * COPY_SHARE)
+    copy_Bps, at_Hz = gpu.memory_Bps.value * COPY_SHARE, clock_Hz or gpu.clock_Hz.value
+    return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, copy_Bps, at_Hz)
 
 
+@lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
 def of_roofline(
-    layers: Sequence[Layer], image_size: int, batch_size: int, precision: str, gpu: Gpu, clock_Hz: float | None
+    layers: tuple[Layer, ...], image_size: int, batch_size: int, precision: str, gpu: Gpu, clock_Hz: float | None
 ) -> Compute:
     """What `batch_size` images take by the roofline alone."""
     if CPU in gpu.product_names:
@@ -124,7 +129,8 @@ def of_roofline(
     at = f" at {clock_Hz / 1e6:.0f} MHz" if clock_Hz else ""
     note = f"{gpu.about}{at}: {model.source}"
     step, copy_Bps = StepTimes(tuple(found), update_s), gpu.memory_Bps.value * COPY_SHARE
-    return Compute(step, "roofline", "published", PUBLISHED, note, _error(model, gpu), copy_Bps)
+    at_Hz = clock_Hz or gpu.clock_Hz.value
+    return Compute(step, "roofline", "published", PUBLISHED, note, _error(model, gpu), copy_Bps, at_Hz)
 
 
 def _error(model: roofline.Roofline, gpu: Gpu) -> float:

@@ -29,6 +29,7 @@ Neither counts workspaces that convolutions ask for while memory is left; those 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from resnetx.config import Bucket, NoExchange, Strategy
@@ -63,8 +64,13 @@ def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precis
 
 
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int) -> int:
-    blobs = 2 * batch_size * counts.activations(table, image_size, "caffe")
-    return BYTES_PER_PARAMETER * (blobs + 3 * counts.parameters(table, "caffe"))
+    activations, parameters = _caffe_counts(tuple(table), image_size)
+    return BYTES_PER_PARAMETER * (2 * batch_size * activations + 3 * parameters)
+
+
+@lru_cache(maxsize=64)  # they are the same for every batch and system
+def _caffe_counts(table: tuple[Layer, ...], image_size: int) -> tuple[int, int]:
+    return counts.activations(table, image_size, "caffe"), counts.parameters(table, "caffe")
 
 
 # ---- PyTorch

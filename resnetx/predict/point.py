@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from resnetx.config import Request, Strategy
 from resnetx.interconnect.calibration import Calibration
 from resnetx.interconnect.collective import Plan, calibrate, plan
+from resnetx.interconnect.feeding import Supply, from_host, from_storage
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
@@ -33,6 +35,7 @@ class Subject:
     layers: tuple[Layer, ...] | None = None
     trace: Trace | None = None
     intensity: float | None = None  # of one image
+    scaling: Literal["strong", "weak"] = "strong"  # weak: its batches grew with the number of GPUs
 
     @classmethod
     def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":
@@ -47,17 +50,18 @@ class Subject:
             tuple(layers),
             trace,
             counts.intensity(activations, counts.parameters(layers, convention), 1),
+            request.scaling,
         )
 
     @classmethod
-    def of_import(cls, trace: Trace, strategy: Strategy) -> "Subject":
+    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Subject":
         """A workload of which no more is known than its trace: a layer's gradients count as one tensor."""
         gradients = tuple(
             Gradient(layer.name, layer.gradient_bytes // counts.BYTES_PER_PARAMETER)
             for layer in reversed(trace.batches[0].times.layers)
             if layer.gradient_bytes
         )
-        return cls(trace.workload, strategy, "fp32", gradients, trace=trace)
+        return cls(trace.workload, strategy, "fp32", gradients, trace=trace, scaling=scaling)
 
     @property
     def gradient_bytes(self) -> int:
@@ -110,6 +114,16 @@ class Fabric:
     def _plans(self) -> dict[tuple[int, ...], Plan]:
         return {}
 
+    @cached_property
+    def _supplies(self) -> dict[tuple[int, ...], tuple[Supply | None, Supply | None]]:
+        return {}
+
+    def supplies(self, devices: tuple[int, ...]) -> tuple[Supply | None, Supply | None]:
+        """What these get from storage and from the host's memory, all at once."""
+        if devices not in self._supplies:
+            self._supplies[devices] = from_storage(self.system, devices), from_host(self.system, devices)
+        return self._supplies[devices]
+
     def plan(self, devices: tuple[int, ...]) -> Plan:
         """How gradients are all-reduced between these; searched for once."""
         if devices not in self._plans:
@@ -127,6 +141,7 @@ class Setting:
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
+    image_bytes: int | None = None  # of an image where it is stored; null: by the recipe that it is read with
     memory_bytes: int | None = None  # of each GPU; null: as described
     memory_model: str = "torch"
     clock_Hz: float | None = None  # of the GPUs where a roofline is used; null: as described

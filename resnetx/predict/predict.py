@@ -9,7 +9,7 @@ one host they crowd each other. The interval is the same simulation with compute
 may be (`answer`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -19,6 +19,7 @@ from resnetx.predict import compute, exchange, feed, room
 from resnetx.predict.answer import answer, bars, missing, opening
 from resnetx.predict.compute import Compute
 from resnetx.predict.exchange import Exchange
+from resnetx.predict.feed import Fed
 from resnetx.predict.point import Point
 from resnetx.predict.ssgd import HostShare, Job, RankClass
 from resnetx.record.prediction import Sensitivity
@@ -35,9 +36,10 @@ def predict(point: Point) -> dict[str, Any]:
     if reason := room.too_much(memory):
         return fields | missing("oom", reason)
     computes = [compute.of_point(point, images) for images, _ in point.shares]
+    fed = [feed.fed(found, point, images) for found, (images, _) in zip(computes, point.shares, strict=True)]
     sent = _sent(point, computes[0])
-    job = _job(point, computes, sent)
-    fields |= answer(job, sent, computes, point)
+    job = _job(point, computes, fed, sent)
+    fields |= answer(job, sent, computes, fed, point)
     fields["sensitivity"] = _sensitivity(point, fields["iteration_s"]) if point.setting.sensitivity else []
     fields["timeline"] = bars(job) if point.setting.timeline else []
     return fields
@@ -51,10 +53,10 @@ def _sent(point: Point, found: Compute) -> Exchange:
     return exchange.exchange(plan, subject.gradients, subject.strategy, bytes_each, found.gradient_copy_Bps)
 
 
-def _job(point: Point, computes: Sequence[Compute], sent: Exchange) -> Job:
+def _job(point: Point, computes: Sequence[Compute], fed: Sequence[Fed], sent: Exchange) -> Job:
     classes = []
-    for (images, ranks), found in zip(point.shares, computes, strict=True):
-        step = feed.fed(found.step, point, images).slowed(_crowding(point) * slowest_of(point.gpus, found.jitter))
+    for (_, ranks), found, arriving in zip(point.shares, computes, fed, strict=True):
+        step = arriving.step.slowed(_crowding(point) * slowest_of(point.gpus, found.jitter))
         if sent.messages:
             step = step.copying_gradients(1 / found.gradient_copy_Bps)
         classes.append(RankClass(ranks, step))
@@ -111,6 +113,13 @@ def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:
     plain = replace(point, setting=replace(point.setting, sensitivity=False, timeline=False))
     found = []
     for what, changed in changes.items():
-        after_s = predict(replace(plain, fabric=changed))["iteration_s"]
-        found.append(Sensitivity(what=what, iteration_s=after_s, gain=1 - after_s / before_s))
+        after = predict(replace(plain, fabric=changed))
+        gain = 1 - after["iteration_s"] / before_s
+        found.append(Sensitivity(what=what, iteration_s=after["iteration_s"], gain=gain, limited_by=_limit(after)))
     return sorted(found, key=lambda each: -each.gain)
+
+
+def _limit(found: Mapping[str, Any]) -> str:
+    """What limits a predicted point; of communication, where."""
+    where = f": {found['limiting_link']}" if found["limited_by"] == "communication" else ""
+    return f"{found['limited_by']}{where}"

@@ -81,11 +81,24 @@ class Layerwise(_Entry, frozen=True, kw_only=True):
 
 
 class Iterations(_Entry, frozen=True, kw_only=True):
-    """A rate whose batch size is not stated."""
+    """A rate of Caffe's net whose batch size and library are not stated; each that it may be of."""
 
     system: str
     gpus: int
+    batch_sizes: list[int]
+    libraries: list[str]
+    clock_MHz: float
     iterations_per_s: float
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of Caffe's net, as its paper has it."""
+        found = tables.kept(*tables.KEPT[self.network])
+        assert found is not None, f"{self.network} is not among workloads.tables.KEPT"
+        return tuple(found)
+
+    @property
+    def image_size(self) -> int:
+        return tables.KEPT[self.network][1]
 
 
 class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """Predictions as a record: with what went into them, where the model was checked, when they were made, and a digest."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,20 @@ import msgspec
 from resnetx import __version__
 from resnetx.config import CONFIGS
 from resnetx.record import SCHEMA, Unknown, seal
-from resnetx.record.prediction import Domain, Prediction, digest
+from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, digest
+
+UNCHECKED = "nothing was measured to hold it against"
+
+
+@dataclass(frozen=True)
+class RecordInput:
+    """One line of the record's list of what went in."""
+
+    what: str
+    value: str
+    origin: Origin
+    source: str
+    error: float | Unknown  # relative, of the time that it decides
 
 
 def prediction(
@@ -36,61 +50,54 @@ def prediction(
     return msgspec.structs.replace(made, digest=digest(made))
 
 
-def inputs_of(points: Sequence[Mapping[str, Any]], asked: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+class _Points(msgspec.Struct):
+    points: list[PredictedPoint]
+    unknown: dict[str, str]
+
+
+def sealed(points: Sequence[Mapping[str, Any]]) -> list[PredictedPoint]:
+    """The points by themselves, where no record is kept of them."""
+    found: _Points = seal({"points": list(points), "unknown": {}}, _Points)
+    return found.points
+
+
+def inputs_of(points: Sequence[Mapping[str, Any]], asked: Sequence[RecordInput]) -> Iterator[dict[str, Any]]:
     """What went in, each thing once: whose compute, whose collectives, what feeds, memory, and what was `asked` for."""
-    said: dict[tuple[str, str], dict[str, Any]] = {}
+    lines: dict[tuple[str, str], RecordInput] = {}
     for point in points:
         if point["outcome"] != "ok":
             continue
-        for found in filter(None, (_compute(point), _collectives(point), _feeding(point))):
-            known = said.setdefault((found["what"], found["value"]), found)
-            if not isinstance(known["error"], Unknown) and not isinstance(found["error"], Unknown):
-                known["error"] = max(known["error"], found["error"])
-    yield from said.values()
+        for found in filter(None, (_compute(point), _collectives(point), *point["input_from"])):
+            known = lines.setdefault((found.what, found.value), found)
+            if not isinstance(known.error, Unknown) and not isinstance(found.error, Unknown):
+                lines[found.what, found.value] = replace(known, error=max(known.error, found.error))
+    yield from map(asdict, lines.values())
     if any(not isinstance(point["memory_bytes"], Unknown) for point in points):
-        yield _unchecked(
-            "memory", "what a step keeps, by the layer table, and 600 MB of the framework", "predict/memory.py"
-        )
-    for setting, value in asked.items():
-        yield _unchecked(setting, value, "asked for")
+        kept = "what a step keeps, by the layer table, and 600 MB of the framework"
+        yield asdict(RecordInput("memory", kept, "assumed", "predict/memory.py", Unknown(UNCHECKED)))
+    yield from map(asdict, asked)
 
 
-def _unchecked(what: str, value: str, source: str) -> dict[str, Any]:
-    error = Unknown("nothing was measured to hold it against")
-    return {"what": what, "value": value, "origin": "assumed", "source": source, "error": error}
-
-
-def _feeding(point: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not point["input_s"]:
-        return None
-    value = (
-        "as traced on this host; elsewhere images of 110 kB from the described storage, copied as fp32 over the "
-        "described PCIe, and no decoding"
+def _compute(point: Mapping[str, Any]) -> RecordInput:
+    return RecordInput(
+        f"compute of {point['workload']} on {point['system']}",
+        point["compute_note"],
+        point["compute_origin"],
+        point["compute_where"],
+        point["compute_error"],
     )
-    return _unchecked(f"feeding {point['gpus']} GPUs of {point['system']}", value, "predict/feed.py")
 
 
-def _compute(point: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "what": f"compute of {point['workload']} on {point['system']}",
-        "value": point["compute_note"],
-        "origin": point["compute_origin"],
-        "source": point["compute_where"],
-        "error": point["compute_error"],
-    }
-
-
-def _collectives(point: Mapping[str, Any]) -> dict[str, Any] | None:
+def _collectives(point: Mapping[str, Any]) -> RecordInput | None:
     if point["gpus"] == 1 or isinstance(point["limiting_link"], Unknown):
         return None
-    return {
-        "what": f"all-reduce on {point['gpus']} GPUs of {point['system']} with {point['library']}",
-        "value": f"limited by {point['limiting_link']}",
-        "origin": point["communication_origin"],
-        "source": point["communication_where"]
-        or f"not calibrated: the links of {point['system']}, each with its source",
-        "error": point["communication_error"],
-    }
+    return RecordInput(
+        f"all-reduce on {point['gpus']} GPUs of {point['system']} with {point['library']}",
+        f"limited by {point['limiting_link']}",
+        point["communication_origin"],
+        point["communication_where"] or f"not calibrated: the links of {point['system']}, each with its source",
+        point["communication_error"],
+    )
 
 
 @cache

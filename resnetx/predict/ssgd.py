@@ -16,11 +16,13 @@ GPUs cost no more than two. `docs/ssgd.md` derives the closed forms of the paper
 Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+from resnetx.predict import closed_form
 from resnetx.predict.simulator import Resource, Spans, Task, simulate
-from resnetx.predict.step import LayerTime, Message, StepTimes
+from resnetx.predict.step import AS_IT_IS, LayerTime, Message, StepTimes, Stretch
 
 ITERATIONS = 5  # simulated; the pipeline is full after two, and the last two tell the time of one
 STEADY = 2
@@ -69,14 +71,15 @@ class Job:
     def without_messages(self) -> "Job":
         return replace(self, messages=())
 
-    def without_input(self) -> "Job":
-        return self._stepping(lambda step: replace(step, input_s=0.0, host_to_device_s=0.0))
-
-    def without_host(self) -> "Job":
-        return self._stepping(lambda step: replace(step, host_s=0.0))
-
-    def _stepping(self, changed: Callable[[StepTimes], StepTimes]) -> "Job":
-        return replace(self, classes=tuple(replace(each, step=changed(each.step)) for each in self.classes))
+    @cached_property
+    def cuts(self) -> list[int]:
+        """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
+        layers = self.classes[0].step.layers
+        done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
+        found: list[int] = []
+        for message in self.messages:
+            found.append(max([*found[-1:], *(done[name] for name in message.layers)]))
+        return found
 
 
 @dataclass(frozen=True)
@@ -90,16 +93,24 @@ class Bar:
     end_s: float
 
 
-def iteration_s(job: Job) -> float:
-    """Seconds from one update to the next, once the pipeline is full."""
-    graph = _graph(job, detailed=False)
+def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
+    """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
+    if len(job.classes) > 1 or job.host is not None or job.at_once > 1:
+        return simulated_s(job, by)
+    overlap = job.overlap.input, job.overlap.host_to_device
+    return closed_form.iteration_s(job.classes[0].step, job.messages, job.cuts, overlap, by)
+
+
+def simulated_s(job: Job, by: Stretch = AS_IT_IS) -> float:
+    """The same by simulating some iterations."""
+    graph = _graph(job, by, detailed=False)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
     return _steady_s(graph, spans)
 
 
 def timeline(job: Job) -> list[Bar]:
     """Every task of one steady iteration, and what runs beside it of the input of those behind it."""
-    graph = _graph(job, detailed=True)
+    graph = _graph(job, AS_IT_IS, detailed=True)
     spans = simulate(graph.tasks, graph.resources, graph.capacities)
     begin, end = _updated(graph, spans, 1), _updated(graph, spans, 2)
     return [
@@ -156,55 +167,77 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
     return found, {} if host is None else {HOST_CORES: host.cores}
 
 
-def _graph(job: Job, detailed: bool) -> _Graph:
+def _graph(job: Job, by: Stretch, detailed: bool) -> _Graph:
     graph = _Graph(*_resources(job))
-    cuts = _cuts(job)
+    passes = [_Passes.of(each.step, by, job.cuts, detailed) for each in job.classes]
     copied: list[list[int]] = []  # [iteration][class]: the batch is on the device
     for iteration in range(ITERATIONS):
         updated = graph.updates[-1] if graph.updates else []
-        copied.append(_arrivals(graph, job, copied))
+        copied.append(_arrivals(graph, job, by, copied))
         computed = [
-            _compute(graph, number, each.step, cuts, [copied[-1][number], *updated[number : number + 1]], detailed)
-            for number, each in enumerate(job.classes)
+            _compute(graph, number, each, [copied[-1][number], *updated[number : number + 1]])
+            for number, each in enumerate(passes)
         ]
         sent = [
-            graph.add("collectives", -1, f"all-reduce {index + 1}", message.time_s, [at[cut] for at in computed])
-            for index, (message, cut) in enumerate(zip(job.messages, cuts, strict=True))
+            graph.add(
+                "collectives", -1, f"all-reduce {index + 1}", message.time_s * by.messages, [at[cut] for at in computed]
+            )
+            for index, (message, cut) in enumerate(zip(job.messages, job.cuts, strict=True))
         ]
         graph.updates.append(
             [
-                _update(graph, number, each.step, job.messages, sent, computed[number][-1])
-                for number, each in enumerate(job.classes)
+                _update(graph, number, each, job.messages, sent, computed[number][-1])
+                for number, each in enumerate(passes)
             ]
         )
         assert len(graph.updates) == iteration + 1
     return graph
 
 
-def _arrivals(graph: _Graph, job: Job, copied: list[list[int]]) -> list[int]:
+def _arrivals(graph: _Graph, job: Job, by: Stretch, copied: list[list[int]]) -> list[int]:
     """The next batch of each class, read and copied to the device."""
     updates = graph.updates
     found = []
     for number, each in enumerate(job.classes):
         last_update = [updates[-1][number]] if updates else []
         before = [copied[-1][number]] if copied and job.overlap.input else last_update
-        read = graph.add("input", number, "read", each.step.input_s, before)
+        read = graph.add("input", number, "read", each.step.input_s * by.reading, before)
         room = [updates[-2][number]] if len(updates) > 1 and job.overlap.host_to_device else []
         after = [read, *(room if job.overlap.host_to_device else last_update)]
-        found.append(graph.add("copies", number, "copy to device", each.step.host_to_device_s, after))
+        copy_s = each.step.host_to_device_s * by.copying
+        found.append(graph.add("copies", number, "copy to device", copy_s, after))
     return found
 
 
-def _compute(
-    graph: _Graph, number: int, step: StepTimes, cuts: Sequence[int], after: list[int], detailed: bool
-) -> dict[int, int]:
+@dataclass(frozen=True)
+class _Passes:
+    """What one class computes between a batch and its update: tasks with their seconds, alike in every iteration."""
+
+    host_s: float
+    forward: list[tuple[str, float]]
+    backward: list[tuple[int, str, float]]  # (layers done, name, seconds)
+    update_s: float
+    slowness: float
+
+    @classmethod
+    def of(cls, step: StepTimes, by: Stretch, cuts: Sequence[int], detailed: bool) -> "_Passes":
+        slowness = by.compute
+        return cls(
+            step.host_s * by.host,
+            [(name, work_s * slowness) for name, work_s in _forward(step.layers, detailed)],
+            [(place, name, work_s * slowness) for place, name, work_s in _backward(step.layers, set(cuts), detailed)],
+            step.update_s * slowness,
+            slowness,
+        )
+
+
+def _compute(graph: _Graph, number: int, passes: _Passes, after: list[int]) -> dict[int, int]:
     """Forward and backward of one class; answers (layers done backward -> the task that ends them), -1 for all."""
-    last = graph.add("host", number, "host", step.host_s, after) if step.host_s else None
-    waits = after if last is None else [last]
-    for name, work_s in _forward(step.layers, detailed):
+    waits = [graph.add("host", number, "host", passes.host_s, after)] if passes.host_s else after
+    for name, work_s in passes.forward:
         waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, waits)]
     done: dict[int, int] = {}
-    for place, name, work_s in _backward(step.layers, set(cuts), detailed):
+    for place, name, work_s in passes.backward:
         waits = [graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)]
         done[place] = waits[0]
     done[-1] = waits[0]
@@ -228,23 +261,13 @@ def _backward(layers: Sequence[LayerTime], cuts: set[int], detailed: bool) -> It
             summed_s = 0.0
 
 
-def _cuts(job: Job) -> list[int]:
-    """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
-    layers = job.classes[0].step.layers
-    done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
-    cuts: list[int] = []
-    for message in job.messages:
-        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
-    return cuts
-
-
 def _update(
-    graph: _Graph, number: int, step: StepTimes, messages: Sequence[Message], sent: Sequence[int], computed: int
+    graph: _Graph, number: int, passes: _Passes, messages: Sequence[Message], sent: Sequence[int], computed: int
 ) -> int:
     """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
     waits = [computed, *sent]
     for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
-        if message.unpack_s:
-            unpacked = graph.add("compute", number, f"unpack {index + 1}", message.unpack_s, [arrived, computed])
+        if unpack_s := message.unpack_s * passes.slowness:
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed])
             waits.append(unpacked)
-    return graph.add("compute", number, "update", step.update_s, waits)
+    return graph.add("compute", number, "update", passes.update_s, waits)

@@ -1,6 +1,8 @@
 """What one rank does in a training step, and how long each part of it takes when nothing else runs."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,18 @@ class StepTimes:
     host_to_device_s: float = 0.0
     host_s: float = 0.0  # of the host, once in each step, while the device waits
 
-    @property
+    @cached_property
     def forward_s(self) -> float:
         return sum(layer.forward_s for layer in self.layers)
 
+    @cached_property
+    def backward_ends_s(self) -> list[float]:
+        """Seconds into the backward pass when so many of its layers are done: none, the last one, and so on."""
+        return list(accumulate((layer.backward_s for layer in reversed(self.layers)), initial=0.0))
+
     @property
     def backward_s(self) -> float:
-        return sum(layer.backward_s for layer in self.layers)
+        return self.backward_ends_s[-1]
 
     @property
     def compute_s(self) -> float:
@@ -38,6 +45,8 @@ class StepTimes:
 
     def slowed(self, factor: float) -> "StepTimes":
         """The same work on a device that takes `factor` times as long for all its computing."""
+        if factor == 1:
+            return self
         layers = tuple(
             LayerTime(layer.name, layer.forward_s * factor, layer.backward_s * factor, layer.gradient_bytes)
             for layer in self.layers
@@ -65,3 +74,38 @@ class Message:
     layers: tuple[str, ...]
     time_s: float
     unpack_s: float = 0.0  # computing that it takes to get the sums to where the update reads them
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How many times as long each part of an iteration takes: 1.1 is 10 % longer, 0 costs nothing."""
+
+    compute: float = 1.0
+    messages: float = 1.0
+    reading: float = 1.0  # and decoding
+    copying: float = 1.0  # to the device
+    host: float = 1.0
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far off each part of an iteration may be, relative."""
+
+    compute: float = 0.0
+    messages: float = 0.0
+    reading: float = 0.0
+    copying: float = 0.0
+    host: float = 0.0
+
+    def stretch(self, sign: int) -> Stretch:
+        """All parts at their best (-1), or at their worst (1)."""
+        return Stretch(
+            max(0.0, 1 + sign * self.compute),
+            max(0.0, 1 + sign * self.messages),
+            max(0.0, 1 + sign * self.reading),
+            max(0.0, 1 + sign * self.copying),
+            max(0.0, 1 + sign * self.host),
+        )
+
+
+AS_IT_IS = Stretch()

@@ -38,6 +38,7 @@ class BenchFile(_Part, frozen=True):
     schema: int
     request: BenchRequest
     timeout_s: float
+    oversubscribe: bool = False  # more CPU ranks than cores may run
 
 
 class BenchPoint(_Part, frozen=True):

@@ -39,11 +39,23 @@ class Event(msgspec.Struct):
         return self.cat.lower()
 
 
+class Group(msgspec.Struct):
+    """The process group of the profiled program, if it had one."""
+
+    world_size: int | None = None
+
+
 class ChromeTrace(msgspec.Struct):
     """A file of events."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
     base_ns: int | None = msgspec.field(name="baseTimeNanoseconds", default=None)  # what `ts` counts from, since 1970
+    group: Group | None = msgspec.field(name="distributedInfo", default=None)
+
+    @property
+    def world_size(self) -> int | None:
+        """Processes that trained together, where the profile says so."""
+        return self.group.world_size if self.group else None
 
 
 def decode(data: bytes, path: Path) -> ChromeTrace:

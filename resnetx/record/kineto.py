@@ -23,6 +23,7 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.record.chrome_events import ChromeTrace, Event, decode
 from resnetx.record.kineto_works import ONE_PROCESS, Call, Work, Works, works
+from resnetx.record.parallelism import parallelism
 from resnetx.record.unknown import Unknown
 
 UNATTRIBUTED = "unattributed"
@@ -45,6 +46,7 @@ def parse(data: bytes, path: Path) -> Profile:
     """Layer times of a profile. The path is for error messages."""
     file = decode(data, path)
     events = [event for event in file.events if event.ph == "X"]
+    _refuse_parallel(file, events, path)
     found = works(events)
     steps = sorted((e.ts, e.end) for e in events if STEP.fullmatch(e.name) and not e.kind.startswith("gpu"))
     shares = _shares(found, steps or [(float("-inf"), float("inf"))])
@@ -65,6 +67,14 @@ def parse(data: bytes, path: Path) -> Profile:
         has_gradient_sizes=any(layer.gradient_bytes for layer in kept[0].layers),
         on_device=found.on_device,
     )
+
+
+def _refuse_parallel(file: ChromeTrace, events: Iterable[Event], path: Path) -> None:
+    if kind := parallelism((event.name for event in events), file.world_size):
+        raise ConfigError(
+            f"{path}: a profile of one rank of {kind}, whose layers do not take as long as those of one process; "
+            "profile the same steps in one process that trains alone"
+        )
 
 
 # ---- iterations -----------------------------------------------------------------------------------------------------

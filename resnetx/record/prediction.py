@@ -6,7 +6,7 @@ that a prediction can be shown to be older than the measurement that checks it.
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -46,12 +46,22 @@ class Domain(_Part, frozen=True):
     source: str  # the table it is from
 
 
+class PredictedGpu(_Part, frozen=True):
+    """What computes: two systems compute alike where chip, clock and memory rate are the same."""
+
+    part: str  # its name among the parts: "p100-pcie-16gb"
+    chip: str  # "GP100"; the part's name where it has none
+    clock_Hz: float | None  # in effect; null: the trace does not say
+    memory_Bps: float
+
+
 class Sensitivity(_Part, frozen=True):
     """What a point would gain if one thing were better."""
 
     what: str  # "bandwidth of nvlink1 x 2"
     iteration_s: float
     gain: float  # share of the iteration that is saved
+    limited_by: str = ""  # then: "communication", and for that the link: "cpu0 to riser0, through cpu0"
 
 
 class PredictedTask(_Part, frozen=True):
@@ -63,7 +73,7 @@ class PredictedTask(_Part, frozen=True):
     end_s: float
 
 
-class PredictedPoint(_Part, frozen=True):
+class PredictedPoint(_Part, frozen=True, kw_only=True):
     """One workload on one number of GPUs of one system; what is predicted is null where the point cannot run."""
 
     request: Request | None  # the point as `train` would run it; null: from an imported trace
@@ -80,7 +90,7 @@ class PredictedPoint(_Part, frozen=True):
     outcome: Literal["ok", "oom", "refused"]
     reason: str  # "" where the outcome is ok
     iteration_s: float | None
-    interval_s: list[float] | None  # [low, high]: with compute_error and communication_error at their best and worst
+    interval_s: list[float] | None  # [low, high]: with the errors of all that went in at their best and at their worst
     images_per_s: float | None
     speedup: float | None  # over `baseline_gpus`
     efficiency: float | None
@@ -89,12 +99,17 @@ class PredictedPoint(_Part, frozen=True):
     communication_s: float | None  # all messages, one after the other, alone
     exposed_communication_s: float | None
     input_s: float | None  # of one batch share: reading, decoding, copy to the device
+    input_error: float | None = None  # relative, of `input_s`
     limited_by: Limit | None
     limit_share: float | None  # of the iteration that would be saved if it cost nothing
     memory_bytes: int | None
     memory_capacity_bytes: int | None
     compute_source: ComputeSource | None
     compute_note: str  # the source in a sentence
+    compute_where: str = ""  # the trace, or what the roofline was fitted to
+    gpu: PredictedGpu | None = None  # null: the system has no such GPU
+    interval_by_compute_s: list[float] | None = None  # with compute_error alone at its best and worst
+    scaling: Literal["strong", "weak"] | None = None  # weak: `batch_size` grew with the number of GPUs
     compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
     communication_error: float | None
     link_share: float | None  # bytes of the messages over time and bandwidth of the limiting link while they move
@@ -119,6 +134,19 @@ class Prediction(_Part, frozen=True):
 
 
 def digest(prediction: Prediction) -> str:
-    """SHA-256 over everything but the digest itself."""
-    blank = msgspec.structs.replace(prediction, digest="")
-    return hashlib.sha256(msgspec.json.encode(blank, order="deterministic")).hexdigest()
+    """SHA-256 over everything but the digest itself.
+
+    Fields that points were given later are left out where they say nothing, so that an older record keeps its digest.
+    """
+    tree = msgspec.to_builtins(msgspec.structs.replace(prediction, digest=""), order="deterministic")
+    for point in tree["points"]:
+        _leave_out_defaults(point, PredictedPoint)
+        for each in point["sensitivity"]:
+            _leave_out_defaults(each, Sensitivity)
+    return hashlib.sha256(msgspec.json.encode(tree)).hexdigest()
+
+
+def _leave_out_defaults(tree: dict[str, Any], kind: type[_Part]) -> None:
+    for field in msgspec.structs.fields(kind):
+        if not field.required and tree[field.name] == field.default:
+            del tree[field.name]

@@ -220,7 +220,7 @@ class Environment(_Part, frozen=True):
     container: str | None
     python: str
     resnetx: str
-    git_revision: str | None  # "+changes" behind it where tracked files differ from the commit
+    git_revision: str | None  # "+changes-DIGEST" behind it where the code differs from the commit
     torch: str
     torchvision: str | None
     cuda: str | None
@@ -277,6 +277,7 @@ class RunFile(_Part, frozen=True):
     timeout_s: float
     convention: str
     tracker: Tracker
+    oversubscribe: bool = False  # more CPU ranks than cores may run
 
 
 class RunRecord(_Part, frozen=True, kw_only=True):

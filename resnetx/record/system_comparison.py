@@ -11,10 +11,12 @@ from typing import Literal
 import msgspec
 
 from resnetx.config import Request
+from resnetx.record.prediction import PredictedGpu
 
 Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: less than half a percent
 Axis = Literal["payload", "intensity", "gpus", "message"]
-Outcome = Literal["hit", "miss", "open", "not predicted"]  # open: undecided points could turn it either way
+# open: errors of predictions could turn it either way. given: it went into descriptions or settings, and so holds.
+Outcome = Literal["hit", "miss", "open", "given", "not predicted"]
 
 
 def system_comparison_file(folder: Path) -> Path:
@@ -51,6 +53,9 @@ class Side(_Part, frozen=True):
     exposed_communication_s: float | None
     compute_source: str | None
     compute_error: float | None
+    compute_where: str = ""  # the trace, or what the roofline was fitted to
+    gpu: PredictedGpu | None = None
+    by_compute: Estimate | None = None  # iterations/s, with the error of compute alone
 
 
 class SimpleModel(_Part, frozen=True):
@@ -68,7 +73,7 @@ class Margin(_Part, frozen=True):
     second: str
     ratio: Estimate  # of iterations/s
     lead: Lead
-    simple_model: SimpleModel | None  # null: it speaks of equal GPUs, and of messages whose times are known
+    simple_model: SimpleModel | None  # null: it speaks of equal GPUs (`Side.gpu`), and of known times
 
 
 class SystemPoint(_Part, frozen=True):
@@ -112,28 +117,56 @@ class CollectivePoint(_Part, frozen=True):
     size_bytes: int
     time_s: float
     algbw_Bps: float  # size / time: the effective bandwidth of Tallent et al. 2017
+    error: float | None = None  # relative, of the time; null: an older record
 
 
-class CheckedClaim(_Part, frozen=True):
+class CopyPoint(_Part, frozen=True):
+    """One copy of one size to a GPU of a system, by itself."""
+
+    system: str
+    source: int | None  # GPU id; null: the host's memory
+    target: int
+    size_bytes: int
+    time_s: float
+    peers: bool  # without staging in the host's memory
+
+
+class CheckedClaim(_Part, frozen=True, kw_only=True):
     """What a paper states of its systems, and what these predictions say of the same."""
 
-    claim: str  # "Tc9"
+    claim: str  # "Tc9a"
     section: str
     says: str
     reading: str  # how the sentence was made into a check; "" where it says so itself
     variant: str  # of the points: "nccl1, bucket, fp32"
     where: str  # the point, or the set of points: "AlexNet, batch 256, 8 GPUs"
+    alternative: str = ""  # of what the paper leaves open and this row takes: "256", of batch_size
     quantity: str
     unit: str
     stated: float | None  # null: the paper states an order or a direction, no figure
     ours: float | None  # null: not predicted
+    ours_low: float | None = None  # the ends of its interval; null where it has none
+    ours_high: float | None = None
     difference: float | None  # ours / stated - 1; null where nothing is stated
     tolerance: float | None  # of the difference, for a hit
     outcome: Outcome
     note: str  # the count of points that agree, where the check is over several
+    cause: str = ""  # of a miss: what decides it, or that nothing explains it
 
 
-class SystemComparison(_Part, frozen=True):
+class Explanation(_Part, frozen=True):
+    """One statement of a paper over all combinations of what the paper leaves open."""
+
+    claim: str
+    says: str
+    combinations: int
+    holds: int  # in so many of them
+    undecided: int  # in so many the errors of the predictions leave it open
+    decided_by: list[str]  # the smallest set of assumptions that tells where it holds
+    when: str  # "library is nccl1 and batch_size is 512"; "" where it holds nowhere, or everywhere
+
+
+class SystemComparison(_Part, frozen=True, kw_only=True):
     """`systems.json`."""
 
     kind: Literal["system comparison"]
@@ -145,4 +178,6 @@ class SystemComparison(_Part, frozen=True):
     points: list[SystemPoint]
     crossings: list[Crossing]
     claims: list[CheckedClaim]
+    explanations: list[Explanation] = []  # of the claims; [] unless asked for
     collectives: list[CollectivePoint]
+    copies: list[CopyPoint] = []

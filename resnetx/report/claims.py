@@ -1,12 +1,13 @@
 """What a paper states of its systems beside what a prediction says of the same: hits and misses alike.
 
-The claims are data, `results/published/tallent2017.yaml`; `claim_checks` has the few kinds of checks that they need.
-The paper names no library generation, so each claim is checked with every library that was predicted, and with every
-other setting that makes a grid of its own.
+The statements are data, `results/published/tallent2017.yaml`; `claim_checks` has the few kinds of checks that they
+need, `claim_items` what they are checked on. The paper names no library generation, so each statement is checked with
+every library that was predicted, and with every other setting that makes a grid of its own. What decides a statement
+that misses is searched for by `cli.explain`, and kept (`explanations`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,38 +15,89 @@ from typing import Any
 import msgspec
 
 from resnetx.config import CONFIGS
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, SystemPoint
-from resnetx.report.claim_checks import CHECKS, Claim, Item
-from resnetx.report.margins import lead, over
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
+from resnetx.report.claim_checks import CHECKS, Asked, Claim, Items
+from resnetx.report.claim_items import COPIES, WORKLOADS, Item, of_collectives, of_copies, of_points, of_workloads
 
 # A wheel carries `results/published` beside `configs`.
 PUBLISHED = CONFIGS.parent / "results" / "published"
 
-OF_WORKLOADS = {"intensity_per_gpu", "gradient_bytes"}  # quantities that are one for all libraries and strategies
+WITHOUT_SETTINGS = (WORKLOADS, COPIES)  # kinds of items that no library and no strategy changes
+
+
+class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting that the paper's own comparison was made with, as a word of the command line, and where it says so."""
+
+    value: str
+    why: str
+
+
+class Option(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One way in which something may have been that the paper leaves open: settings of the command line."""
+
+    about: str
+    settings: dict[str, str]
+
+
+class Assumption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that the paper leaves open, and the ways in which it may have been."""
+
+    about: str
+    options: dict[str, Option]
+    only_with: dict[str, list[str]] = {}  # options of another assumption, without which this one changes nothing
+
+
+class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A statement that is not checked."""
+
+    section: str
+    says: str
+    why: str
 
 
 class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file of published claims says."""
+    """What a file of published statements says."""
 
     systems: list[str]
-    settings: dict[str, str]  # that its own comparison was made with, as words of the command line
+    study: str
+    settings: dict[str, Setting]
+    assumptions: dict[str, Assumption]
     tolerance: float
     claims: list[Claim]
+    left_out: list[LeftOut]
 
 
-def check_claims(points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = ()) -> list[CheckedClaim]:
-    """Every claim of the paper, for every variant of the points; none unless its systems are among them."""
+def check_claims(
+    points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = (), copies: Sequence[CopyPoint] = ()
+) -> list[CheckedClaim]:
+    """Every statement of the paper, for every variant of the points; none unless its systems are among them."""
     stated = published("tallent2017")
     there = {side.system for point in points for side in point.sides}
     if not there.issuperset(stated.systems):
         return []
-    items = [*_of_points(points, stated.systems), *_of_collectives(collectives)]
-    return [found for claim in stated.claims for found in _checked(claim, items, stated.tolerance)]
+    copied = [each for each in copies if each.system in stated.systems]
+    items = [
+        *of_points(points, stated.systems),
+        *of_workloads(points),
+        *of_collectives(collectives),
+        *of_copies(copied),
+    ]
+    variants = _by_variant(items)
+    return [found for claim in stated.claims for found in _checked(claim, variants, stated.tolerance)]
+
+
+def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
+    """Variant -> the items of each kind: its own, and those that no setting changes."""
+    kinds: dict[str, dict[str, list[Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        kinds[item.variant][item.of].append(item)
+    unchanged = {kind: kinds[kind][kind] for kind in WITHOUT_SETTINGS if kind in kinds}
+    return {variant: {**unchanged, **own} for variant, own in kinds.items()}
 
 
 @cache
 def published(name: str) -> Claims:
-    """A file of claims that comes with resnetx."""
+    """A file of statements that comes with resnetx."""
     import yaml
 
     path: Path = PUBLISHED / f"{name}.yaml"
@@ -53,60 +105,8 @@ def published(name: str) -> Claims:
     return msgspec.convert(tree, Claims)
 
 
-def _checked(claim: Claim, items: Iterable[Item], tolerance: float) -> Iterator[CheckedClaim]:
-    """One claim, in every variant that has points of its kind."""
-    variants: dict[str, list[Item]] = defaultdict(list)
-    for item in items:
-        if item.of == claim.of:
-            variants[item.variant] += [item] * claim.where.holds(item)
-    if claim.quantity in OF_WORKLOADS:
-        variants = dict([("workloads", found) for found in variants.values()][:1])
-    for variant, found in variants.items():
-        yield from CHECKS[claim.check](claim, variant, found, tolerance)
-
-
-def _of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator[Item]:
-    for point in points:
-        sides = [side for side in point.sides if side.system in systems]
-        rates = {side.system: side.iterations_per_s.value for side in sides if side.iterations_per_s}
-        both = {side.system for side in sides}
-        intensity = {} if point.intensity_per_gpu is None else dict.fromkeys(both, point.intensity_per_gpu)
-        margin = over(point, *systems)
-        yield Item(
-            of="points",
-            variant=", ".join(filter(None, [point.library, point.variant])),
-            words=f"{point.workload}, batch {point.batch_size}, {point.gpus} GPU{'s' * (point.gpus > 1)}",
-            workload=point.workload,
-            batch_size=point.batch_size,
-            gpus=point.gpus,
-            size_bytes=None,
-            values={
-                "iterations_per_s": rates,
-                "intensity_per_gpu": intensity,
-                "gradient_bytes": dict.fromkeys(both, float(point.gradient_bytes)),
-            },
-            missing={side.system for side in sides if side.outcome == "oom"},
-            systems=both,
-            open=margin is not None and lead(margin) != "ahead",
-        )
-
-
-def _of_collectives(collectives: Iterable[CollectivePoint]) -> Iterator[Item]:
-    """Each size once, with the rates of all systems."""
-    rates: dict[tuple[str, str, int, int], dict[str, float]] = defaultdict(dict)
-    for each in collectives:
-        rates[each.collective, each.library, each.gpus, each.size_bytes][each.system] = each.algbw_Bps
-    for (collective, library, gpus, size_bytes), found in rates.items():
-        yield Item(
-            of=collective,
-            variant=library,
-            words=f"{collective}, {gpus} GPUs",
-            workload="",
-            batch_size=None,
-            gpus=gpus,
-            size_bytes=size_bytes,
-            values={"algbw": found},
-            missing=set(),
-            systems=set(found),
-            open=False,
-        )
+def _checked(claim: Claim, variants: Mapping[str, Items], tolerance: float) -> Iterator[CheckedClaim]:
+    """One statement, in every variant that has items of its kind."""
+    for variant, items in variants.items():
+        if claim.of in items and (claim.of not in WITHOUT_SETTINGS or claim.of == variant):
+            yield from CHECKS[claim.check](Asked(claim, variant, items, claim.tolerance or tolerance))

@@ -2,9 +2,9 @@
 
 The interval of a margin comes from those of the two predictions. Errors that are independent of each other are added
 in squares, as logarithms. What both systems get from one source is no reason for doubt: where compute comes from the
-same trace or roofline and is about as long on both (the same GPU model), its error lengthens both iterations, and only
-the difference of what it does to either is left. What remains of an interval without that is the error of messages,
-which differ from system to system.
+same trace or roofline and both have like GPUs (one chip, at one clock and memory rate), its error lengthens both
+iterations, and only the difference of what it does to either is left. What remains of an interval without that is the
+error of messages and of input, which are taken as independent from system to system.
 """
 
 import math
@@ -32,16 +32,22 @@ def over(point: SystemPoint, a: str, b: str) -> Estimate | None:
 def ratio(above: Side, below: Side) -> Estimate:
     """The rate of one side over that of another; both have one."""
     assert above.iterations_per_s and below.iterations_per_s, "only sides that can run have a ratio"
-    value = above.iterations_per_s.value / below.iterations_per_s.value
-    ours, theirs = _doubt(above), _doubt(below)
     if not _one_source(above, below):
-        up = math.hypot(ours.up, theirs.down)
-        down = math.hypot(ours.down, theirs.up)
-    else:
-        shifts = (ours.compute_up - theirs.compute_up, theirs.compute_down - ours.compute_down)
-        up = math.hypot(ours.rest_up, theirs.rest_down, max(0.0, *shifts))
-        down = math.hypot(ours.rest_down, theirs.rest_up, min(0.0, *shifts))
+        return quotient(above.iterations_per_s, below.iterations_per_s)
+    ours, theirs = _doubt(above), _doubt(below)
+    shifts = (ours.compute_up - theirs.compute_up, theirs.compute_down - ours.compute_down)
+    up = math.hypot(ours.rest_up, theirs.rest_down, max(0.0, *shifts))
+    down = math.hypot(ours.rest_down, theirs.rest_up, min(0.0, *shifts))
+    value = above.iterations_per_s.value / below.iterations_per_s.value
     return Estimate(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def quotient(above: Estimate, below: Estimate) -> Estimate:
+    """One estimate over another whose error is independent of its own."""
+    (up, down), (their_up, their_down) = _ends(above), _ends(below)
+    value = above.value / below.value
+    low, high = math.exp(-math.hypot(down, their_up)), math.exp(math.hypot(up, their_down))
+    return Estimate(value=value, low=value * low, high=value * high)
 
 
 def lead(margin: Estimate) -> Lead:
@@ -57,8 +63,8 @@ class _Doubt:
 
     up: float
     down: float
-    compute_up: float
-    compute_down: float
+    compute_up: float = 0.0
+    compute_down: float = 0.0
 
     @property
     def rest_up(self) -> float:
@@ -70,27 +76,16 @@ class _Doubt:
 
 
 def _doubt(side: Side) -> _Doubt:
-    rate = side.iterations_per_s
-    assert rate, "only sides that can run have a rate"
-    by_compute = (side.compute_error or 0.0) * _compute_share(side)
-    return _Doubt(
-        up=math.log(rate.high / rate.value),
-        down=math.log(rate.value / rate.low),
-        compute_up=-math.log(max(1 - by_compute, rate.value / rate.high)),
-        compute_down=math.log(1 + by_compute),
-    )
+    assert side.iterations_per_s, "only sides that have a rate"
+    return _Doubt(*_ends(side.iterations_per_s), *(_ends(side.by_compute) if side.by_compute else ()))
 
 
-def _compute_share(side: Side) -> float:
-    """The part of the iteration that gets longer as compute does: what communication does not outlast."""
-    rate = side.iterations_per_s
-    if side.compute_s is None or rate is None:
-        return 0.0
-    hiding_s = 1 / rate.value - (side.exposed_communication_s or 0.0)
-    return max(0.0, min(side.compute_s, hiding_s)) * rate.value
+def _ends(rate: Estimate) -> tuple[float, float]:
+    return math.log(rate.high / rate.value), math.log(rate.value / rate.low)
 
 
 def _one_source(a: Side, b: Side) -> bool:
-    if a.compute_source is None or a.compute_error is None:
+    """Whether both compute on like GPUs, and what they take is from one trace or one roofline."""
+    if a.compute_source is None or not equal_gpus(a, b):
         return False
-    return equal_gpus(a, b) and (a.compute_source, a.compute_error) == (b.compute_source, b.compute_error)
+    return (a.compute_source, a.compute_where, a.compute_error) == (b.compute_source, b.compute_where, b.compute_error)

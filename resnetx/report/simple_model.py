@@ -15,21 +15,23 @@ it is due to those.
 
 from resnetx.record.system_comparison import Side, SimpleModel
 
-SAME_GPU = 1.2  # compute times within this factor are of one GPU model: the two forms of a P100 differ by 13 % in clock
-
 
 def simple_model(first: Side, second: Side) -> SimpleModel | None:
     """What it expects of the first system over the second; None where it lacks figures, or the GPUs are not equal."""
-    if not equal_gpus(first, second) or first.communication_s is None or second.communication_s is None:
+    if not (equal_gpus(first, second) and first.compute_s):
         return None
-    assert first.compute_s, "equal GPUs have times"
+    if first.communication_s is None or second.communication_s is None:
+        return None
     share = first.communication_s / (first.compute_s + first.communication_s)
     advantage = second.communication_s / first.communication_s - 1 if first.communication_s > 0 else 0.0
     return SimpleModel(communication_share=share, allreduce_advantage=advantage, ratio=1 + share * advantage)
 
 
 def equal_gpus(a: Side, b: Side) -> bool:
-    """Whether both compute about as long; False where that is not known."""
-    if not (a.compute_s and b.compute_s):
+    """Whether both have one chip, at one clock and memory rate; False where that is not known.
+
+    How long they compute says nothing: a V100 and an A100 may take the same time for other reasons.
+    """
+    if a.gpu is None or b.gpu is None:
         return False
-    return max(a.compute_s, b.compute_s) <= SAME_GPU * min(a.compute_s, b.compute_s)
+    return (a.gpu.chip, a.gpu.clock_Hz, a.gpu.memory_Bps) == (b.gpu.chip, b.gpu.clock_Hz, b.gpu.memory_Bps)

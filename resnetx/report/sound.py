@@ -1,9 +1,12 @@
 """Whether a prediction can be one: records may come from anywhere, and what follows divides and takes logarithms."""
 
 import math
+from collections.abc import Sequence
 
 from resnetx.errors import ConfigError
 from resnetx.record.prediction import PredictedPoint, Prediction
+
+ROUNDING = 1e-9  # relative: an end of an interval that is no farther inside than this is the iteration itself
 
 
 def refuse_unsound(prediction: Prediction) -> None:
@@ -23,13 +26,21 @@ def _problem(point: PredictedPoint) -> str:
         return f"an intensity of {point.intensity_per_gpu}"
     if point.iteration_s is None:
         return "an iteration without a time" if point.outcome == "ok" else ""
-    ends = point.interval_s or [point.iteration_s] * 2
-    if len(ends) != 2 or not 0 <= ends[0] <= point.iteration_s <= ends[1] < math.inf or point.iteration_s == 0:
-        return f"{point.iteration_s} s within {' to '.join(map(str, ends))} s"
+    for ends in (point.interval_s, point.interval_by_compute_s):
+        if not _holds(ends or [point.iteration_s] * 2, point.iteration_s):
+            return f"{point.iteration_s} s within {' to '.join(map(str, ends or ()))} s"
     parts = (point.compute_s, point.communication_s, point.exposed_communication_s, point.compute_error)
     if any(part is not None and not 0 <= part < math.inf for part in parts):
         return "a part or an error below zero"
     return ""
+
+
+def _holds(ends: Sequence[float], iteration_s: float) -> bool:
+    """Whether an interval holds the iteration, but for what other sums of the same figures round to."""
+    if len(ends) != 2 or not iteration_s > 0:
+        return False
+    low_s, high_s = ends
+    return 0 <= low_s <= iteration_s * (1 + ROUNDING) and iteration_s * (1 - ROUNDING) <= high_s < math.inf
 
 
 def point_words(point: PredictedPoint) -> str:

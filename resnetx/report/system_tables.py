@@ -3,7 +3,7 @@
 - `points`: a row for each point and system: what it is, `iterations_per_s` and `images_per_s` with `_low` and `_high`,
   what limits it, and who leads at this point by how much (`first`, `second`, `margin`, `lead`), beside what the simple
   model of Tallent et al. 2017 expects (`simple_model`).
-- `crossings`, `claims`, `collectives`: the lists of the record.
+- `crossings`, `claims`, `explanations`, `collectives`, `copies`: the lists of the record.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,9 @@ def tables(found: SystemComparison) -> dict[str, Table]:
         "points": [row for point in found.points for row in _rows(point)],
         "crossings": [_crossing(msgspec.to_builtins(each)) for each in found.crossings],
         "claims": [msgspec.to_builtins(each) for each in found.claims],
+        "explanations": [_explanation(msgspec.to_builtins(each)) for each in found.explanations],
         "collectives": [msgspec.to_builtins(each) for each in found.collectives],
+        "copies": [msgspec.to_builtins(each) for each in found.copies],
     }
     return {name: table for name, table in made.items() if table}
 
@@ -72,6 +74,10 @@ def _margin(point: SystemPoint) -> dict[str, Any]:
         "lead": margin.lead if margin else None,
         "simple_model": expected.ratio if expected else None,
     }
+
+
+def _explanation(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "decided_by": " ".join(row["decided_by"])}
 
 
 def _crossing(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from resnetx.record import SCHEMA
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.record.system_comparison import (
     CollectivePoint,
+    CopyPoint,
     Estimate,
     Margin,
     Side,
@@ -24,6 +25,7 @@ from resnetx.record.system_comparison import (
 )
 from resnetx.report.claims import check_claims
 from resnetx.report.crossings import crossings
+from resnetx.report.explanations import Causes, kept, with_causes
 from resnetx.report.margins import lead, ratio
 from resnetx.report.series import told, varying
 from resnetx.report.simple_model import simple_model
@@ -32,8 +34,16 @@ from resnetx.report.sound import point_words, refuse_unsound
 SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
 
 
-def compare_systems(prediction: Prediction, collectives: Sequence[CollectivePoint] = ()) -> SystemComparison:
-    """The systems of a prediction side by side. `collectives`: what collectives alone cost on them, for Fig. 10."""
+def compare_systems(
+    prediction: Prediction,
+    collectives: Sequence[CollectivePoint] = (),
+    copies: Sequence[CopyPoint] = (),
+    searched: Causes | None = None,
+) -> SystemComparison:
+    """The systems of a prediction side by side. `collectives`, `copies`: what messages alone cost on them.
+
+    `searched`: what decides published statements; None: as it was found for the paper.
+    """
     refuse_unsound(prediction)
     systems = list(dict.fromkeys(point.system for point in prediction.points))
     if len(systems) < 2:
@@ -48,8 +58,10 @@ def compare_systems(prediction: Prediction, collectives: Sequence[CollectivePoin
         systems=systems,
         points=points,
         crossings=crossings(points, collectives),
-        claims=check_claims(points, collectives),
+        claims=with_causes(check_claims(points, collectives, copies), (searched or kept()).explanations),
+        explanations=searched.explanations if searched else [],
         collectives=list(collectives),
+        copies=list(copies),
     )
 
 
@@ -114,7 +126,7 @@ def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -
 
 
 def _side(point: PredictedPoint) -> Side:
-    rate = _rate(point)
+    rate = _rate(point, point.interval_s)
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
     return Side(
@@ -132,16 +144,20 @@ def _side(point: PredictedPoint) -> Side:
         exposed_communication_s=point.exposed_communication_s,
         compute_source=point.compute_source,
         compute_error=point.compute_error,
+        compute_where=point.compute_where,
+        gpu=point.gpu,
+        by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
     )
 
 
-def _rate(point: PredictedPoint) -> Estimate | None:
-    """Iterations/s: the slow end of the interval of the iteration is the low one of its rate."""
+def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate | None:
+    """Iterations/s: the slow end of an interval of the iteration is the low one of its rate."""
     if point.outcome != "ok" or point.iteration_s is None:
         return None
-    low_s, high_s = point.interval_s or [point.iteration_s, point.iteration_s]
-    shortest_s = max(low_s, SHORTEST * point.iteration_s)
-    return Estimate(value=1 / point.iteration_s, low=1 / high_s, high=1 / shortest_s)
+    low_s, high_s = interval_s or (point.iteration_s, point.iteration_s)
+    shortest_s = min(max(low_s, SHORTEST * point.iteration_s), point.iteration_s)  # a foreign end may be one ulp off
+    longest_s = max(high_s, point.iteration_s)
+    return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
 
 
 def _margin(sides: Sequence[Side]) -> Margin | None:

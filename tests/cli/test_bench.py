@@ -159,7 +159,8 @@ def test_without_words_an_allreduce_on_two_ranks_from_8_bytes_to_256_mib(capsys,
 
 
 def test_one_process_group_for_each_number_of_ranks_with_the_same_threads(capsys, tmp_path, launched, monkeypatch):
-    monkeypatch.setattr("resnetx.config.cores", lambda: 8)
+    for module in ("resnetx.config", "resnetx.cli.runs"):
+        monkeypatch.setattr(f"{module}.cores", lambda: 8)
     assert run(capsys, "bench", "gpus=[2,4]", "env.NCCL_PROTO=Simple", "size=8", f"results={tmp_path}")[0] == 0
     assert [(request.gpus, request.threads) for request in asked(launched)] == [(2, 2), (4, 2)]
     assert {request.env["NCCL_PROTO"] for request in asked(launched)} == {"Simple"}
@@ -180,7 +181,10 @@ def test_size_empty_leaves_the_payloads_alone(capsys, tmp_path, launched):
 
 
 def test_a_studys_messages_are_sizes_whatever_its_gpus(capsys, tmp_path, launched):
-    assert run(capsys, "bench", "size=[]", "study=quickstart", "gpus=3", f"results={tmp_path}")[0] == 0
+    assert (
+        run(capsys, "bench", "size=[]", "study=quickstart", "gpus=3", "oversubscribe=true", f"results={tmp_path}")[0]
+        == 0
+    )
     (request,) = asked(launched)
     assert request.gpus == 3
     assert len(request.sizes_bytes) > 1
@@ -211,7 +215,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["size=64M"], "size=64M: not a size in"),
         (["size=[]"], "size=[]: expected at least one size"),
         (["size=0"], "size=0: expected at least one byte"),
-        (["batch_size=3"], "batch_size: a setting, but `resnetx bench` has no use for it"),
+        (["batch_size=3"], "batch_size: not a setting of `resnetx bench`"),
         (["devices=[0,1]", "gpus=3"], "devices=[0, 1]: expected 3 different GPU ids"),
         (["devices=[0,9]"], "devices=[0, 9]: this machine shows 2 GPUs; ask for fewer"),
         (["gpus=[2,4]"], "gpus=4: this machine shows 2 GPUs; ask for fewer"),

@@ -98,13 +98,13 @@ def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
         (["{}/node1", "{}/nowhere"], "nowhere: no study below it"),
         (["{}", "{}/node1"], "{}: holds 3 studies; name the folder of one of them: node1/mine, node2/mine, node3/mine"),
         (["{}/node1", "{}/node3"], "no point is in both studies: model.x is 1 in A and 4 in B"),
-        (["{}/node1", "{}/node2", "bseline=2"], "bseline: `resnetx compare` has no such setting; it has out=FOLDER"),
+        (["{}/node1", "{}/node2", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
         (["{}/node1", "{}/node2", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
         (["{}/node1", "{}/node2", "baseline=all"], "baseline=all: expected a number of GPUs, 1 or more"),
         (["{}/node1", "{}/node2", "out={}/node1/mine/study.json"], "study.json: cannot be written (File exists)"),
         (
             ["{}/node1", "{}/node2", "--fast"],
-            "--fast: `resnetx compare` has no such flag; it has --json, --all, --help",
+            "--fast: `resnetx compare` has no such flag; it has --json, --all",
         ),
     ],
 )

@@ -49,10 +49,11 @@ def test_a_stored_prediction_is_shown_as_systems_side_by_side(stored, capsys):
 
 
 def test_statements_of_the_paper_are_counted_and_listed_with_all(stored, capsys):
-    statement = "Tc9 nccl1 AlexNet, batch 256, 8 GPUs 1.36 0.5 -63.2% miss"
+    statement = "MISS nccl1, AlexNet, batch 256, 8 GPUs: 0.5 ("
     _, out, _ = run(capsys, stored)
-    assert "What Tallent et al. 2017 state, and what is predicted here: " in out
-    assert re.search(r"nccl1: \d+ hit, \d+ miss", out) and statement not in " ".join(out.split())
+    assert "What Tallent et al. 2017 state, and what is predicted here" in out
+    assert re.search(r"--all lists all \d+ statements with causes", out)
+    assert statement not in " ".join(out.split())
     _, out, _ = run(capsys, stored, "--all")
     assert statement in " ".join(out.split())
     assert "allreduce nccl1 8 16 MiB" in " ".join(out.split())
@@ -62,8 +63,9 @@ def test_the_comparison_of_the_paper_answers_first_and_lists_its_points_with_all
     words = ["systems=[dgx1-p100,gx8]", "study=paper-alexnet-googlenet", "library=[nccl1,nccl2]"]
     _, out, _ = run(capsys, *words)
     lines = out.splitlines()
-    assert [line.partition(",")[0] for line in lines[2:6] if not line.startswith(" ")] == ["nccl1", "nccl2"]
-    assert len(lines) < 70
+    answers = lines[2 : lines.index("", 2)]
+    assert [line.partition(", 16 points: ")[0] for line in answers if not line.startswith(" ")] == ["nccl1", "nccl2"]
+    assert len(lines) < 100
     assert not any(line.startswith("AlexNet") for line in lines)
     assert "--all lists all 32 points; out=FOLDER writes them as a table, with figures." in lines
     _, out, _ = run(capsys, *words, "--all")
@@ -104,6 +106,16 @@ def test_a_system_that_nobody_knows_here_has_no_curves(predicted_of, prediction_
     assert status == 0
     assert err.startswith("no curves of collectives for my-own: ")
     assert {each["system"] for each in json.loads(out)["collectives"]} == {"gx8"}
+
+
+def test_a_refused_point_says_why(predicted_of, prediction_of, capsys, tmp_path):
+    refused = {"outcome": "refused", "reason": "gx8 has 8 GPUs", "interval_s": None}
+    points = [predicted_of(0.1, system="dgx2", gpus=gpus) for gpus in (9, 16)]
+    points += [predicted_of(None, system="gx8", gpus=gpus, **refused) for gpus in (9, 16)]
+    record.write(prediction_file(tmp_path), prediction_of(*points))
+    status, out, _ = run(capsys, tmp_path)
+    assert status == 0
+    assert "refused: ResNet/1, batch 16, 9 GPUs and 1 more on gx8: gx8 has 8 GPUs\n" in out
 
 
 # ---- a prediction beside a study ------------------------------------------------------------------------------------
@@ -152,7 +164,7 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
     ("words", "sentence"),
     [
         (["made", "baseline=2"], "baseline=2: goes with two studies; a prediction has its own"),
-        (["made", "steps=3"], "steps: `resnetx compare` has no such setting"),
+        (["made", "steps=3"], "steps: not a setting of `resnetx compare`"),
         (["made", "nowhere"], "nowhere: no study below it"),
         (["made", "node1", "baseline=2"], "baseline=2: goes with two studies"),
         (["made", "node1"], "no point of study mine was predicted"),

@@ -127,6 +127,26 @@ def test_what_if_a_link_were_faster(predict):
     assert after["iteration_s"] < before["iteration_s"]
 
 
+def test_a_kind_of_link_of_one_of_several_systems_is_changed_there(predict):
+    words = ["systems=[gx8,dgx1-p100]", *ALEXNET, "gpus=8", "input=dali"]
+    _, before = predict(*words)
+    _, after = predict(*words, "what_if.bandwidth={ssd-sata:4}")
+    assert after[0]["input_s"] < before[0]["input_s"]
+    assert after[1] == before[1]
+
+
+def test_what_limits_a_link_that_is_worth_nothing_is_named(predict, tmp_path, capsys):
+    words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=after", "library=nccl1", "sensitivity=true"]
+    _, (found,) = predict(*words)
+    worth = {each["what"]: each for each in found["sensitivity"]}
+    assert worth["bandwidth of pcie3 x 2"]["gain"] == pytest.approx(0, abs=1e-9)
+    assert worth["bandwidth of pcie3 x 2"]["limited_by"] == "communication: cpu0 to riser0, through cpu0"
+    assert worth["bandwidth of xeon-e5-2697v4 x 2"]["gain"] > 0.05
+    assert main(["predict", *words, f"out={tmp_path / 'kept'}"]) == 0
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any(row.endswith("bandwidth of pcie3 x 2 +0.0% communication: cpu0 to riser0, through cpu0") for row in rows)
+
+
 def test_several_nodes(predict):
     _, found = predict("systems=dgx-h100", "nodes=2", "network=ndr400", *ALEXNET, "gpus=[8,16]")
     assert [each["devices"][-1] for each in found] == [7, 15]
@@ -151,6 +171,33 @@ def test_an_imported_trace_predicts_its_own_gpu(predict, imported):
     assert [each["batch_size"] for each in found] == [8, 16]
     assert {each["compute_source"] for each in found} == {"measured"}
     assert found[0]["iteration_s"] == pytest.approx(6e-3, rel=0.01)
+
+
+def test_weak_scaling_that_nobody_asked_for_is_said_on_the_screen_and_in_the_record(imported, tmp_path, capsys):
+    words = ["predict", str(imported), "systems=dgx-h200", "gpus=[1,2]", "strategy=after"]
+    for asked, assumed in (([], ["scaling of Tiny"]), (["scaling=weak"], [])):
+        assert main([*words, *asked, f"out={tmp_path / 'kept'}"]) == 0
+        out = capsys.readouterr().out
+        assert "weak scaling: the batch grows with the GPUs" in out
+        assert ("scaling=strong splits it over the GPUs" in out) == bool(assumed)
+        made = record.read(prediction_file(tmp_path / "kept"), Prediction)
+        assert [each.what for each in made.inputs if each.what.startswith("scaling")] == assumed
+        assert {point.scaling for point in made.points} == {"weak"}
+
+
+def test_strong_scaling_of_an_import_splits_its_batch_or_refuses(predict, imported):
+    _, (four, eight) = predict(str(imported), "systems=dgx-h200", "gpus=[2,4]", "strategy=after", "scaling=strong")
+    assert (four["batch_size"], four["outcome"], four["scaling"]) == (8, "ok", "strong")
+    assert (eight["outcome"], "2 is outside of them" in eight["reason"]) == ("refused", True)
+
+
+def test_what_a_trace_alone_is_known_of_has_samples(imported, tmp_path, capsys):
+    assert main(["predict", str(imported), "systems=dgx-h200", "gpus=1", f"out={tmp_path / 'a'}"]) == 0
+    out = capsys.readouterr().out
+    assert "samples/s" in out
+    assert "images/s" not in out
+    assert main(["predict", "systems=dgx-h200", *ALEXNET, "gpus=1", f"out={tmp_path / 'b'}"]) == 0
+    assert "images/s" in capsys.readouterr().out
 
 
 def test_a_point_that_the_trace_does_not_reach_is_refused_beside_others(predict, imported):
@@ -189,9 +236,11 @@ def test_the_record_is_dated_has_a_digest_and_names_its_inputs(predict, tmp_path
     assert digest(changed) != made.digest
     assert [each.what for each in made.inputs] == [
         "compute of AlexNet on dgx1-p100",
-        "feeding 1 GPUs of dgx1-p100",
+        "decoding on dgx1-p100",
+        "bytes of an image",
+        "storage of dgx1-p100",
+        "copies from the host of dgx1-p100",
         "all-reduce on 2 GPUs of dgx1-p100 with nccl2",
-        "feeding 2 GPUs of dgx1-p100",
         "memory",
         "straggler",
     ]
@@ -266,7 +315,7 @@ def test_validation_holds(capsys):
         (["systems=gx8", "gpus=3", "batch_size=16"], "batch_size=16 does not divide over gpus=3"),
         (["systems=gx8", "gpus=0"], "gpus=0: expected a number of GPUs, 1 or more"),
         (["systems=gx8", "gpus=16", "batch_size=16"], "gx8 has 8 GPUs"),
-        (["systems=gx8", "repeats=3"], "repeats: `resnetx predict` has no use for it"),
+        (["systems=gx8", "repeats=3"], "repeats: not a setting of `resnetx predict` (it is one of sweep)"),
         (["systems=gx8", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
         (["systems=gx8", "library=[]"], "library=[]: expected generations"),
         (["systems=gx8", "devices=[0,0]", "gpus=2"], "devices=[0, 0]: expected different GPU ids, 0 or more"),

@@ -70,7 +70,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
     ("words", "sentence"),
     [
         ([], "no study is named"),
-        (["{}", "bseline=2"], "bseline: `resnetx report` has no such setting; it has out=FOLDER and baseline=GPUS"),
+        (["{}", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
         (["{}", "baseline=0"], "baseline=0: expected a number of GPUs, 1 or more"),
         (["{}", "baseline=true"], "baseline=True: expected a number of GPUs, 1 or more"),
         (["{}", "baseline=two"], "baseline=two: expected a number of GPUs, 1 or more"),

@@ -42,6 +42,7 @@ def test_the_studies_have_the_points_of_the_paper(capsys, tmp_path, study, point
 
 def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_path, images):
     words = ["study=paper", f"input.root={images}", "batch_size=8", "repeats=5", "twins=5", f"results={tmp_path}"]
+    words += ["oversubscribe=true"]
     _, out, _ = run(capsys, "sweep", "--dry-run", *words)
     # 8 workloads on 1, 2, 4 and 8 GPUs: clean, synthetic, input and phases on all, alone on more than one.
     assert "# 32 points, 760 runs (600 of twins)" in out
@@ -74,6 +75,22 @@ def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, word
     assert sentence in err
     assert err.startswith("resnetx: ")
     assert err.count("\n") == 1
+
+
+def test_more_ranks_than_cores_are_no_point_unless_they_are_asked_for(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("resnetx.cli.runs.cores", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 0)
+    words = ["gpus=[2,4]", "repeats=1", "twins=0", "threads=1", f"results={tmp_path}"]
+    status, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words)
+    assert status == 0
+    assert "# 1 of 2 points cannot run here: gpus=4: more ranks than this machine has cores (2, and no GPU)" in out
+    _, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words, "oversubscribe=true")
+    assert "# 2 points, 2 runs" in out
+    for verb, more in {"train": [], "verify": ["windows"], "bench": []}.items():
+        small = ["gpus=4", f"results={tmp_path}"] + [word for word in SMALL if verb != "bench" and word not in more]
+        status, _, err = run(capsys, verb, *small)
+        assert status == 2
+        assert "gpus=4: more ranks than this machine has cores" in err
 
 
 def test_a_setting_of_one_choice_is_no_obstacle_to_the_others_of_its_axis(capsys, tmp_path):

@@ -45,8 +45,11 @@ def objects(run):
         (["system=gx8"], "system: no such setting; did you mean systems?"),
         (["nowhere.yaml"], "nowhere.yaml: No such file"),
         (["collective=allreduce"], "systems=[]: expected names or files of systems"),
-        (["systems=gx8", "batch_size=3"], "batch_size: a setting, but `resnetx topology` has no use for it; it reads"),
-        (["systems=gx8", "transport=pcie"], "transport=pcie: no transport has that name. Known: auto, host, peer"),
+        (
+            ["systems=gx8", "batch_size=3"],
+            "batch_size: not a setting of `resnetx topology`; see",
+        ),
+        (["systems=gx8", "transport=pcie"], "transport=pcie: not one of the known values (auto, peer, host, socket)"),
         (["systems=gx8", "devices=[0,1,2]"], "devices=[0, 1, 2]: two GPUs show the ways between them"),
         (["systems=gx8", "devices=[0,9]"], "devices=[0, 9]: expected two GPU ids from 0 to 7 of gx8"),
         (["systems=gx8", "nodes=0"], "nodes=0: expected at least 1"),

@@ -75,8 +75,6 @@ def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["measure=phases"], "measure=phases: `resnetx trace` chooses it by itself"),
-        (["windows=3"], "windows=3: `resnetx trace` chooses it by itself; set iterations"),
         (["iterations=0"], "iterations=0: expected a number of watched iterations, 1 or more"),
         (["iterations=many"], "iterations=many: expected a number of watched iterations"),
         (["batch_size=8", "gpus=[1,3]"], "batch_size=8 does not divide over gpus=3"),

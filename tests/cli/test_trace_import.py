@@ -36,12 +36,15 @@ def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--import", "FILE"], "expected batch_size= images on the one GPU, and device= one of a100-sxm4-80gb"),
-        (["--import", "FILE", "batch_size=8"], "expected batch_size= images on the one GPU, and device="),
+        (["--import", "FILE"], "expected batch_size= samples on the one GPU, and device= one of a100-sxm4-80gb"),
+        (["--import", "FILE", "batch_size=8"], "expected batch_size= samples on the one GPU, and device="),
         (["--import", "FILE", "batch_size=8", "device=k80"], "device=k80: no GPU has that name"),
         (["--import", "FILE", "batch_size=0", "device=k80-562mhz"], "batch_size=0: expected at least 1"),
         (["--import", "FILE", "batch_size=two", "device=k80-562mhz"], "batch_size=two: expected a whole number"),
-        (["--import", "FILE", "gpus=2"], "gpus: a setting, but `resnetx trace --import` has no use for it"),
+        (
+            ["--import", "FILE", "gpus=2"],
+            "gpus: not a setting of `resnetx trace --import`; it has batch_size, device",
+        ),
         (["--import"], "--import: expected one file, of six columns or a profile of PyTorch, got 0"),
         (["device=0"], "device=0: names the GPU of an imported trace; a run has devices=[0,1,...]"),
         (["FILE"], "to take over a file that others measured, add --import"),

@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collective import plan
-from resnetx.interconnect.feeding import from_host_Bps, storage_Bps
+from resnetx.interconnect.feeding import from_host, from_storage
 from resnetx.interconnect.system import load
 from resnetx.interconnect.what_if import link_kinds, with_bandwidth, with_latency
 
@@ -28,8 +28,11 @@ def test_a_cpu_that_passes_traffic_on_is_a_limit_too():
 
 
 def test_faster_storage_feeds_more():
-    assert storage_Bps(with_bandwidth(GX8, {"ssd-sata": 3}), range(8)) == pytest.approx(3 * storage_Bps(GX8, range(8)))
-    assert from_host_Bps(with_bandwidth(GX8, {"pcie3": 2}), range(8)) == pytest.approx(2 * from_host_Bps(GX8, range(8)))
+    assert (
+        from_storage(with_bandwidth(GX8, {"ssd-sata": 3}), range(8)).rate_Bps
+        == 3 * from_storage(GX8, range(8)).rate_Bps
+    )
+    assert from_host(with_bandwidth(GX8, {"pcie3": 2}), range(8)).rate_Bps == 2 * from_host(GX8, range(8)).rate_Bps
 
 
 def test_what_is_changed_is_no_longer_measured():

@@ -12,7 +12,7 @@ from resnetx.record import Unknown
 
 TOPICS = [
     "system", "packages", "GPU", "torch", "NCCL", "gloo", "DALI", "DALI on the GPU", "torchvision", "CPUs", "bf16",
-    "clocks", "shared memory", "results", "images", "wandb", "Slurm",
+    "clocks", "shared memory", "results", "images", "wandb",
 ]  # fmt: skip
 
 
@@ -123,7 +123,6 @@ def test_what_is_limited_says_why(broken):
     assert broken["CPUs"].state == "limited" and "10000 are visible" in broken["CPUs"].what
     assert broken["shared memory"].state == "limited" and broken["shared memory"].mend
     assert broken["wandb"].state == "limited" and "offline" in broken["wandb"].what
-    assert broken["Slurm"].state == "limited"
 
 
 def test_one_broken_library_does_not_hide_the_others(broken):
@@ -135,16 +134,6 @@ def test_missing_images_come_with_the_command_that_makes_them(tmp_path):
     state, what, mend = doctor._images(tmp_path / "none")
     assert (state, mend) == ("missing", f"resnetx images {tmp_path}/none")
     assert str(tmp_path / "none") in what
-
-
-def test_a_slurm_job_is_recognised(tmp_path, monkeypatch):
-    for tool in ("sbatch", "srun"):
-        (tmp_path / tool).touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("SLURM_JOB_ID", "42")
-    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    state, what, _ = doctor._slurm()
-    assert state == "ok" and "job 42 on 2 nodes" in what
 
 
 def test_gpus_that_others_use_or_that_are_divided_are_limited():

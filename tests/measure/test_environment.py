@@ -1,7 +1,6 @@
 """The environment: complete for a record, equal to what other tools say, and read from the files of other machines."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -110,32 +109,3 @@ def test_the_deepest_mount_holds_the_images(other_machine, tmp_path):
     (tmp_path / "sys/dev/block/8:17").symlink_to(tmp_path / "sys/block/sdb/sdb1")
     found = environment.machine(images)["storage"]
     assert found == {"path": str(images), "filesystem": "xfs", "device": "/dev/sdb1", "rotational": True}
-
-
-# ---- git ------------------------------------------------------------------------------------------------------------
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", folder, *identity, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def test_the_revision_says_whether_tracked_files_differ(tmp_path):
-    assert "not run from a git checkout" in environment._git_revision(tmp_path)
-    git(tmp_path, "init")
-    assert "no commit" in environment._git_revision(tmp_path)
-    (tmp_path / "file").write_text("one")
-    git(tmp_path, "add", "file")
-    git(tmp_path, "commit", "-m", "first")
-    revision = git(tmp_path, "rev-parse", "HEAD")
-    (tmp_path / "untracked").write_text("not part of it")
-    assert environment._git_revision(tmp_path) == revision
-    (tmp_path / "file").write_text("two")
-    assert environment._git_revision(tmp_path) == f"{revision}+changes"
-
-
-def test_a_folder_inside_somebody_elses_checkout_has_no_revision(tmp_path):
-    git(tmp_path, "init")
-    (tmp_path / "site-packages").mkdir()
-    assert isinstance(environment._git_revision(tmp_path / "site-packages"), Unknown)

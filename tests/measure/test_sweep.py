@@ -4,8 +4,10 @@ import pytest
 from resnetx import record, workloads
 from resnetx.errors import ConfigError
 from resnetx.measure import launch
+from resnetx.measure.revision import has_changes
 from resnetx.measure.sweep import (
     _alike,
+    check_known_code,
     check_same_machine,
     definition,
     given_up,
@@ -14,7 +16,7 @@ from resnetx.measure.sweep import (
     split_settled,
     sweep,
 )
-from resnetx.record import RunFolder, StudyFolder, StudyRecord
+from resnetx.record import RunFolder, StudyFolder, StudyRecord, Unknown
 
 
 @pytest.fixture
@@ -82,6 +84,19 @@ def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
         "torchrun --standalone --local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node=4 -m resnetx.train "
         f"'{tmp_path}/a b/run.json'"
     )
+
+
+# ---- one state of the code ---
+
+
+def test_uncommitted_changes_are_refused_unless_they_are_wanted(monkeypatch):
+    monkeypatch.setattr("resnetx.measure.sweep.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.sweep.revision", lambda: "abc+changes-12345678")
+    with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\).* set dirty=true"):
+        check_known_code(dirty=False)
+    check_known_code(dirty=True)
+    monkeypatch.setattr("resnetx.measure.sweep.revision", lambda: Unknown("installed from a wheel"))
+    check_known_code(dirty=False)
 
 
 # ---- what is kept, and what is not tried again ----------------------------------------------------------------------
@@ -206,7 +221,13 @@ def test_a_study_is_not_continued_with_other_software(task_of, folder, record_en
     (run,) = planned([(task_of(), "")], folder)
     same = msgspec.structs.replace(good(run), environment=record_environment())
     check_same_machine([same])
-    for field, value in (("torch", "1.0"), ("cpu", "POWER9"), ("driver", "535.1"), ("dali", "1.0")):
+    for field, value in (
+        ("torch", "1.0"),
+        ("cpu", "POWER9"),
+        ("driver", "535.1"),
+        ("dali", "1.0"),
+        ("git_revision", "0" * 40),
+    ):
         with pytest.raises(
             ConfigError, match=rf"begun with {field} {value}, and here is .*: its runs would not be repeats"
         ):

@@ -117,7 +117,7 @@ def test_a_host_bound_trace_is_good_for_its_own_host_only():
 
 
 def test_by_the_roofline_a_lower_clock_takes_longer():
-    fast, slow = (of_roofline(TABLE, 227, 64, "fp32", DGX1.gpu_part(0), clock) for clock in (None, 1227e6))
+    fast, slow = (of_roofline(tuple(TABLE), 227, 64, "fp32", DGX1.gpu_part(0), clock) for clock in (None, 1227e6))
     assert fast.source == slow.source == "roofline"
     assert slow.step.compute_s > fast.step.compute_s
     assert "1227 MHz" in slow.note
@@ -157,4 +157,4 @@ def test_jitter_is_how_steps_differ_from_the_next_and_not_how_they_drift():
 
 def test_ranks_on_cpus_have_no_roofline():
     with pytest.raises(ConfigError, match="needs a trace of that host"):
-        of_roofline(TABLE, 227, 8, "fp32", load("cpu-host").gpu_part(0), None)
+        of_roofline(tuple(TABLE), 227, 8, "fp32", load("cpu-host").gpu_part(0), None)

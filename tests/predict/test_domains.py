@@ -4,6 +4,8 @@ from statistics import fmean
 
 import pytest
 
+from resnetx.interconnect.feeding import from_host
+from resnetx.interconnect.system import load
 from resnetx.predict import exchange, roofline, validation
 from resnetx.predict.records import domains
 from tests.predict.gloo_truth import judged
@@ -27,13 +29,27 @@ def of(table, start):
 
 
 @pytest.mark.parametrize(
-    ("start", "group"), [("AlexNet of 2017", validation.CALIBRATED), ("messages of ResNet-50", validation.LAYERWISE)]
+    ("start", "group"),
+    [
+        ("AlexNet of 2017", validation.CALIBRATED),
+        ("AlexNet on 8 GPUs", validation.ITERATIONS),
+        ("messages of ResNet-50", validation.LAYERWISE),
+    ],
 )
 def test_published_training(table, published, start, group):
     domain, summary = of(table, start), published[group]
     assert domain.points == summary.predicted
     assert domain.mean_error == pytest.approx(summary.mean_error, abs=DIGIT)
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
+
+
+def test_copies_from_host_memory(table):
+    stated = {"dgx1-p100": 11.1, "gx8": 10.7}  # GiB/s: Tallent et al. 2017, section 4.4
+    errors = [from_host(load(name), [0]).rate_Bps / (GiBps * 2**30) - 1 for name, GiBps in stated.items()]
+    domain = of(table, "copies from host memory")
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
 
 
 def test_the_roofline(table):

@@ -1,13 +1,16 @@
 """The simulated iteration against the closed forms of docs/ssgd.md, and tiny cases against literal timelines."""
 
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resnetx.predict.ssgd import HostShare, Job, Overlap, RankClass, iteration_s, timeline
-from resnetx.predict.step import LayerTime, Message, StepTimes
+from resnetx.predict import ssgd
+from resnetx.predict.ssgd import HostShare, Job, Overlap, RankClass, timeline
+from resnetx.predict.ssgd import simulated_s as iteration_s
+from resnetx.predict.step import LayerTime, Message, StepTimes, Stretch
 
 NOTHING = Overlap(input=False, host_to_device=False)
 seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)
@@ -87,6 +90,16 @@ def test_equation_6_speed_up_under_weak_scaling(drawn, ranks):
     each = StepTimes(each.layers, each.update_s + 1)
     speedup = ranks * iteration_s(job(each)) / iteration_s(job(each, layerwise(each, times)))
     assert speedup == pytest.approx(ranks * each.compute_s / (each.compute_s + not_overlapped(each, times)))
+
+
+@given(steps(), st.booleans(), st.booleans(), seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+def test_the_formula_that_predictions_use_says_what_is_simulated(drawn, reading, copying, host_s, unpack_s, slowness):
+    each, times = drawn
+    messages = [Message(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
+    overlap = Overlap(reading, copying and reading)
+    whole = job(replace(each, host_s=host_s), messages, overlap)
+    for by in (Stretch(), Stretch(compute=slowness, messages=0.5, reading=2, copying=0, host=slowness)):
+        assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
 
 
 # ---- what the formulas leave out

@@ -2,9 +2,15 @@
 
 import pytest
 
+from resnetx import workloads
+from resnetx.cli.compose import compose
+from resnetx.config import request_from
 from resnetx.interconnect.collective import bus_factor
+from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
 from resnetx.predict import ssgd
+from resnetx.predict.point import Fabric, Point, Setting, Subject
+from resnetx.predict.predict import predict
 from resnetx.predict.published import training
 from resnetx.predict.step import LayerTime, Message, StepTimes
 from resnetx.predict.validation import Summary, after, summaries, validate
@@ -24,6 +30,7 @@ TOLERANCES = {
     "dgx1-alexnet-2017": 0.05,
     "dgx1-alexnet-2017-uncalibrated": 0.10,
     "layerwise": None,
+    "tallent2017-alexnet": None,
     "not-modelled": None,
 }
 
@@ -77,9 +84,32 @@ def test_what_is_not_modelled_says_why(rows):
     reasons = {row.what: row.not_modelled for row in listed if row.system == "dgx1-p100"}
     assert "parameter server" in reasons["resnet50, batch 64 per GPU"]
     assert "input pipeline" in reasons["alexnet, batch 512 per GPU"]
-    assert "no batch size" in reasons["alexnet"]
-    published = sum(len(entry.images_per_s) - 1 for entry in training().scaling) + len(training().iterations)
+    published = sum(len(entry.images_per_s) - 1 for entry in training().scaling)
     assert published == len(listed) + 3  # every published rate of several GPUs is a row
+
+
+def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_it_may_be_of(rows):
+    found = [row for row in rows if row.group == "tallent2017-alexnet"]
+    assert {(row.system, row.library, row.what.split(", ")[1]) for row in found} == {
+        (system, library, batch)
+        for system in ("dgx1-p100", "gx8")
+        for library in ("nccl1", "nccl2")
+        for batch in ("batch 256", "batch 512")
+    }
+    assert {row.measured for row in found} == {11.0, 8.1}
+    assert min(abs(row.error) for row in found) < 0.1  # one of them is near, and the worst
+    assert max(abs(row.error) for row in found) > 2  # three times as fast as stated
+
+
+def test_that_is_what_the_same_point_is_predicted_to_take(rows):
+    """The validation puts a step together by itself; `predict` does so for users."""
+    request = request_from(compose({"model": "alexnet", "batch_size": 512, "strategy": "after", "input": "synthetic"}))
+    subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+    setting = Setting(clock_Hz=1.227e9, memory_model="caffe")
+    for row in rows:
+        if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
+            point = Point(subject, Fabric(load(row.system), row.library), tuple(range(8)), 512, setting)
+            assert row.predicted == pytest.approx(1 / predict(point)["iteration_s"])
 
 
 def test_layerwise_communication_of_shi_et_al_for_information(rows):

@@ -1,6 +1,7 @@
 """Profiles of PyTorch in: real ones of a small network on the CPU, and one as a GPU's look."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,7 +282,9 @@ class OnGpu:
         self.kernel(t + 95, late + 175, 3, "of nobody")
 
     def parse(self) -> kineto.Profile:
-        return kineto.parse(json.dumps({"traceEvents": self.events}).encode(), PROFILE)
+        # A group of one: NCCL's kernels are there, and nobody to share the work with.
+        file = {"traceEvents": self.events, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1}}
+        return kineto.parse(json.dumps(file).encode(), PROFILE)
 
 
 @pytest.fixture
@@ -330,6 +333,49 @@ def test_what_lies_outside_of_the_steps_does_not_count(on_gpu: OnGpu) -> None:
     on_gpu.kernel(-45, 10, 30)
     on_gpu.kernel(120, 1200, 30)  # between them
     assert on_gpu.parse().times == before
+
+
+# ---- one of several processes ---
+
+
+def grouped(world_size: int | None, *names: str) -> bytes:
+    """A profile with events of these names, of a process group of so many."""
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "ts": 10 * place, "dur": 5} for place, name in enumerate(names)
+    ]
+    group = {} if world_size is None else {"distributedInfo": {"backend": "gloo", "world_size": world_size}}
+    return json.dumps({"traceEvents": events, **group}).encode()
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["FSDP::all_gather_copy_out (0)", "gloo:all_gather"], "fully sharded data parallelism (FSDP)"),
+        (["FullyShardedDataParallel.forward", "nccl:_all_gather_base"], "fully sharded data parallelism (FSDP)"),
+        (["DistributedDataParallel.forward", "Optimizer.step#ZeroRedundancyOptimizer.step"], "ZeRO"),
+        (["c10d::alltoall_base_"], "expert parallelism (all-to-all)"),
+        (["c10d::send", "gloo:send"], "pipeline parallelism (sends and receives)"),
+        (["ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"], "pipeline parallelism (sends and receives)"),
+        (["c10d::_reduce_scatter_base_"], "sharded parameters (all-gathers and reduce-scatters)"),
+        (["DistributedDataParallel.forward", "gloo:all_reduce"], "DistributedDataParallel"),
+        (["_c10d_functional::all_reduce", "c10d::allreduce_"], "tensor parallelism (all-reduces within the model)"),
+        (["ncclDevKernel_AllReduce_Sum_bf16_RING_LL"], "tensor parallelism (all-reduces within the model)"),
+    ],
+)
+@pytest.mark.parametrize("world_size", [None, 2])
+def test_a_rank_of_several_is_refused_by_the_name_of_what_it_does(
+    names: list[str], kind: str, world_size: int | None
+) -> None:
+    data = grouped(world_size, "aten::linear", *names)
+    with pytest.raises(ConfigError, match=rf"^profile\.json: a profile of one rank of {re.escape(kind)}, whose layers"):
+        kineto.parse(data, PROFILE)
+    kineto.parse(grouped(1, "aten::linear", *names), PROFILE)
+
+
+def test_a_group_whose_messages_are_not_seen_is_one_of_several_processes() -> None:
+    with pytest.raises(ConfigError, match="one rank of a group of 4 processes"):
+        kineto.parse(grouped(4, "aten::linear"), PROFILE)
+    kineto.parse(grouped(None, "aten::linear"), PROFILE)
 
 
 # ---- malformed ------------------------------------------------------------------------------------------------------

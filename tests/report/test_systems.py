@@ -2,12 +2,18 @@
 
 import math
 
+import msgspec
 import pytest
 
 from resnetx.errors import ConfigError
+from resnetx.record.prediction import PredictedGpu
 from resnetx.report.simple_model import simple_model
 from resnetx.report.standings import simple_model_agreement, standings
 from resnetx.report.systems import compare_systems
+
+SXM2 = PredictedGpu(part="p100-sxm2-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
+PCIE = PredictedGpu(part="p100-pcie-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
+V100 = PredictedGpu(part="v100-sxm2-16gb", chip="GV100", clock_Hz=1.53e9, memory_Bps=900e9)
 
 
 @pytest.fixture
@@ -48,14 +54,44 @@ def test_less_than_half_a_percent_is_level(points_of):
     assert points_of(("a", 0.1), ("b", 0.1006), **exact)[0].margin.lead == "ahead"
 
 
-def test_the_error_of_a_common_trace_is_no_reason_for_doubt(points_of):
-    """10 % of compute that both share; nothing is sent: the margin between the two is as sure as their clocks."""
-    one_trace = {"compute_source": "measured", "compute_error": 0.1, "compute_s": 0.1}
-    (point,) = points_of(("a", 0.1), ("b", 0.11), **one_trace, exposed_communication_s=0.0)
-    assert point.margin.lead == "ahead"
-    assert point.margin.ratio.low == pytest.approx(1.1, rel=0.02)
-    other_gpu = points_of(("a", 0.1), ("b", 0.11), **{**one_trace, "compute_source": None})
-    assert other_gpu[0].margin.lead == "open"
+@pytest.fixture
+def pair_of(predicted_of, prediction_of):
+    """One point on two systems that are 10 % apart and compute all the time, known to a tenth; the second differs."""
+
+    def make(**second):
+        common = {"gpu": SXM2, "compute_source": "roofline", "compute_where": "published", "compute_error": 0.1}
+        points = [
+            predicted_of(seconds, system=system, interval_by_compute_s=[0.9 * seconds, 1.1 * seconds], **more)
+            for system, seconds, more in (("a", 0.1, common), ("b", 0.11, {**common, **second}))
+        ]
+        return compare_systems(prediction_of(*points)).points[0]
+
+    return make
+
+
+def test_two_forms_of_one_chip_at_one_clock_share_the_error_of_their_roofline(pair_of):
+    for gpu in (SXM2, PCIE):
+        margin = pair_of(gpu=gpu).margin
+        assert margin.lead == "ahead"
+        assert (margin.ratio.low, margin.ratio.high) == pytest.approx((1.1, 1.1))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gpu": V100},
+        {"gpu": msgspec.structs.replace(PCIE, clock_Hz=1.303e9)},
+        {"gpu": msgspec.structs.replace(PCIE, memory_Bps=549e9)},
+        {"gpu": None},
+        {"compute_source": "rescaled"},
+        {"compute_where": "another trace"},
+    ],
+)
+def test_other_gpus_and_other_sources_share_no_error_however_alike_their_times_are(pair_of, other):
+    """10 % each, in squares, on a margin of 10 %."""
+    margin = pair_of(**other).margin
+    assert margin.lead == "open"
+    assert margin.ratio.low == pytest.approx(1.1 * math.exp(-math.hypot(math.log(1 / 0.9), math.log(1.1))), rel=0.01)
 
 
 def test_a_system_that_cannot_run_the_point_keeps_its_reason_and_no_margin_is_made(points_of):
@@ -116,6 +152,13 @@ def test_figures_that_cannot_be_predictions_are_refused(predicted_of, prediction
         compare_systems(prediction_of(*points))
 
 
+@pytest.mark.parametrize("ends", [[math.nextafter(0.1, 1), 0.2], [0.05, math.nextafter(0.1, 0)]])
+def test_an_end_that_was_rounded_past_the_iteration_is_the_iteration(points_of, ends):
+    (point,) = points_of(("a", 0.1), ("b", 0.1), interval_s=ends)
+    rate = point.sides[0].iterations_per_s
+    assert rate.low <= rate.value <= rate.high
+
+
 def test_an_interval_down_to_no_time_at_all_leaves_a_finite_rate(points_of):
     (point,) = points_of(("a", 0.1), ("b", 0.1), interval_s=[0.0, 0.2])
     assert point.sides[0].iterations_per_s.high == pytest.approx(10_000)
@@ -129,8 +172,9 @@ def test_an_interval_down_to_no_time_at_all_leaves_a_finite_rate(points_of):
 def side_of(points_of):
     """Makes one side of a point that computes and communicates that long."""
 
-    def make(compute_s, communication_s):
-        (point,) = points_of(("a", 1.0), ("b", 1.0), compute_s=compute_s, communication_s=communication_s)
+    def make(compute_s, communication_s, gpu=SXM2):
+        known = {"compute_s": compute_s, "communication_s": communication_s, "gpu": gpu}
+        (point,) = points_of(("a", 1.0), ("b", 1.0), **known)
         return point.sides[0]
 
     return make
@@ -151,13 +195,14 @@ def test_the_simple_model_says_nothing_without_its_figures(side_of):
 
 
 def test_the_simple_model_speaks_of_equal_gpus_only(side_of):
-    assert simple_model(side_of(0.3, 0.1), side_of(0.34, 0.1)) is not None
-    assert simple_model(side_of(0.3, 0.1), side_of(0.6, 0.1)) is None
+    assert simple_model(side_of(0.3, 0.1, SXM2), side_of(0.3, 0.1, PCIE)) is not None
+    assert simple_model(side_of(0.3, 0.1, SXM2), side_of(0.3, 0.1, V100)) is None
+    assert simple_model(side_of(0.3, 0.1, SXM2), side_of(0.3, 0.1, None)) is None
 
 
 def test_how_often_it_names_the_same_leader(predicted_of, prediction_of):
     def point(system, iteration_s, sent_s, **more):
-        known = {"compute_s": 0.3, "communication_s": sent_s}
+        known = {"compute_s": 0.3, "communication_s": sent_s, "gpu": SXM2}
         return predicted_of(iteration_s, system=system, **known, **more)
 
     agreeing = [point("a", 0.4, 0.1), point("b", 0.44, 0.14)]

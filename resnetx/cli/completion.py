@@ -1,0 +1,67 @@
+"""Completion in the shell: verbs, flags, and the settings of each verb with the values that are known.
+
+    eval "$(resnetx -sc install=bash)"      # or zsh, fish
+
+argcomplete asks the parser of `cli` what may follow, and it asks `words`; nothing here loads Hydra or torch.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable
+
+from resnetx.cli.grammar import VERBS, reads
+from resnetx.cli.settings import choices, searching, settings
+from resnetx.config import CONFIGS, GROUPS, Images, Request, RunSettings
+from resnetx.errors import ConfigError, allowed
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def script(asked: str) -> str:
+    """What a shell evaluates to complete the words of resnetx; `asked`: "install=bash"."""
+    from argcomplete.shell_integration import shellcode
+
+    action, _, shell = asked.partition("=")
+    if action != "install" or shell not in SHELLS:
+        raise ConfigError(f"--shell-completion {asked}: expected install=bash, install=zsh or install=fish")
+    return str(shellcode(["resnetx"], shell=shell))
+
+
+def words(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
+    """The settings of the verb with what may stand behind "="; argcomplete leaves out what has another prefix."""
+    own = VERBS[parsed_args.verb].settings
+    with searching(getattr(parsed_args, "config_dir", None) or []):
+        key, equals, value = prefix.partition("=")
+        if equals:
+            begun = re.match(r"(\[(.*,)?)?", value)  # a list, of which the last value is being written
+            assert begun, "an empty beginning always matches"
+            return [f"{key}={begun[0]}{value}" for value in _values(key)] if reads(own, key) else []
+        found = [setting.name for setting in settings() if reads(own, setting.name) and setting.default]
+        return [f"{name}=" for name in dict.fromkeys(found)]
+
+
+def _values(key: str) -> Iterable[str]:
+    """The values of a setting, where they can be listed."""
+    if key in GROUPS:
+        return sorted(choices(key))
+    if any(setting.name == key and setting.default in ("true", "false") for setting in settings()):
+        return ["true", "false"]
+    steps = key.removeprefix("images.").split(".")
+    kinds = [Images] if key.startswith("images.") else [Request, RunSettings]
+    return [str(value) for kind in kinds for value in allowed(kind, steps)] or _named(key)
+
+
+def _named(key: str) -> Iterable[str]:
+    """The names that a setting of systems and predictions may have."""
+    match key:
+        case "systems" | "study":
+            return sorted(path.stem for path in (CONFIGS / key.removesuffix("s")).glob("*.yaml"))
+        case "collective" | "library":
+            from resnetx.interconnect.collective import COLLECTIVES, LIBRARIES
+
+            return COLLECTIVES if key == "collective" else LIBRARIES
+        case "transport" | "framework" | "gradients" | "memory_model":
+            from resnetx.cli.predict import Asked
+
+            return map(str, allowed(Asked, [key]))
+    return []

@@ -1,0 +1,58 @@
+"""The help of a verb: its flags, and the settings that it reads with their defaults."""
+
+import argparse
+import shutil
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from resnetx.cli.grammar import Verb, reads
+from resnetx.cli.settings import Setting, choices, searching, settings
+
+COLUMN = 30  # where the meaning of a setting begins
+WIDEST = 100
+
+
+class VerbHelp(argparse.Action):
+    """`resnetx VERB --help`."""
+
+    def __init__(self, option_strings: list[str], dest: str, verb: Verb) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show this help and exit")
+        self._verb = verb
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        parser.print_help()
+        folders: list[Path] = getattr(namespace, "config_dir", None) or []
+        with searching(folders):
+            own = [setting for setting in settings() if reads(self._verb.settings, setting.name)]
+        if own:
+            print("\nsettings and their defaults:\n")
+            print("\n".join(_lines(own, min(WIDEST, shutil.get_terminal_size().columns))))
+        parser.exit()
+
+
+def _lines(own: Sequence[Setting], width: int) -> Iterator[str]:
+    """A setting with its default and its meaning; of settings of a group also the choices that have them."""
+    by_name: dict[str, list[Setting]] = defaultdict(list)
+    for setting in own:
+        by_name[setting.name].append(setting)
+    for name, (first, *others) in by_name.items():
+        if not first.default:  # a group, whose settings follow
+            continue
+        group = name.partition(".")[0]
+        having = [each.of for each in (first, *others)]
+        common = not first.of or set(having) == set(choices(group))
+        about = " ".join(filter(None, [first.about, "" if common else f"({', '.join(having)})"]))
+        yield from _entry("  " * (1 + (bool(first.of) and group in by_name)) + f"{name}={first.default}", about, width)
+
+
+def _entry(name: str, about: str, width: int) -> Iterator[str]:
+    wrapped = textwrap.wrap(about, max(20, width - COLUMN), break_long_words=False, break_on_hyphens=False)
+    if len(name) >= COLUMN or not wrapped:
+        yield name
+    else:
+        yield f"{name:{COLUMN}}{wrapped.pop(0)}"
+    for line in wrapped:
+        yield " " * COLUMN + line

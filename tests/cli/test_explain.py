@@ -1,0 +1,89 @@
+"""`compare ... explain=true`: the search over what the paper leaves open, and what is kept of it."""
+
+import json
+
+import pytest
+
+from resnetx.cli import main
+from resnetx.cli.explain import as_kept, papers_words, search
+from resnetx.report.claims import published
+from resnetx.report.explanations import KEPT, kept
+
+PAPER = list(papers_words(published("tallent2017")))
+# Of the 60 combinations, three are left: those of the storage.
+SETTLED = ["library=nccl1", "strategy=after", "input=dali", "input.recipe=imagenet"]
+
+
+@pytest.mark.slow
+def test_the_causes_that_are_kept_are_what_the_search_finds():
+    """`python -m resnetx.cli.explain` writes them anew."""
+    assert as_kept(search(PAPER)) == KEPT.read_text()
+
+
+def test_what_was_published_of_alexnet_fits_one_combination_that_the_paper_itself_rules_out():
+    found = {each.claim: each for each in kept().explanations}
+    together = found["Tc9a+Tc9b+Tc9c"]
+    assert (together.holds, together.combinations) == (1, 120)
+    assert "input is originals" in together.when and "storage is described" in together.when
+    assert "originals and storage is four" in found["Tc17b"].when  # no other way with originals
+
+
+@pytest.fixture(scope="module")
+def explained():
+    """The search over the storage alone."""
+    return search([*PAPER, *SETTLED])
+
+
+def test_what_the_command_line_settles_is_not_searched(explained):
+    assert explained.combinations == 3
+    deciding = {name for each in explained.explanations for name in each.decided_by}
+    assert deciding == {"storage", "batch_size"}
+    assert {each.claim for each in explained.explanations} >= {claim.id for claim in published("tallent2017").claims}
+
+
+def test_several_libraries_are_searched_side_by_side():
+    found = search([*PAPER, "library=[nccl1,nccl2]", "strategy=after", "input=synthetic"])
+    (best,) = [each for each in found.explanations if each.claim == "Tc6a"]
+    assert (found.combinations, best.combinations, best.when) == (1, 2, "variant is nccl1")
+
+
+def test_the_screen_says_how_many_combinations_there_were_and_that_a_fit_is_no_evidence(capsys):
+    assert main(["compare", *PAPER, *SETTLED, "explain=true"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Predicted under 3 combinations of what the paper leaves open" in said
+    assert "A combination that is picked because it fits is no evidence for it" in said
+    assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds in" in said
+
+
+def test_the_record_has_the_explanations_and_each_miss_its_cause(capsys):
+    assert main(["compare", *PAPER, *SETTLED, "explain=true", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["combinations"] for each in found["explanations"]} == {3, 6}
+    assert all(bool(each["cause"]) == (each["outcome"] == "miss") for each in found["claims"])
+
+
+def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
+    assert main(["compare", *PAPER, *SETTLED, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["explanations"] == []
+    causes = {each["claim"]: each["cause"] for each in found["claims"] if each["outcome"] == "miss"}
+    assert causes["Tc9b"].startswith("holds in 12 of 120 combinations: if input is originals")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["systems=[dgx1-p100,dgx2]", "study=paper", "explain=true"], "expected systems=[dgx1-p100,gx8] study=paper"),
+        (["systems=[dgx1-p100,gx8]", "model=alexnet", "gpus=1", "explain=true"], "explains the statements of a paper"),
+        ([*PAPER, "explain=maybe"], "explain=maybe: expected true or false"),
+        (["made", *PAPER, "explain=true"], "explain=true: predicts by the roofline; it takes no trace"),
+        ([*PAPER, "input=synthetic", "image_bytes=34kB"], "no images are read with input=synthetic; add input=dali"),
+        ([*PAPER, "image_bytes=0"], "image_bytes=0: expected at least one byte"),
+        ([*PAPER, "image_bytes=big"], "image_bytes=big: expected a size, as 34kB"),
+    ],
+)
+def test_a_mistake_is_one_sentence(capsys, words, sentence):
+    assert main(["compare", *words]) == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("resnetx: ")
+    assert sentence in last

@@ -1,0 +1,220 @@
+"""Which settings a verb has: help lists them, completion offers them, and whatever else is given is refused."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resnetx.cli import bench, main, predict, topology
+from resnetx.cli.grammar import BENCH, KEPT, POINT, PREDICTION, TOPOLOGY, VERBS, WORKLOAD, reads
+from resnetx.cli.settings import names, settings
+from resnetx.config import Request, RunSettings
+
+
+def run(capsys, *words):
+    status = main(list(words))
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+# ---- what is not read is refused ------------------------------------------------------------------------------------
+
+# What changes an experiment, or a prediction: ignored, it would give the answer to another question.
+FOREIGN = {
+    "describe": ["pick=3", "straggler=7", "input=synthetic", "scaling=weak", "results=x"],
+    "images": ["batch_size=3", "input.recipe=paper", "gpus=2"],
+    "train": ["clock=1227", "transport=host", "nodes=4", "memory=1MB", "systems=[gx8]", "gradients=bf16", "straggler=3",
+              "study=paper", "repeats=2", "budget=1h", "baseline=2", "out=x", "iterations=3"],
+    "sweep": ["transport=[auto,host]", "library=[nccl1,nccl2]", "nodes=2", "iterations=3", "clock=1227", "pick=2"],
+    "verify": ["windows=3", "warmup=9", "measure=step", "tracker=wandb", "transport=host"],
+    "trace": ["measure=step", "windows=3", "repeats=2", "systems=gx8"],
+    "bench": ["batch_size=3", "input=synthetic", "transport=host", "nodes=2", "steps=3"],
+    "topology": ["batch_size=3", "model=alexnet", "clock=1227"],
+    "predict": ["repeats=3", "pick=2", "size=1MiB", "collective=allreduce", "warmup=3"],
+    "compare": ["results=x", "repeats=3", "pick=2"],
+    "report": ["gpus=2", "model=alexnet"],
+    "doctor": ["gpus=2", "model=alexnet"],
+    "list": ["gpus=2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "word"), [(verb, word) for verb, words in FOREIGN.items() for word in words])
+def test_every_verb_refuses_the_settings_that_it_does_not_read(capsys, verb, word):
+    status, out, err = run(capsys, verb, word)
+    assert (status, out) == (2, "")
+    assert f"{word.partition('=')[0]}: not a setting of `resnetx {verb}`" in err
+    assert err.count("\n") == 1
+
+
+def test_every_verb_is_tried():
+    assert FOREIGN.keys() == VERBS.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "clock=1227"], "(it is one of compare and predict); see `resnetx train --help`"),
+        (["doctor", "gpus=2"], "it has results and input.root"),
+        (["images", "input.foo=1"], "input.foo: no such setting; did you mean input.root?"),
+        (["report", "basline=2"], "basline: no such setting; did you mean baseline?"),
+        (["describe", "frobnicate=1"], "frobnicate: no such setting; see `resnetx describe --help`"),
+        (["trian"], "trian: no such verb; did you mean train?"),
+        (["frobnicate"], "frobnicate: no such verb; the verbs are describe, images, train"),
+        (["train", "batch_size", "=", "8"], "batch_size =: a setting is written without blanks: batch_size=VALUE"),
+        (["train", "batch_size=", "8"], "batch_size= 8: a setting is written without blanks: batch_size=VALUE"),
+        (
+            ["train", "--resolve"],
+            "--resolve: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir",
+        ),
+        (["train", "--cfg", "hydra"], "--cfg hydra: expected --cfg job"),
+        (["train", "--cfg"], "argument --cfg/-c: expected one argument"),
+        (["-sc", "bogus"], "--shell-completion bogus: expected install=bash, install=zsh or install=fish"),
+        (["train", "foo=1", "--cfg", "job"], "foo: no such setting"),
+        (["train", "--config-dir", "/nowhere"], "--config-dir /nowhere: no such folder"),
+    ],
+)
+def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_the_settings_of_a_verb_are_those_that_its_structs_read():
+    assert set(POINT) == set(Request.__struct_fields__)
+    assert {*KEPT, "oversubscribe", "dirty"} == set(RunSettings.__struct_fields__)
+    workload = {*bench.WORKLOADS}
+    assert set(BENCH) == {*bench.Asked.__struct_fields__, *workload}
+    assert set(TOPOLOGY) == set(topology.Asked.__struct_fields__)
+    assert {*PREDICTION, "results"} == {*predict.Asked.__struct_fields__, *WORKLOAD}
+
+
+def test_every_setting_is_read_by_a_verb_and_explained():
+    assert [name for name in names() if not any(reads(verb.settings, name) for verb in VERBS.values())] == []
+    for verb, found in VERBS.items():
+        for own in found.settings:
+            assert any(reads([own], name) or own == name for name in names()), (verb, own)
+    plain = {"learning_rate", "momentum", "weight_decay"}  # a group says what they are
+    silent = [each.name for each in settings() if each.default and not each.about]
+    assert [name for name in silent if name.rpartition(".")[2] not in plain] == []
+
+
+# ---- help, completion, --cfg ----------------------------------------------------------------------------------------
+
+
+def test_the_help_of_a_verb_lists_its_own_settings_within_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = {}
+    for verb in ("train", "topology", "images"):
+        with pytest.raises(SystemExit) as end:
+            main([verb, "--help"])
+        assert end.value.code == 0
+        shown[verb] = capsys.readouterr().out
+    assert "batch_size=32 " in shown["train"]
+    assert "model=resnetx               alexnet | googlenet | resnetx | torchvision" in shown["train"]
+    assert "pick=" not in shown["train"]
+    assert "pick=null " in shown["topology"]
+    assert "batch_size" not in shown["topology"]
+    assert "input.root=data/images" in shown["images"]
+    assert "input.decoder" not in shown["images"]
+    assert max(map(len, "\n".join(shown.values()).splitlines())) <= 80
+
+
+def completed(line):
+    """What argcomplete offers for a line that bash is completing."""
+    program = "import resnetx.cli; resnetx.cli.main()"
+    asking = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_SHELL": "bash",
+        "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><=;|&(:",
+        "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout",
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "COMP_TYPE": "9",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **asking}, capture_output=True, text=True, check=False
+    )
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("resnetx tr", {"train", "trace"}),
+        ("resnetx train model=", {"alexnet", "googlenet", "resnetx", "torchvision"}),
+        ("resnetx train precision=b", {"bf16"}),
+        ("resnetx train win", {"windows="}),
+        ("resnetx topology win", set()),
+        ("resnetx predict timeline=", {"true", "false"}),
+        ("resnetx topology systems=[gx8,dgx1", {r"\[gx8,dgx1-p100", r"\[gx8,dgx1-v100"}),
+        ("resnetx sweep study=pa", {"paper", "paper-alexnet-googlenet", "paper-resnetx"}),
+    ],
+)
+def test_the_shell_completes_verbs_settings_and_values(line, offered):
+    assert set(completed(line)) == offered
+
+
+def test_the_completion_of_a_shell_is_one_line_to_install(capsys):
+    status, out, _ = run(capsys, "-sc", "install=bash")
+    assert status == 0
+    assert "complete " in out
+    assert "resnetx" in out
+
+
+def test_the_configuration_of_a_command_has_what_the_verb_reads(capsys):
+    import yaml
+
+    status, out, _ = run(capsys, "train", "model=alexnet", "batch_size=256", "--cfg", "job")
+    assert status == 0
+    found = yaml.safe_load(out)
+    assert (found["model"]["kind"], found["batch_size"]) == ("alexnet", 256)
+    assert "systems" not in found
+    status, out, _ = run(capsys, "sweep", "--cfg", "job", "study=quickstart")
+    assert status == 0
+    points = list(yaml.safe_load_all(out))
+    assert len(points) == 6
+    assert {(point["model"]["kind"], point["gpus"]) for point in points} >= {("alexnet", 2), ("resnetx", 1)}
+
+
+# ---- models and inputs of the user's own ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_folder(tmp_path):
+    folder = tmp_path / "it's mine"
+    (folder / "model").mkdir(parents=True)
+    (folder / "model/small.yaml").write_text("kind: resnetx\nx: 3\nwidth: 32  # of mine\nclasses: 10\n")
+    (folder / "input").mkdir()
+    (folder / "input/disk.yaml").write_text(Path("configs/input/dali.yaml").read_text().replace("null ", "3 "))
+    return folder
+
+
+def test_models_and_inputs_of_the_users_own_are_choices_like_any_other(capsys, own_folder):
+    words = ["--config-dir", str(own_folder), "model=small", "batch_size=8"]
+    status, out, _ = run(capsys, "describe", *words, "--json")
+    assert status == 0
+    assert '"workload":"ResNet/3 width 32"' in out
+    status, out, _ = run(capsys, "train", *words, "input=disk", "model.width=16", "--cfg", "job")
+    assert status == 0
+    assert "width: 16" in out
+    assert "threads: 3" in out
+    assert run(capsys, "train", f'hydra.searchpath=["{own_folder}"]', *words[2:], "--cfg", "job")[0] == 0
+    assert "small" in run(capsys, "list", "-cd", str(own_folder))[1]
+    status, _, err = run(capsys, "train", "-cd", str(own_folder), "model=smal")
+    assert status == 2
+    assert "model=smal: no such model (did you mean small?)" in err
+
+
+def test_a_wrong_choice_of_the_users_own_is_refused_with_what_is_wrong(capsys, own_folder):
+    (own_folder / "model/small.yaml").write_text("kind: resnetx\nx: many\nwidth: 32\nclasses: 10\n")
+    status, _, err = run(capsys, "describe", "-cd", str(own_folder), "model=small")
+    assert status == 2
+    assert "model.x=many: expected a whole number" in err
+    (own_folder / "model/small.yaml").write_text("x: [")
+    status, _, err = run(capsys, "describe", "-cd", str(own_folder), "model=small")
+    assert status == 2
+    assert err.count("\n") == 1

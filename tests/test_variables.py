@@ -1,0 +1,43 @@
+import pytest
+
+from resnetx.errors import ConfigError
+from resnetx.variables import check_file_variables, check_variables, unlisted
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NCCL_P2P_DISABLE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "TORCH_NCCL_BLOCKING_WAIT", "OMP_PROC_BIND",
+     "GLOO_SOCKET_IFNAME", "PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"],
+)  # fmt: skip
+def test_a_file_may_set_how_libraries_communicate_compute_and_allocate(name):
+    check_file_variables([name], "mine.yaml")
+
+
+# What loads code, or reads and writes files, in one of the libraries that a rank loads.
+@pytest.mark.parametrize(
+    "name",
+    ["PATH", "GCONV_PATH", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "CUDA_INJECTION64_PATH",
+     "NCCL_DEBUG_FILE", "NCCL_TOPO_FILE", "NCCL_CONF_FILE", "NCCL_TOPO_DUMP_FILE", "OMP_TOOL_LIBRARIES", "HOME",
+     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "DALI_PRELOAD_PLUGINS", "UCX_MODULE_DIR", "OPENBLAS_MAIN_FREE", "BASH_ENV",
+     "GLIBC_TUNABLES", "MALLOC_TRACE", "CUDNN_LOGDEST_DBG", "WANDB_API_KEY", "nccl_algo"],
+)  # fmt: skip
+def test_a_file_may_set_nothing_else_and_the_command_line_may(name):
+    with pytest.raises(ConfigError, match=rf"mine.yaml: env.{name}: a file may not set this variable"):
+        check_file_variables([name], "mine.yaml")
+    assert unlisted([name]) == [name]
+    check_variables({name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ({"LD_PRELOAD": "x.so"}, "env.LD_PRELOAD: it could load other code"),
+        ({"PYTHONPATH": "x"}, "env.PYTHONPATH: it could load other code"),
+        ({"A B": "x"}, "env.A B: not the name of an environment variable"),
+        ({"RANK": "3"}, "env.RANK: the ranks' own; use gpus"),
+        ({"NCCL_ALGO": "a\0b"}, "env.NCCL_ALGO: its value holds a NUL"),
+    ],
+)
+def test_what_no_run_may_set_is_refused(env, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        check_variables(env)
