@@ -95,7 +95,7 @@ def _status(asked: _Asked, traces: list[Trace]) -> int:
     """1 where something that could run has no record of having gone well."""
     missing = [run for run in asked.runs if not run.obstacle and (run.settled is None or run.settled.outcome != "ok")]
     if missing:
-        show.say(f"{len(missing)} runs failed; the first: {missing[0].folder.path}", show.err)
+        show.say(f"{len(missing)} run{'s' * (len(missing) > 1)} failed; the first: {missing[0].folder.path}", show.err)
     return 1 if missing or not traces else 0
 
 
