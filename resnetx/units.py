@@ -63,6 +63,14 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B" if size_bytes < 1000 else si(size_bytes, "B")
 
 
+_UNIT = r"(?:[kMGT]?i?B(?:/s)?|[kMGT]|[mu]?s|GPUs?|images/s|iterations/s|points?|%)"
+
+
+def whole(text: str) -> str:
+    """The text with a no-break space in every quantity, so that no line ends between a number and its unit."""
+    return re.sub(rf"(?<=\d) (?={_UNIT}(?!\w))", "\N{NO-BREAK SPACE}", text)
+
+
 def _significant(value: float, digits: int) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"

@@ -102,7 +102,9 @@ def test_messages_without_times_are_left_out_and_torn_ones_named(record_of):
     plain = msgspec.structs.replace(record_of({"gpus": 2, "measure": "phases"}), phases=phases)
     untimed = msgspec.structs.replace(BUCKET, ready_s=None, start_s=None, end_s=None)
     assert communication_of(msgspec.structs.replace(plain, buckets=[untimed])).messages == []
-    torn = msgspec.structs.replace(BUCKET, start_s=[[2.0, 2.0], [4.0]])
+    torn = msgspec.structs.replace(
+        BUCKET, ready_s=[[1.0]], start_s=[[2.0]], end_s=[[3.0]]
+    )  # of one rank, where two ran
     with pytest.raises(RecordError, match=r"resnet-8_b32_g2_phases_\w+: the times of its messages"):
         communication_of(msgspec.structs.replace(plain, buckets=[torn]))
 

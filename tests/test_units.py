@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, seconds, si, size, size_text
+from resnetx.units import duration, seconds, si, size, size_text, whole
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,10 @@ def test_what_is_no_duration_is_refused(text):
 )
 def test_a_size_is_printed_in_the_unit_that_fits_it(size_bytes, text):
     assert size_text(size_bytes) == text
+
+
+def test_a_quantity_is_kept_whole_and_other_words_are_not():
+    kept = whole("94.1 images/s on 2 GPUs of 16 GB, 62 % in 4.0 ms; 3 more runs of 5 steps").replace(
+        "\N{NO-BREAK SPACE}", "_"
+    )
+    assert kept == "94.1_images/s on 2_GPUs of 16_GB, 62_% in 4.0_ms; 3 more runs of 5 steps"

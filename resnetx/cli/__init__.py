@@ -74,6 +74,7 @@ def _guarded(act: Callable[[], int]) -> int:
 
 
 def _explained(act: Callable[[], int]) -> int:
+    from resnetx import packages
     from resnetx.cli import unforeseen
 
     try:
@@ -81,9 +82,11 @@ def _explained(act: Callable[[], int]) -> int:
         unforeseen.flush()
         return status
     except ConfigError as error:
-        if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
-            print(visible(f"resnetx: {error}"), file=sys.stderr)
-        return 2
+        return _refused(str(error))
+    except ModuleNotFoundError as error:
+        if sentence := packages.missing(error):
+            return _refused(sentence)
+        return unforeseen.mistake(error)
     except BrokenPipeError:  # the reader of our output has seen enough
         unforeseen.silence(sys.stdout)
         return 0
@@ -91,6 +94,15 @@ def _explained(act: Callable[[], int]) -> int:
         return unforeseen.refused(error)
     except Exception as error:
         return unforeseen.mistake(error)
+
+
+def _refused(sentence: str) -> int:
+    """Prints a sentence on standard error; returns the exit status."""
+    from resnetx.cli.prose import width_of, wrapped
+
+    if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
+        print(wrapped(visible(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
+    return 2
 
 
 def _run(words: list[str]) -> int:

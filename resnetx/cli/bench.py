@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx import bounds
+from resnetx import bounds, packages
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.runs import announce_variables, run_folder, too_many_ranks
@@ -53,6 +53,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Measures, one process group after the other; status 1 where one failed or elements were wrong."""
+    show.begin(options)
     workloads = [word for word in overrides if any(map(_names_workload, chosen([word])))]
     own = {key: value for key, value in chosen(overrides).items() if not _names_workload(key)}
     asked = settings(own, Asked, listed=("collective", "size", "gpus"))
@@ -84,7 +85,7 @@ def _measure(options: Namespace, request: BenchRequest, asked: Asked, timeout_s:
     )
     folder = run_folder(Path(asked.results), "bench", request.slug)
     what = f"{', '.join(request.collectives)} on gpus={request.gpus}, {len(request.sizes_bytes)} sizes"
-    with show.waiting(f"{what}, recorded in {folder.path}"):
+    with show.waiting(what, folder.path):
         ended = launch.execute(task, folder)
     _show(options, ended, folder)
     return ended
@@ -167,7 +168,7 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool) -> str:
         check_bench(request)
     except ConfigError as error:
         return str(error)
-    return too_many_ranks(request.gpus, request.devices, oversubscribe)
+    return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe)
 
 
 def check_bench(r: BenchRequest) -> None:

@@ -49,7 +49,6 @@ def compare_systems_(options: Namespace, paths: list[Path], overrides: list[str]
         show_systems.comparison(found)
         if searched:
             show_claims.causes(searched)
-        show.out.print()
         show_predict.sources(made)
     if out:
         show.store(out, prediction_file(out), made)
@@ -99,7 +98,7 @@ def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
         try:
             machine = system.load(name, **node)
         except ConfigError as error:
-            show.err.print(f"no curves of collectives for {name}: {error}", soft_wrap=True)
+            show.say(f"no curves of collectives for {name}: {error}", show.err)
         else:
             yield machine.name, machine
 
@@ -115,4 +114,4 @@ def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> Non
         export.write_csv(folder / f"{name}.csv", table)
     for figure in [*system_figures(found), *timeline_charts.timelines(made.points)]:
         figure_files.write_figure(figure, figure_files.drawn(figure), folder)
-        show.err.print(f"figure: {folder / figure.name}.svg", soft_wrap=True)
+        show.line(f"figure: {folder / figure.name}.svg", show.err)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from resnetx.errors import ConfigError
 
 JSON = "print JSON, one object per line"
+ALL = "print every row, and every column however narrow the terminal is"
 CFG = "cfg"  # the one flag that has a value: --cfg job
 
 # The settings of a point (`config.Request`) and of how its runs are kept (`config.RunSettings`).
@@ -23,7 +24,8 @@ POINT = (
 KEPT = ("repeats", "twins", "budget", "baseline", "timeout", "results", "convention", "tracker")
 RUN = (*POINT, "timeout", "results", "convention", "tracker", "oversubscribe", "dirty")
 
-# What predictions read, of the workload and of the systems.
+# What predictions and questions about systems read. They write where `out` says; `results`, the folder of verbs that
+# measure, is taken from scripts that name it for every verb.
 WORKLOAD = ("study", "model", "image_size", "precision", "input", "batch_size", "gpus", "scaling", "split", "strategy")
 PREDICTION = (
     *WORKLOAD, "systems", "nodes", "network", "nics", "devices", "transport", "library", "calibration", "framework",
@@ -32,7 +34,7 @@ PREDICTION = (
 )  # fmt: skip
 TOPOLOGY = (
     "systems", "nodes", "network", "nics", "devices", "transport", "collective", "size", "library", "calibration",
-    "pick", "free", "results",
+    "pick", "free", "out", "results",
 )  # fmt: skip
 BENCH = (
     "collective", "size", "gpus", "devices", "env", "threads", "warmup", "iterations", "seed", "timeout", "results",
@@ -66,7 +68,7 @@ VERBS = {
         "verbs",
         "count activations, parameters and intensity: of one workload layer by layer, or of a family as a table",
         ("study", "model", "image_size", "batch_size", "gpus", "precision", "strategy", "convention"),
-        flags={"json": JSON, CFG: "print the configuration instead: --cfg job"},
+        flags={"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
         default=("study=paper",),
     ),
     "images": Verb(
@@ -81,7 +83,7 @@ VERBS = {
         "run one point and record it",
         RUN,
         "RUN.json",
-        {"json": JSON, CFG: "print the configuration instead: --cfg job"},
+        {"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
     ),
     "sweep": Verb(
         "studies",
@@ -89,6 +91,7 @@ VERBS = {
         ("study", *POINT, *KEPT, "oversubscribe", "dirty"),
         flags={
             "json": JSON,
+            "all": ALL,
             "dry-run": "print the runs and their commands, and start nothing",
             CFG: "print the configuration of every point instead: --cfg job",
         },
@@ -101,6 +104,7 @@ VERBS = {
         "FILE",
         {
             "json": JSON,
+            "all": ALL,
             "import": "make a trace of FILE, a PyTorch profile or a text of six columns, instead of measuring",
         },
     ),
@@ -109,49 +113,39 @@ VERBS = {
         "verify",
         "show that several ranks compute what one process does: gradients and losses, step after step",
         _without(RUN, "measure", "warmup", "windows", "tracker", "dirty"),
-        flags={"json": JSON},
+        flags={"json": JSON, "all": ALL},
     ),
     "compare": Verb(
         "compare",
         "compare two studies, systems=[...] by prediction, or a prediction with the study that checks it",
         (*PREDICTION, "explain"),
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
-        {"json": JSON},
+        {"json": JSON, "all": ALL},
     ),
     "bench": Verb(
         "bench",
         "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
         BENCH,
         "FILE",
-        {"json": JSON, "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring"},
+        {
+            "json": JSON,
+            "all": ALL,
+            "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring",
+        },
     ),
     "topology": Verb(
         "topology",
         "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
-        (
-            "systems",
-            "nodes",
-            "network",
-            "nics",
-            "devices",
-            "transport",
-            "collective",
-            "size",
-            "library",
-            "calibration",
-            "pick",
-            "free",
-            "results",
-        ),
+        TOPOLOGY,
         "SYSTEM.yaml",
-        {"json": JSON, "validate": "compare the model with published measurements"},
+        {"json": JSON, "all": ALL, "validate": "compare the model with published measurements"},
     ),
     "predict": Verb(
         "predict",
         "predict what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
         (*PREDICTION, "results"),
         "TRACE ...",
-        {"json": JSON, "validate": "compare predictions with published training rates"},
+        {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
     ),
     "doctor": Verb(
         "verbs",

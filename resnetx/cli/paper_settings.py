@@ -19,9 +19,9 @@ def as_in_the_paper(asked: Mapping[str, Any]) -> list[str]:
     left = left_to_the_paper(asked) if is_the_papers(asked) else {}
     words = words_of({key: each.value for key, each in left.items()})
     if words:
-        show.err.print(f"as in the paper: {' '.join(words)}", soft_wrap=True)
+        show.say(f"as in the paper: {' '.join(words)}", show.err, indent=2)
         for word, each in zip(words, left.values(), strict=True):
-            show.err.print(f"  {word}: {each.why}", soft_wrap=True)
+            show.say(f"  {word}: {each.why}", show.err, indent=2)
     return words
 
 

@@ -10,12 +10,10 @@ import msgspec
 from resnetx import bounds
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
-from resnetx.cli.folders import new_folder
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.validate import validate_
 from resnetx.config import After, Layerwise, Strategy, SyntheticInput
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.host import node_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
@@ -79,22 +77,26 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     timeline: bool
     convention: str
     baseline: int
-    results: str
+    results: str  # taken, as scripts name it for every verb; only `out` makes this one write
     out: str | None
 
 
 def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Predicts, shows what is predicted, and stores it."""
+    """Predicts, shows what is predicted, and stores it where `out` says."""
     if options.validate:
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
+    show.begin(options)
     made = predicted(paths, overrides)
     asked, _ = split(overrides)
-    folder = Path(asked.out) if asked.out else new_folder(Path(asked.results) / node_name() / "predict")
     if options.json:
         show.json_lines(made.points)
     else:
         show_predict.prediction(made)
-    show_predict.store(made, folder)
+    if asked.out:
+        show_predict.store(made, Path(asked.out))
+    elif not options.json:
+        what = "Not stored, and no timeline is drawn" if asked.timeline else "Not stored"
+        show.say(f"{what}: add out=FOLDER to keep the record, which is dated and lists every source.", show.err)
     return 0
 
 

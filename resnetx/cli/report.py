@@ -33,5 +33,6 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
             written = page.write(studies, folder, baseline, unreadable)
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
-    show.line(f"{written}: open it in a browser; figures (SVG, PDF) and tables (CSV) are beside it")
+    show.line(f"page: {written}")
+    show.say("Open it in a browser; figures (SVG, PDF) and tables (CSV) are in the same folder.")
     return 0

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from resnetx import bounds
-from resnetx.cli import show
+from resnetx.cli import show, show_run
 from resnetx.cli.folders import new_folder
-from resnetx.config import Request, RunSettings, check, request_from, run_settings_from
+from resnetx.config import Request, RunSettings, Torchvision, Tracker, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_file
@@ -20,9 +20,9 @@ from resnetx.variables import check_file_variables, unlisted
 
 def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Runs one point as `sweep` would, under a launcher that records whatever happens to it."""
-    from resnetx.measure import launch
-    from resnetx.measure.trackers import track
+    from resnetx.measure import launch, trackers
 
+    show.begin(options)
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     task, results = _task(paths, overrides)
@@ -33,18 +33,18 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
         raise ConfigError(f"{paths[0]}: a bench; start it with torchrun ... -m resnetx.train, or use `resnetx bench`")
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
+    trackers.check(task.tracker)
     if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
-    with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}, recorded in {folder.path}"):
+    with show.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
         record = launch.execute(task, folder)
-        told = track(task.tracker, record, folder)
+        complaint = trackers.track(task.tracker, record, folder)
     if options.json:
         show.json_lines([record])
     else:
-        show.run(record, folder)
-    if told:
-        show.err.print(told, soft_wrap=True)
+        show_run.run(record, folder)
+    show_tracked(task.tracker, complaint, folder.path.parent)
     return 0 if record.outcome == "ok" else 1
 
 
@@ -101,11 +101,20 @@ def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
         bench(record, folder)
         return
     assert isinstance(task, RunFile), f"a {type(task).__name__} left a record of a run"
-    from resnetx.measure.trackers import track
+    from resnetx.measure import trackers
 
-    show.run(record, folder)
-    if told := track(task.tracker, record, folder):
-        show.line(told)
+    show_run.run(record, folder)
+    show_tracked(task.tracker, trackers.track(task.tracker, record, folder), folder.path.parent)
+
+
+def show_tracked(tracker: Tracker, complaint: str, folder: Path) -> None:
+    """What became of the copies for a tracker, of the runs in a folder."""
+    from resnetx.measure import trackers
+
+    if complaint:
+        show.say(complaint, show.err)
+    elif command := trackers.upload_command(tracker, folder):
+        show.line(f"logged offline; upload with: {command}", show.err)
 
 
 def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[Task, Path]:
@@ -169,12 +178,12 @@ def _check_file(task: Task, path: Path) -> None:
 def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
     """Says which variables of the command line no file could set: they may make the ranks run other code."""
     for name in unlisted(dict.fromkeys(name for request in requests for name in request.env)):
-        show.err.print(f"env.{name}: set in every rank; it may load code or write files", soft_wrap=True)
+        show.say(f"env.{name}: set in every rank; it may load code or write files", show.err)
 
 
 def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
     """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
-    from resnetx import inputs, workloads
+    from resnetx import inputs, packages, workloads
     from resnetx.measure.features import missing_feature
     from resnetx.measure.nvml import gpus_here
 
@@ -190,7 +199,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
         workloads.check(request.model, request.image_size)
     except ConfigError as error:
         return str(error)
-    if missing := missing_feature(request.strategy):
+    needed = ("torch", *["torchvision"] * isinstance(request.model, Torchvision))
+    if missing := next(filter(None, map(packages.obstacle, needed)), "") or missing_feature(request.strategy):
         return missing
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):

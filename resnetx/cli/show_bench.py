@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resnetx.cli import show
+from resnetx.cli import show, show_run
 from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Band, bands
 from resnetx.interconnect.collective import bus_factor
@@ -19,21 +19,21 @@ _SPREAD = (10, 90)  # percentiles
 def bench(record: BenchRecord, folder: RunFolder) -> None:
     """One record: a table and the fits of each collective, or why there are none."""
     if record.outcome != "ok":
-        show.failure(record, folder)
+        show_run.failure(record, folder)
         return
     for name in sorted({point.collective for point in record.points}):
         points = sorted((each for each in record.points if each.collective == name), key=lambda each: each.size_bytes)
         title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
         columns = [
             ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">algbw GB/s", ">busbw GB/s",
-            ">#wrong", *[">CPU/rank"] * _has_cpu(points),
+            ">#wrong", ">CPU/rank",
         ]  # fmt: skip
-        show.table(title, columns, (_row(each, record.world_size, _has_cpu(points)) for each in points), _note(points))
+        rows = [_row(each, record.world_size) for each in points]
+        show.table(title, columns, rows, _note(points), ["bytes", "CPU/rank", columns[3].lstrip(">")])
         for line in _fits(record, name):
-            show.out.print(line, soft_wrap=True)
-    for warning in record.warnings:
-        show.out.print(f"warning: {warning.message}; {warning.remedy}", soft_wrap=True)
-    show.out.print(f"record: {folder.record}", soft_wrap=True)
+            show.say(line)
+    show_run.warnings(record.warnings)
+    show.line(f"record: {folder.record}")
 
 
 def _ranks(record: BenchRecord) -> str:
@@ -46,12 +46,12 @@ def _has_cpu(points: Sequence[BenchPoint]) -> bool:
     return any(point.cpu_share is not None for point in points)
 
 
-def _row(point: BenchPoint, ranks: int | None, with_cpu: bool) -> list[str]:
+def _row(point: BenchPoint, ranks: int | None) -> list[str]:
     time_s = float(np.median(point.times_s))
     low_s, high_s = np.percentile(point.times_s, _SPREAD)
     algbw_GBps = point.size_bytes / time_s / 1e9
     busbw_GBps = algbw_GBps * bus_factor(point.collective, ranks) if ranks else math.nan
-    cells = [
+    return [
         size_text(point.size_bytes),
         f"{point.size_bytes}",
         f"{time_s * 1e6:,.1f}",
@@ -59,8 +59,8 @@ def _row(point: BenchPoint, ranks: int | None, with_cpu: bool) -> list[str]:
         _GBps(algbw_GBps),
         "?" if math.isnan(busbw_GBps) else _GBps(busbw_GBps),
         "N/A" if point.wrong is None else f"{point.wrong}",
+        "" if point.cpu_share is None else f"{point.cpu_share:.2f}",
     ]
-    return cells + ["?" if point.cpu_share is None else f"{point.cpu_share:.2f}"] * with_cpu
 
 
 def _GBps(value: float) -> str:

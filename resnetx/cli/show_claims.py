@@ -1,6 +1,5 @@
 """What a person sees of published statements: how many hold, each beside what is predicted, and what decides it."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -10,17 +9,19 @@ from resnetx.record.system_comparison import CheckedClaim
 from resnetx.report.claims import published
 from resnetx.report.explanations import UNEXPLAINED, WITHIN_ERROR, Causes, kept, sentence
 
-WIDTH = 80
 MISSES = ("miss: cause", "within error", "no cause")
 
 
 def claims(found: Sequence[CheckedClaim]) -> None:
-    """The counts, then every statement."""
+    """The counts; with --all every statement."""
     if not found:
         return
-    show.out.print()
+    show.say()
     _counts(found)
-    show.out.print()
+    if not show.everything():
+        show.say(f"--all lists all {len(found)} statements with causes; out=FOLDER writes them as a table.")
+        return
+    show.say()
     for _, same in groupby(found, lambda each: each.claim):
         _statement(list(same))
 
@@ -37,11 +38,10 @@ def _counts(found: Sequence[CheckedClaim]) -> None:
     title = "What Tallent et al. 2017 state, and what is predicted here"
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
     note = (
-        "Of misses: something explains them (over the combinations of what the paper\n"
-        f"leaves open, {combinations} at its settings); the interval of the prediction holds what is\n"
-        "stated; or nothing does. open: the errors of the predictions leave it open.\n"
-        f"given: it went into the descriptions or the settings. {left_out} more statements are no\n"
-        "predictions (tallent2017.yaml, left_out)."
+        "Of misses: something explains them (over the combinations of what the paper leaves open, "
+        f"{combinations} at its settings); the interval of the prediction holds what is stated; or nothing does. open: "
+        "the errors of the predictions leave it open. given: it went into the descriptions or the settings. "
+        f"{left_out} more statements are no predictions (tallent2017.yaml, left_out)."
     )
     show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, note)
 
@@ -62,13 +62,13 @@ def _statement(same: Sequence[CheckedClaim]) -> None:
     """A statement with its outcomes; a cause that misses share stands once, below them."""
     first = same[0]
     reading = f" [{first.reading}]" * bool(first.reading)
-    _wrapped(f"{first.claim} ({first.section}) {first.says}{reading}", "", "      ")
+    show.say(f"{first.claim} ({first.section}) {first.says}{reading}", indent=6)
     for cause, alike in groupby(same, lambda each: each.cause):
         for each in alike:
             outcome = each.outcome.upper() if each.outcome == "miss" else each.outcome
-            _wrapped(f"{outcome:5} {_beside(each)}", "  ", "        ")
+            show.say(f"  {outcome:5} {_beside(each)}", indent=6)
         if cause:
-            _wrapped(f"why: {cause}", "        ", "        ")
+            show.say(f"        why: {cause}")
 
 
 def _beside(each: CheckedClaim) -> str:
@@ -90,27 +90,23 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _wrapped(text: str, first: str, others: str) -> None:
-    show.out.print(textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=others), soft_wrap=True)
-
-
 # ---- what decides ---------------------------------------------------------------------------------------------------
 
 
 def causes(found: Causes) -> None:
     """What the search found, statement by statement, and that a fit is no evidence."""
-    show.out.print()
-    show.out.print("What decides the statements", style="bold", soft_wrap=True)
+    show.say()
+    show.say("What decides the statements", style="bold")
     for line in _searched(found):
-        _wrapped(line, "", "  ")
-    show.out.print()
+        show.say(line, indent=2)
+    show.say()
     varying = [each for each in found.explanations if each.decided_by or not each.holds]
     because = {claim.id: claim.because for claim in published("tallent2017").claims}
     for each in varying:
-        _wrapped(f"{each.claim}  {each.says}", "", "      ")
-        _wrapped(sentence(each, because.get(each.claim, "")), "      ", "      ")
+        show.say(f"{each.claim}  {each.says}", indent=6)
+        show.say(f"      {sentence(each, because.get(each.claim, ''))}")
     always = [each.claim for each in found.explanations if each.holds == each.combinations]
-    _wrapped(f"Under all combinations hold {', '.join(always)}.", "", "  ")
+    show.say(f"Under all combinations hold {', '.join(always)}.", indent=2)
 
 
 def _searched(found: Causes) -> Iterator[str]:

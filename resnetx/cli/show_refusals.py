@@ -17,4 +17,4 @@ def refusals(points: Iterable[SystemPoint]) -> None:
                 found.setdefault((side.system, side.reason), []).append(words)
     for (system, reason), which in found.items():
         more = f" and {len(which) - 1} more" * (len(which) > 1)
-        show.out.print(f"refused: {which[0]}{more} on {system}: {reason}", soft_wrap=True)
+        show.say(f"refused: {which[0]}{more} on {system}: {reason}", indent=2)

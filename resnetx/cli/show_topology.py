@@ -26,7 +26,7 @@ BEST, WORST = 6, 3  # choices that are shown of each
 def systems(found: Mapping[str, str]) -> None:
     """The systems that come with resnetx."""
     title = "Systems that come with resnetx; a YAML file of your own works as well"
-    show.table(title, ["systems=", "what it is"], [[name, about] for name, about in found.items()])
+    show.table(title, ["systems=", "~what it is"], [[name, about] for name, about in found.items()])
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------
@@ -34,10 +34,9 @@ def systems(found: Mapping[str, str]) -> None:
 
 def parts(each: System) -> None:
     """What a system is built of, and what its links are said to give."""
-    show.out.print(f"{each.name}: {each.about}", style="bold", soft_wrap=True)
-    for about, count in Counter(component.part.about for component in each.components).items():
-        show.out.print(f"{count:5} {about}", soft_wrap=True)
-    show.out.print()
+    counted = Counter(component.part.about for component in each.components)
+    show.table(f"{each.name}: {each.about}", [">count", "~part"], [[str(n), about] for about, n in counted.items()])
+    show.say()
     counts = Counter((link.part_name, link.lanes) for link in each.links)
     wires = {link.part_name: link.wire for link in each.links}
     rows = [
@@ -52,7 +51,8 @@ def parts(each: System) -> None:
         for (name, lanes), count in counts.items()
     ]
     columns = [">links", "kind", ">lanes", ">GB/s each way", ">of a large copy", "which is"]
-    show.table("Links", columns, rows, "Every figure's source is in the system's file and in configs/system/parts.\n")
+    note = "Every figure's source is in the system's file and in configs/system/parts."
+    show.table("Links", columns, rows, note, ["lanes", "which is"])
 
 
 def matrix(each: System) -> None:
@@ -62,8 +62,9 @@ def matrix(each: System) -> None:
     rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(each))]
     note = (
         "NV#: so many NVLink lanes; PIX: one PCIe switch; PXB: several; PHB: through a CPU; SYS: from CPU to CPU; "
-        "NET: over the network.\n"
+        "NET: over the network."
     )
+    show.say()
     show.table("GPUs in the words of nvidia-smi topo -m", ["", *(row[0] for row in rows)], rows, note)
 
 
@@ -78,18 +79,20 @@ def copies(each: System, transport: Transport) -> None:
         cells = _way_cells(way)
         alike[(*cells[:4], *(each.component(name).kind for name in way.names))].append(way)
     ways = sorted(alike.values(), key=lambda ways: (-ways[0].bandwidth_Bps, ways[0].latency_s))
+    show.say()
     show.table(
         f"Copies between {'' if all_pairs else 'GPU 0 and the other '}GPUs, transport={transport}",
         [">pairs", *WAY_COLUMNS],
         [[str(len(same)), *_way_cells(same[0])] for same in ways],
-        "Large copies, alone or with one in the opposite direction; latency of a small one; one such pair's way.\n",
+        "Large copies, alone or with one in the opposite direction; latency of a small one; one such pair's way.",
+        ["by way of", "both ways", "latency us"],
     )
 
 
 def routes(each: System, found: Sequence[Path]) -> None:
     """The ways between two GPUs that an application can choose from."""
     title = f"{each.name}: the ways from GPU {found[0].source} to GPU {found[0].target}"
-    show.table(title, WAY_COLUMNS, map(_way_cells, found))
+    show.table(title, WAY_COLUMNS, map(_way_cells, found), least=["limited by", "latency us", "both ways"])
 
 
 def _way_cells(way: Path) -> list[str]:
@@ -108,16 +111,32 @@ def _way_cells(way: Path) -> list[str]:
 
 def costs(plan: Plan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    title = f"{plan.collective} on {plan.system.name}, {_gpus(plan.devices)}, library={plan.library}"
     columns = [">size", ">time us", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
     rows = [[size_text(each), *_cost_cells(plan.cost(each))] for each in sizes]
-    show.table(title, columns, rows, "\n".join(plan.explain(sizes[-1])))
-    for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(sizes[-1]))):
-        show.out.print(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", soft_wrap=True)
+    show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
+    _explanation(plan, sizes[-1])
+
+
+def explanation(plan: Plan, size_bytes: int) -> None:
+    """Why a collective costs what it does, under a title."""
+    show.say()
+    show.say(_what(plan), style="bold")
+    _explanation(plan, size_bytes)
+
+
+def _explanation(plan: Plan, size_bytes: int) -> None:
+    for sentence in plan.explain(size_bytes):
+        show.say(sentence)
+    for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
+        show.say(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", indent=2)
+
+
+def _what(plan: Plan) -> str:
+    return f"{plan.collective} on {plan.system.name}, {_gpus(plan.devices)}, library={plan.library}"
 
 
 def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
-    """Several systems or generations of the library in one table; per size and generation, the fastest first."""
+    """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
     rows, verdicts = [], []
     for size_bytes in sizes:
         ranks = [
@@ -130,8 +149,13 @@ def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
             rows.append([*place, *cells[:3], cells[-1]])
         if len({rank[0].system.name for rank in ranks}) > 1:
             verdicts.append(_verdict(ranks, size_bytes))
+    for verdict in verdicts:
+        show.say(verdict)
+    if verdicts:
+        show.say()
     columns = [">size", "library", "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
-    show.table(f"{plans[0].collective} side by side", columns, rows, "\n".join(verdicts))
+    least = ["limited by", "algbw GB/s", "GPUs"]
+    show.table(f"{plans[0].collective}, {_gpus(plans[0].devices)}, side by side", columns, rows, least=least)
 
 
 def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
@@ -183,13 +207,13 @@ def choices(each: System, found: "Sequence[Choice]", of: str, size_bytes: int) -
         ]
         for choice in found
     ]
-    if len(rows) > BEST + WORST:
-        rows = [*rows[:BEST], ["..."], *rows[-WORST:]]
+    if len(show.first(rows, BEST + WORST)) < len(rows):
+        rows = [*rows[:BEST], ["...", "", ""], *rows[-WORST:]]
     ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in found)
     notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
     title = f"{each.name}: {len(found)} choices of {len(found[0].devices)} GPUs, by bus bandwidth of {of}"
-    note = "\n".join([*notes, f"export {found[0].command}"])
-    show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, note)
+    show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, "\n".join(notes))
+    show.line(f"export {found[0].command}")
 
 
 def _through_cpu(plan: Plan) -> bool:
@@ -216,43 +240,38 @@ def _gpus(devices: Sequence[int]) -> str:
 
 
 def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
-    """Every published measurement beside what the model says of it, and how far off each group is."""
-    columns = [
-        "system",
-        "library",
-        "collective",
-        ">GPUs",
-        ">size",
-        ">measured",
-        ">model",
-        "",
-        ">off by",
-        "",
-        "explained",
-    ]
-    for summary in summaries:
-        own = [row for row in rows if row.group == summary.group]
-        sources = "; ".join(dict.fromkeys(row.source for row in own))
-        show.table(summary.about, columns, map(_validation_cells, own), f"From: {sources}\n")
+    """How far off the model is of each group of published measurements, then the measurements of groups that it misses.
+
+    With --all the measurements of every group.
+    """
     verdicts = [
         [
-            summary.about,
+            "holds" if summary.holds else "MISSED",
             str(summary.rows),
             str(summary.unseen),
-            _percent(summary.mean_error),
-            _percent(summary.mean_tolerance),
-            _percent(summary.worst_error),
-            _percent(summary.worst_tolerance),
-            "holds" if summary.holds else "MISSED",
+            *map(_percent, (summary.mean_error, summary.mean_tolerance, summary.worst_error, summary.worst_tolerance)),
+            summary.about,
         ]
         for summary in summaries
     ]
+    columns = ["verdict", ">rows", ">unseen", ">mean", ">at most", ">worst", ">at most", "~group"]
     note = (
-        "Without the explained rows. unseen: figures that were not known while the model was written. calibrated: from "
-        "measured points of other sizes; all else is from rates of links and the library's source."
+        "Without the rows that are explained. unseen: figures that were not known while the model was written. "
+        "calibrated: from measured points of other sizes; all else is from rates of links and the library's source."
     )
-    columns = ["off by", ">rows", ">unseen", ">mean", ">at most", ">worst", ">at most", ""]
-    show.table("All groups", columns, verdicts, note)
+    show.table("How far off the model is of published measurements", columns, verdicts, note, ["unseen", "rows"])
+    shown = [each for each in summaries if show.everything() or not each.holds]
+    if len(shown) < len(summaries):
+        show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
+    columns = [
+        "system", "library", "collective", ">GPUs", ">size", ">measured", ">model", "unit", ">off by", "seen",
+        "~explained",
+    ]  # fmt: skip
+    for summary in shown:
+        own = [row for row in rows if row.group == summary.group]
+        show.say()
+        show.table(summary.about, columns, list(map(_validation_cells, own)), least=["seen", "explained", "library"])
+        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
 
 
 def _validation_cells(row: "Row") -> list[str]:

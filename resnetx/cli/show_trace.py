@@ -12,19 +12,20 @@ LAYERS = 10  # that are shown of each batch
 
 
 def trace(found: Trace) -> None:
-    """A trace: a table for each batch, one over the batches, and one of the messages."""
-    for batch in found.batches:
-        _layers(found, batch)
-        show.out.print()
+    """A trace: a table over the batches, one of the messages, and one of the layers of each batch."""
     _batches(found)
     if any(each.messages for each in found.communication):
+        show.say()
         _messages(found)
-    show.out.print(f"trace: {found.source}", soft_wrap=True)
+    for batch in found.batches:
+        show.say()
+        _layers(found, batch)
+    show.line(f"trace: {found.source}")
 
 
 def _layers(found: Trace, batch: TracedBatch) -> None:
     times = batch.times
-    shown = slowest(times.layers, LAYERS)
+    shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
     others = [layer for layer in times.layers if layer not in shown]
     whole_s = sum(map(layer_s, times.layers))
     rows = [[layer.name, *_row([layer], whole_s)] for layer in shown]
@@ -69,13 +70,14 @@ def _batches(found: Trace) -> None:
             ]
         )
     note = (
-        "Median ms of an iteration. rest: what watching itself takes. clean: steps of the same process that nobody "
-        "watched.\nparts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
-        "input alone:\na batch, when nothing else runs."
+        "Median ms of an iteration. rest: what watching itself takes. clean: steps of the same process that are not "
+        "watched. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
+        "input alone: a batch, when nothing else runs."
     )
     if any(batch.times.host_bound for batch in found.batches):
         note += "\nhost-bound: the device waits for this host; under another one, these times say nothing."
-    show.table(f"{found.workload}: what a step is made of, by batch", columns, rows, note)
+    least = ["copy", "input alone", "input wait", "rest", "device busy", "watched/clean", "update", "watched step"]
+    show.table(f"{found.workload}: what a step is made of, by batch", columns, rows, note, least)
 
 
 def _busy(batch: TracedBatch) -> str:

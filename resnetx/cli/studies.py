@@ -3,19 +3,20 @@
 import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resnetx import __version__
-from resnetx.cli import show
+from resnetx.cli import show, show_run
 from resnetx.cli.compose import compose, points_of
-from resnetx.cli.runs import announce_variables, obstacle_to, run_file
+from resnetx.cli.runs import announce_variables, obstacle_to, run_file, show_tracked
 from resnetx.config import Request, RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import node_name
-from resnetx.measure import launch
+from resnetx.measure import launch, trackers
 from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
 from resnetx.measure.executor import one_node
@@ -33,6 +34,9 @@ from resnetx.measure.sweep import (
 from resnetx.measure.writing import write
 from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.units import duration
+
+if TYPE_CHECKING:
+    from resnetx.report.series import Named
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class _Asked:
 
 def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     """Runs a study, or shows how it would."""
+    show.begin(options)
     asked = _asked(overrides)
     if options.dry_run:
         _show_plan(asked)
@@ -59,6 +64,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     obstacles = [obstacle for _, obstacle in asked.tasks]
     if all(obstacles):
         raise ConfigError(obstacles[0])
+    trackers.check(asked.settings.tracker)
     announce_variables(task.request for task, _ in asked.tasks)
     check_known_code(asked.settings.dirty)
     with locked(asked.folder):
@@ -68,12 +74,12 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         keep_unreadable(asked.folder)
         write(asked.folder.study, known)
         if kept:
-            show.err.print(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", soft_wrap=True)
+            show.say(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", show.err)
         skip([run for run in left if run.obstacle])
         budget = Budget(asked.settings.budget, _past(asked)) if asked.settings.budget is not None else None
-        what = f"{asked.record.name}: runs into {asked.folder.path}"
-        execute(what, asked.settings, kept, [run for run in left if not run.obstacle], budget)
-    return _conclude(options, asked)
+        able = [run for run in left if not run.obstacle]
+        ended = execute(asked.record.name, asked.folder.path, asked.settings, kept, able, budget)
+    return _conclude(options, asked, ended)
 
 
 def _asked(overrides: list[str]) -> _Asked:
@@ -129,21 +135,27 @@ def _digits(keys: dict[str, Request]) -> str:
 def skip(runs: list[PlannedRun]) -> None:
     """Names the points that cannot run here, and leaves a record of each."""
     for obstacle, count in Counter(run.obstacle for run in runs).items():
-        show.err.print(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", soft_wrap=True)
+        show.say(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", show.err, indent=2)
     for run in runs:
         launch.skip(run.task, run.folder, run.obstacle)
 
 
 def execute(
-    what: str, settings: RunSettings, kept: list[RunRecord], left: list[PlannedRun], budget: Budget | None = None
-) -> None:
-    """Runs what is left, and says of each run what came of it; `what`: above the progress."""
-    from resnetx.measure.trackers import track
+    name: str,
+    where: Path,
+    settings: RunSettings,
+    kept: list[RunRecord],
+    left: list[PlannedRun],
+    budget: Budget | None = None,
+) -> list[RunRecord]:
+    """Runs what is left, says of each run what came of it, and returns the records.
 
+    `name`, `where`: of all of them, beside the progress.
+    """
     total, started = len(left), time.monotonic()
     ended: list[RunRecord | None] = []
     warned: set[str] = set()
-    with show.progress(what, total) as advance:
+    with show.progress(name, total, where) as advance:
 
         def done(run: PlannedRun, record: RunRecord | None) -> None:
             ended.append(record)
@@ -151,18 +163,19 @@ def execute(
             if record:
                 remaining_s = (time.monotonic() - started) / len(ended) * (total - len(ended))
                 expected = f", about {duration(remaining_s)} left" * (len(ended) < total and not show.err.is_terminal)
-                told += [f"[{len(ended)}/{total}{expected}] {show.run_line(record, run.twin)}"]
+                told += [f"[{len(ended)}/{total}{expected}] {show_run.run_line(record, run.twin)}"]
                 new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
                 told += [f"  warning: {each.message}; {each.remedy}" for each in new]
                 warned.update(each.code for each in new)
-                told += [track(settings.tracker, record, run.folder)]
+                told += [trackers.track(settings.tracker, record, run.folder, run.twin)]
             advance(1, "\n".join(filter(None, told)))
 
         undone = sweep(left, kept, done, budget, budget.remaining_s) if budget else sweep(left, kept, done)
     if settings.budget is not None and budget and undone:
-        show.err.print(f"budget={duration(settings.budget)}: {_left_undone(undone)}", soft_wrap=True)
+        show.say(f"budget={duration(settings.budget)}: {_left_undone(undone)}", show.err)
     if dropped := ended.count(None):
-        show.err.print(f"{dropped} runs were left out: their points found no memory, no end, or failed", soft_wrap=True)
+        show.say(f"{dropped} runs were left out: their points ran out of memory or time, or failed", show.err)
+    return [record for record in ended if record]
 
 
 def _left_undone(undone: list[PlannedRun]) -> str:
@@ -176,8 +189,8 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     return f"left undone ({', '.join(parts)}); start it again to go on"
 
 
-def _conclude(options: Namespace, asked: _Asked) -> int:
-    """Shows what the study says now; status 1 where a run went wrong."""
+def _conclude(options: Namespace, asked: _Asked, ended: Sequence[RunRecord]) -> int:
+    """Shows what the study says now that these runs have ended; status 1 where a run went wrong."""
     from resnetx.report.results import load
     from resnetx.report.scaling import rows
     from resnetx.report.series import named
@@ -187,22 +200,45 @@ def _conclude(options: Namespace, asked: _Asked) -> int:
         show.skipped(sentence)
     wanted = {point.key for point in asked.record.points}
     found = [row for row in rows(results, asked.settings.baseline) if row.request.key in wanted]
+    points = named([(results, found)])
     if options.json:
         show.json_lines(found)
     else:
-        points = named([(results, found)])
-        show.scaling(f"Study {asked.record.name} on {asked.record.node}. {asked.record.about}".rstrip(), points)
+        from resnetx.cli import show_study
+
+        show_study.scaling(f"Study {asked.record.name} on {asked.record.node}. {asked.record.about}".rstrip(), points)
         if any(runs for point in results.points for runs in point.twins.values()):
-            show.limits(points)
-        show.out.print(f"figures and a page: resnetx report {asked.folder.path}", soft_wrap=True)
+            show.say()
+            show_study.limits(points)
+        show.line(f"figures and a page: resnetx report {asked.folder.path}")
+    if ended:
+        _track(asked, points, ended)
     asked_for = {
         key for point in asked.record.points for key in (point.key, *(twin.key for twin in point.twins.values()))
     }
     bad = [run for run in results.runs if run.key in asked_for and run.outcome in ("failed", "timeout", "oom")]
     if bad:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in bad).items())
-        show.err.print(f"{counts}; the first: {bad[0].folder}: {bad[0].reason}", soft_wrap=True)
+        show.say(f"{counts}; the first: {bad[0].folder}: {bad[0].reason}", show.err)
     return 1 if bad else 0
+
+
+def _track(asked: _Asked, points: "Sequence[Named]", ended: Sequence[RunRecord]) -> None:
+    """Logs the study as a whole, and says how to upload what was logged offline."""
+    from resnetx.report import export
+
+    study, folder = asked.record, asked.folder.path
+    definition = {name: getattr(study, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
+    finished = trackers.Finished(
+        name=study.name,
+        about=study.about,
+        node=study.node,
+        definition=definition,
+        points=export.points(points),
+        lines=[point.line_words for point in points],
+        environment=next((run.environment for run in ended if run.environment), None),
+    )
+    show_tracked(asked.settings.tracker, trackers.conclude(asked.settings.tracker, finished, folder), folder)
 
 
 # ---- the plan -------------------------------------------------------------------------------------------------------

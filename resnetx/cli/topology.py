@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from resnetx import packages
 from resnetx.cli import show
 from resnetx.cli import show_topology as tables
 from resnetx.cli.compose import chosen, settings
@@ -26,6 +27,7 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
     "transport": ("collective", "systems"),
     "calibration": ("collective",),
     "free": ("pick",),
+    "out": ("collective", "systems"),
 }
 
 
@@ -44,11 +46,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     calibration: str | None
     pick: int | None
     free: list[int] | None
-    results: str
+    results: str  # taken, as scripts name it for every verb; only `out` makes this one write
+    out: str | None
 
 
 def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> int:
     """Explains systems; without any word, names those that come with resnetx."""
+    show.begin(options)
     if options.validate:
         from resnetx.interconnect import validation
 
@@ -114,10 +118,13 @@ def _describe(options: Namespace, systems: Sequence[System], asked: Asked) -> No
         if options.json:
             show.json_lines([_system_as_data(each, transport)])
         else:
+            if each is not systems[0]:
+                show.say()
             tables.parts(each)
             tables.matrix(each)
             tables.copies(each, transport)
-            _draw(each, asked.results, each.name)
+        if asked.out:
+            _draw(each, Path(asked.out), each.name)
 
 
 def _system_as_data(each: System, transport: Transport) -> dict[str, Any]:
@@ -184,12 +191,15 @@ def _collective(options: Namespace, systems: Sequence[System], asked: Asked, nam
         plans = [collective.calibrate(plans[0], calibration.read(asked.calibration, plans[0].collective))]
     if options.json:
         show.json_lines(_cost_as_data(plan, transport, size_bytes) for plan in plans for size_bytes in sizes)
-        return
-    for plan in plans:
-        tables.costs(plan, sizes)
-        _draw(plan.system, asked.results, _file_name(plan), plan, sizes[-1])
-    if len(plans) > 1:
+    elif len(plans) == 1:
+        tables.costs(plans[0], sizes)
+    else:
         tables.side_by_side(plans, sizes)
+        for plan in plans:
+            tables.explanation(plan, sizes[-1])
+    if asked.out:
+        for plan in plans:
+            _draw(plan.system, Path(asked.out), _file_name(plan), plan, sizes[-1])
 
 
 def _cost_as_data(plan: Plan, transport: Transport, size_bytes: int) -> dict[str, Any]:
@@ -242,8 +252,25 @@ def _pick(options: Namespace, systems: Sequence[System], asked: Asked, count: in
 # ---- drawings -------------------------------------------------------------------------------------------------------
 
 
-def _draw(each: System, results: str, name: str, plan: Plan | None = None, size_bytes: int = 0) -> None:
-    """Writes the drawing of a system, with the rings of a plan over it, and says where it is."""
+def _draw(each: System, folder: Path, name: str, plan: Plan | None = None, size_bytes: int = 0) -> None:
+    """Writes the drawing of a system, with the rings of a plan over it, and says where it is, or why there is none."""
+    path = folder / f"{name.replace(' ', '-')}.svg"
+    try:
+        drawing = _drawing(each, plan, size_bytes)
+    except ModuleNotFoundError as error:
+        if not (reason := packages.missing(error)):
+            raise
+        show.say(f"no drawing {path}: {reason}", show.err)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(drawing)
+    except OSError as error:
+        raise ConfigError(f"out={folder}: no drawing can be written to {path}: {error.strerror}") from None
+    show.line(f"drawing: {path}", show.err)
+
+
+def _drawing(each: System, plan: Plan | None, size_bytes: int) -> str:
     from resnetx.report import topology_charts
 
     subtitle, walks = [], []
@@ -257,14 +284,7 @@ def _draw(each: System, results: str, name: str, plan: Plan | None = None, size_
     if each.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
         subtitle.append(f"The first of {each.nodes} nodes, which are alike")
         each = topology_charts.first_node(each)
-    path = Path(results) / "topology" / f"{name.replace(' ', '-')}.svg"
-    drawing = topology_charts.svg(topology_charts.graph(each, walks, subtitle))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(drawing)
-    except OSError as error:
-        raise ConfigError(f"results={results}: no drawing can be written to {path}: {error.strerror}") from None
-    show.out.print(f"drawing: {path}\n", soft_wrap=True)
+    return topology_charts.svg(topology_charts.graph(each, walks, subtitle))
 
 
 def _file_name(plan: Plan) -> str:

@@ -11,13 +11,14 @@ import msgspec
 from resnetx import bounds
 from resnetx.cli import show, show_trace
 from resnetx.cli.compose import compose, points_of
-from resnetx.cli.runs import announce_variables, obstacle_to, run_file
+from resnetx.cli.runs import announce_variables, obstacle_to, run_file, show_tracked
 from resnetx.cli.studies import execute, one_for_all, requests_of, skip
 from resnetx.cli.trace_import import imported
 from resnetx.config import NoExchange, Request, RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_folder
+from resnetx.measure import trackers
 from resnetx.measure.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.sound_trace import refuse_unsound
@@ -44,6 +45,7 @@ class _Asked:
 
 def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Runs what is not there yet, and shows the traces; or takes over a file of another program."""
+    show.begin(options)
     if getattr(options, "import"):
         _show(options, [imported(paths, overrides)])
         return 0
@@ -54,17 +56,20 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     asked = _asked(overrides)
     if all(run.obstacle for run in asked.runs):
         raise ConfigError(asked.runs[0].obstacle)
+    trackers.check(asked.settings.tracker)
     announce_variables(run.task.request for run in asked.runs)
     check_known_code(asked.settings.dirty)
     with locked(StudyFolder(asked.folder)):
         kept, left = split_settled(asked.runs, show.skipped)
         check_same_machine(kept)
         if kept:
-            show.err.print(f"kept from before: {len(kept)} of {len(asked.runs)} runs", soft_wrap=True)
+            show.say(f"kept from before: {len(kept)} of {len(asked.runs)} runs", show.err)
         skip([run for run in left if run.obstacle])
         able = [run for run in left if not run.obstacle]
         random.Random(asked.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
-        execute(f"trace: runs into {asked.folder}", asked.settings, kept, able)
+        execute("trace", asked.folder, asked.settings, kept, able)
+    for folder in dict.fromkeys(run.folder.path.parent for run in able):
+        show_tracked(asked.settings.tracker, "", folder)
     traces = [refuse_unsound(trace) for folder in asked.folders if is_folder(folder) for trace in read_all(folder)]
     _show(options, traces)
     _export(traces)
@@ -86,14 +91,14 @@ def _export(traces: list[Trace]) -> None:
         except OSError as error:
             raise ConfigError(f"results: {trace.source} cannot be written ({error.strerror})") from None
         names = ", ".join(file.name for file in written)
-        show.err.print(f"six columns, and a timeline for Perfetto: {names} in {trace.source}", soft_wrap=True)
+        show.line(f"six columns, and a timeline for Perfetto: {names} in {trace.source}", show.err)
 
 
 def _status(asked: _Asked, traces: list[Trace]) -> int:
     """1 where something that could run has no record of having gone well."""
     missing = [run for run in asked.runs if not run.obstacle and (run.settled is None or run.settled.outcome != "ok")]
     if missing:
-        show.err.print(f"{len(missing)} runs did not go well; the first: {missing[0].folder.path}", soft_wrap=True)
+        show.say(f"{len(missing)} run{'s' * (len(missing) > 1)} failed; the first: {missing[0].folder.path}", show.err)
     return 1 if missing or not traces else 0
 
 

@@ -1,4 +1,4 @@
-"""`--validate`: what a model says beside what was published, and whether each group of figures is hit."""
+"""`--validate`: how far off a model is of what was published, and whether each group of figures is within its limit."""
 
 from argparse import Namespace
 from types import ModuleType
@@ -18,6 +18,7 @@ def validate_(options: Namespace, words: list[str], validation: ModuleType, tabl
     """Status 1 where a group of `validation`'s rows is missed by more than it may."""
     if words:
         raise ConfigError(f"{words[0]}: --validate takes nothing else")
+    show.begin(options)
     rows = validation.validate()
     summaries = validation.summaries(rows)
     if options.json:

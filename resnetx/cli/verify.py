@@ -4,7 +4,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.cli import show
+from resnetx.cli import show, show_run
 from resnetx.cli.compose import compose, one_point
 from resnetx.cli.runs import announce_variables, obstacle_to, run_file, run_folder
 from resnetx.config import NoExchange, check, request_from, run_settings_from
@@ -19,20 +19,21 @@ def verify_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     """Compares the ranks of a point with one process; status 1 where they are not equal."""
     from resnetx.measure import launch
 
+    show.begin(options)
     task, results = _task(overrides)
     announce_variables([task.request])
     if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
-    with show.waiting(f"{_what(task)}, recorded in {folder.path}"):
+    with show.waiting(_what(task), folder.path):
         record = launch.execute(task, folder)
     if options.json:
         show.json_lines([record])
     elif record.equality is None:
-        show.run(record, folder)
+        show_run.run(record, folder)
     else:
         _show(task, record.equality)
-        show.out.print(f"record: {folder.record}", soft_wrap=True)
+        show.line(f"record: {folder.record}")
     return 0 if record.equality and record.equality.equal else 1
 
 
@@ -65,16 +66,17 @@ def _show(task: RunFile, found: Equality) -> None:
     columns = ["layer", ">double", f">{request.precision}", *([">per-rank statistics"] if found.per_rank else [])]
     parts = [found.double, found.as_trained, *([found.per_rank] if found.per_rank else [])]
     rows = [["loss", *(_text(part.loss) for part in parts)]]
-    rows += [[layer, *(_text(part.layers[layer]) for part in parts)] for layer in order[:WORST]]
+    shown = show.first(order, WORST)
+    rows += [[layer, *(_text(part.layers[layer]) for part in parts)] for layer in shown]
     verdict = "equal" if found.equal else "NOT EQUAL"
     title = (
         f"{_what(task)}: {verdict} to one process: loss and gradients of {found.steps} steps deviate by "
         f"{_text(max((found.double.loss, *found.double.layers.values()), key=_size))}, tolerance {found.tolerance:g}"
     )
-    left_out = len(order) - WORST
+    left_out = len(order) - len(shown)
     notes = [
         "Relative deviations, the largest of all ranks and steps; worst layers first"
-        + (f", {left_out} more in the record." if left_out > 0 else "."),
+        + (f", {left_out} more with --all." if left_out else "."),
         f"double: judged. {request.precision}: one step as it is trained, with its rounding.",
     ]
     if found.statistics != "none":

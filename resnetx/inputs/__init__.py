@@ -5,14 +5,14 @@ keep one contract (`Batches`), so the engine does not know which one it has. A n
 `_PIPELINES`.
 """
 
-import importlib.util
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from resnetx.config import DaliInput, Input, Request, SyntheticInput
+from resnetx import packages
+from resnetx.config import Input, Request, SyntheticInput
 from resnetx.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,11 +96,8 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
     """
     if isinstance(input, SyntheticInput):
         return
-    if isinstance(input, DaliInput) and not _has_dali():
-        raise ConfigError(
-            "input=dali: NVIDIA DALI is not installed; `pip install nvidia-dali-cuda130` (Linux only), "
-            "or use input=torchvision or input=synthetic"
-        )
+    if missing := packages.obstacle(_NEEDED[input.kind]):
+        raise ConfigError(f"{missing}, or use input=synthetic, which decodes nothing")
     from resnetx.inputs import damage, folders, recipes
 
     tree = folders.read(Path(input.root))
@@ -121,11 +118,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
             raise ConfigError(damage.sentence(fault, tree.root))
 
 
-def _has_dali() -> bool:
-    try:
-        return importlib.util.find_spec("nvidia.dali") is not None
-    except ModuleNotFoundError:  # no package `nvidia` at all
-        return False
+_NEEDED = {"dali": "nvidia.dali", "torchvision": "torchvision"}  # what decodes the images of an input
 
 
 def _dali(input: Any, share: Share) -> Batches:

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.host import visible_cores
 from resnetx.measure.environment import machine
@@ -41,9 +42,10 @@ _COUNTING_S = 1.0  # for counting images: enough for some 100,000
 def examine(results: Path, input_root: Path) -> list[Finding]:
     """Findings about this machine. Changes nothing; loads torch, torchvision and DALI, so it takes some seconds."""
     host = machine(input_root)
-    graphics = graphics_here()
+    graphics = _graphics()
     probes: dict[str, Callable[[], Verdict]] = {
         "system": lambda: _system(host),
+        "packages": _packages,
         "GPU": lambda: _gpu(host, graphics),
         "torch": lambda: torch_probe(graphics),
         "NCCL": lambda: nccl_probe(graphics),
@@ -66,6 +68,8 @@ def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
     try:
         return Finding(topic, *probe())
     except Exception as error:  # what a broken installation raises cannot be foreseen
+        if isinstance(error, ModuleNotFoundError) and (package := packages.package_of(error)):
+            return Finding(topic, "missing", f"{package.name} is not installed", package.command)
         reason = str(error).strip().partition("\n")[0]
         return Finding(topic, "missing", f"{type(error).__name__}: {reason}", REINSTALL.get(topic, ""))
 
@@ -79,6 +83,25 @@ def _system(host: dict[str, Any]) -> Verdict:
     if platform.system() == "Linux":
         return ok(what)
     return limited(f"{what}: DALI, and most readings of the machine, need Linux")
+
+
+def _packages() -> Verdict:
+    absent = [package for module, package in packages.KNOWN.items() if not packages.installed(module)]
+    if not absent:
+        return ok(f"all {len(packages.KNOWN)} packages that resnetx uses are installed")
+    what = ", ".join(f"{package.name} (needed {package.needed})" for package in absent)
+    return missing(
+        f"not installed: {what}", " ".join(["python -m pip install", *(each.distribution for each in absent)])
+    )
+
+
+def _graphics() -> dict[str, Any]:
+    """What the driver says of GPUs; without the package that asks it, as on a machine without a driver."""
+    try:
+        return graphics_here()
+    except ModuleNotFoundError as error:
+        reason = Unknown(packages.missing(error) or str(error))
+        return dict.fromkeys(("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint"), reason)
 
 
 def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
@@ -225,7 +248,7 @@ def _wandb() -> Verdict:
     try:
         name = f"wandb {version('wandb')}"
     except PackageNotFoundError:
-        return missing("not installed (tracker=wandb needs it)", "python -m pip install wandb")
+        return missing("wandb is not installed (tracker=wandb needs it)", packages.KNOWN["wandb"].command)
     if mode := os.environ.get("WANDB_MODE"):
         return ok(f"{name}; WANDB_MODE={mode}")
     if os.environ.get("WANDB_API_KEY"):

@@ -11,6 +11,7 @@ from typing import Any
 
 from resnetx.measure.finding import Verdict, limited, missing, ok
 from resnetx.measure.nvml import open_nvml
+from resnetx.packages import KNOWN
 from resnetx.record import Unknown
 
 _JPEG_SHAPE = (48, 64, 3)  # height, width, channels
@@ -96,7 +97,7 @@ def dali_probe() -> Verdict:
     try:
         import nvidia.dali
     except ModuleNotFoundError:
-        return missing("not installed (input=torchvision runs without it)", REINSTALL["DALI"])
+        return missing("DALI is not installed (input=torchvision runs without it)", KNOWN["nvidia.dali"].command)
     _decode_with_dali(None)
     return ok(f"DALI {nvidia.dali.__version__}; decoded a JPEG on the CPU")
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from resnetx import record
+from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import kernel_text
 from resnetx.measure.ending import sentence
@@ -119,6 +119,8 @@ def _run(task: Task, started: Moment) -> TaskRecord | None:
 
 
 def _failure(error: Exception) -> Failure:
+    if isinstance(error, ModuleNotFoundError) and (missing := packages.missing(error)):
+        error = ConfigError(missing)
     kind = _kind(error)
     return _said(kind, shortened(str(error)) if kind == "config" else sentence(error), traceback.format_exc())
 

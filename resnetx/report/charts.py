@@ -139,7 +139,13 @@ def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str)
         "shown_as:N",
         scale=alt.Scale(domain=classes, range=[colours[name] for name in classes]),
         legend=legend_of(
-            classes, title="parallel efficiency", orient="top", symbolType="circle", symbolStrokeColor=INK
+            classes,
+            title="parallel efficiency",
+            orient="top",
+            symbolType="circle",
+            symbolSize=34,
+            symbolStrokeColor=INK,
+            symbolStrokeWidth=0.5,
         ),
     )
     height = 170 if len(look.variants) == 1 else 100
@@ -149,7 +155,7 @@ def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str)
         axis = alt.Axis(labelAngle=0, tickBand="extent", grid=True, labels=last, ticks=last)
         counts = sorted({point.gpus for point in counted})
         chart = chart.properties(width=COLUMN - 42, height=height)
-        return chart.mark_point(size=20, stroke=INK, strokeWidth=0.5, opacity=1).encode(
+        return chart.mark_point(size=26, stroke=INK, strokeWidth=0.5, opacity=1).encode(
             x=alt.X("gpus:O", title="GPUs" if last else None, axis=axis, scale=alt.Scale(domain=counts, padding=0.25)),
             xOffset=alt.XOffset("workload:N", scale=alt.Scale(domain=look.workloads)),
             y=y,
@@ -158,13 +164,13 @@ def _located(counted: Sequence[Named], look: Look, convention: str, suffix: str)
             description="tell:N",
         )
 
+    hollow = "Hollow: not measured; the table says why. " * ("not measured" in classes)
     return Figure(
         name=f"located{suffix}",
         title=f"The points: {_span(data, 'activations_per_parameter_per_gpu')} activations per parameter on each GPU",
         caption="Work over communication of every point, and the parallel efficiency measured there. On each number of "
         "GPUs the workloads stand side by side in the order of the legend, each with its batches one above the other. "
-        f"Hollow: not measured; the table says why. Counted by the {convention} convention. After Tallent et al. 2017, "
-        "Fig. 7.",
+        f"{hollow}Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
         data=without(data, "tell"),
         specification=panel_grid(data, "variant", look.variants, 1, panel),
     )

@@ -26,15 +26,16 @@ PARTS = {
     "not told apart": "#9aa3ad",
 }
 
-# Steps of parallel efficiency, each with its upper bound: cividis, which is outlined in ink.
+# Steps of parallel efficiency, each with its upper bound: cividis, outlined in ink. Its second step is bluer here, and
+# the baseline is blue: cividis has a grey of its own, and no two fills of one figure may be greys (`tests/report`).
 EFFICIENCY = {
     "below 25 %": (0.25, "#00224e"),
-    "25 to 50 %": (0.5, "#434e6c"),
+    "25 to 50 %": (0.5, "#35569b"),
     "50 to 70 %": (0.7, "#7d7c78"),
     "70 to 90 %": (0.9, "#bcae6c"),
     "90 % or more": (math.inf, "#fee838"),
 }
-BASELINE, HOLLOW = "#c9ced4", PAPER
+BASELINE, HOLLOW = "#9fd3f0", PAPER
 
 # Systems side by side: Okabe and Ito's.
 SYSTEMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
@@ -52,7 +53,8 @@ BARS = {
 }
 
 _DARK = {INK: "#e4e8ec", QUIET: "#a2abb5", GRID: "#353c45", PAPER: "#15191e"}
-_DARK |= {"#00224e": "#1f5fc4", "#434e6c": "#6f86bd"}  # else efficiency below 50 % would look like the page
+_DARK |= {"#00224e": "#2f6fd6", "#35569b": "#8fa6dd"}  # else efficiency below 50 % would look like the page
+_DARK |= {BASELINE: "#8ee6ee"}
 _RAMP = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779")
 _DARK_RAMP = ("#3f7fa8", "#2f93a0", "#1fa88d", "#35b779", "#6ece58", "#b5de2b", "#fde725")
 _OTHERS = {"#d55e00": "#ff9248", "#b0559a": "#e29bd0", "#a67c00": "#e6b84a", "#6b6b6b": "#b5b5b5", "#8a3b12": "#c98a5e"}

@@ -8,7 +8,7 @@ both). Records may come from anywhere, so every word of theirs is escaped.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,13 +25,14 @@ from resnetx.record import Warning
 from resnetx.report import charts, export
 from resnetx.report.charts_shared import Figure
 from resnetx.report.figure_files import drawn, write_figure
+from resnetx.report.limits import Limits
 from resnetx.report.look import Look
 from resnetx.report.platform import platform
 from resnetx.report.results import Results
 from resnetx.report.scaling import rows
 from resnetx.report.series import Named, named, study_labels
 from resnetx.statistics import MIN_RUNS, Summary
-from resnetx.units import si
+from resnetx.units import si, whole
 
 _TEMPLATE = "page.html.j2"
 
@@ -93,8 +94,9 @@ def _html(
         platform=platform(studies),
         dark=Look(points).dark,
         conventions=sorted({point.counts.convention for point in points if point.counts}),
-        varied=any(point.variant for point in points),
-        parts=export.PARTS,
+        usual=_most_frequent(point.row.baseline for point in points if point.row.speedup),
+        noted=any(point.row.reason or point.row.notes for point in points),
+        shares=_shares,
         watched=[point for point in points if point.row.limits and point.row.limits.phases],
         mean_ms=lambda ranks: si(1000 * fmean(ranks)),
         ends=_ends,
@@ -120,7 +122,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"si": si, "plain": _plain, "percent": lambda share: round(100 * share)}
+    environment.filters |= {"si": si, "plain": _plain, "percent": _percent, "whole": whole}
     return environment.get_template(_TEMPLATE)
 
 
@@ -168,6 +170,19 @@ def _repeats(results: Results) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _most_frequent(words: Iterable[str]) -> str:
+    return max((counted := Counter(words)), key=lambda word: counted[word], default="")
+
+
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
+def _shares(limits: Limits) -> str:
+    """The shares of a step, in per cent."""
+    return ", ".join(f"{part} {_percent(limits.shares[part].median)}" for part in export.PARTS if part in limits.shares)
 
 
 def _ends(summary: Summary | None) -> str:

@@ -31,7 +31,10 @@ def run(capsys, *words):
         (["train", "+foo=1"], "+foo=1: settings are changed (key=value), not added or removed"),
         (["train", "~seed"], "~seed: settings are changed (key=value), not added or removed"),
         (["train", "model.x=[1,4]"], "model.x=[1,4]: more than one point; `resnetx sweep` runs several"),
-        (["train", "--fast"], "--fast: `resnetx train` has no such flag; it has --json, --cfg, --config-dir, --help"),
+        (
+            ["train", "--fast"],
+            "--fast: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir, --help",
+        ),
         (["train", "--multirun"], "--multirun: resnetx has grids of its own; use `resnetx sweep`"),
         (["sweep", "results/x"], "results/x: `resnetx sweep` takes no path"),
         (["train", "input.root=/nowhere"], "/nowhere"),

@@ -52,7 +52,7 @@ def test_the_studies_the_conclusion_and_the_tables_are_shown(study_on_disk, caps
     assert lines[2].startswith("On 2 GPUs B has 1.267 (1.26")
     assert "One-GPU rates agree within 3 %" in out
     (row,) = [line.split() for line in lines if line.split()[:3] == ["ResNet/1", "32", "2"]]
-    assert (row[3], row[6]) == ("1.267", "different")
+    assert (row[3], row[7]) == ("1.267", "different")
     assert "Geometric means over the points" in out
 
 
@@ -79,7 +79,7 @@ def test_the_baseline_is_chosen(study_on_disk, capsys):
     assert "ratio of the speed-ups over 2 GPUs." in run(capsys, *studies, "baseline=2")[1]
 
 
-def test_a_file_that_is_no_record_is_named_and_set_aside(study_on_disk, capsys):
+def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
     a, b = study_on_disk("node1", 10.0), study_on_disk("node2", 20.0)
     broken = StudyFolder(Path(a)).run("broken", 1)
     broken.path.mkdir()
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_record_is_named_and_set_aside(study_on_disk, capsys):
         (["{}/node1", "{}/node2", "out={}/node1/mine/study.json"], "study.json: cannot be written (File exists)"),
         (
             ["{}/node1", "{}/node2", "--fast"],
-            "--fast: `resnetx compare` has no such flag; it has --json",
+            "--fast: `resnetx compare` has no such flag; it has --json, --all",
         ),
     ],
 )

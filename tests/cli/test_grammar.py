@@ -64,7 +64,10 @@ def test_every_verb_is_tried():
         (["frobnicate"], "frobnicate: no such verb; the verbs are describe, images, train"),
         (["train", "batch_size", "=", "8"], "batch_size =: a setting is written without blanks: batch_size=VALUE"),
         (["train", "batch_size=", "8"], "batch_size= 8: a setting is written without blanks: batch_size=VALUE"),
-        (["train", "--resolve"], "--resolve: `resnetx train` has no such flag; it has --json, --cfg, --config-dir"),
+        (
+            ["train", "--resolve"],
+            "--resolve: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir",
+        ),
         (["train", "--cfg", "hydra"], "--cfg hydra: expected --cfg job"),
         (["train", "--cfg"], "argument --cfg/-c: expected one argument"),
         (["-sc", "bogus"], "--shell-completion bogus: expected install=bash, install=zsh or install=fish"),

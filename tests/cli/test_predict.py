@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -262,8 +261,34 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
     out = capsys.readouterr().out
     assert "speed-up: over 1 GPU" in out
-    assert "leave-one-out error" in out
-    assert "compute of AlexNet on gx8: published, off by 16%" in out
+    assert "published 16% compute of AlexNet on gx8" in " ".join(out.split())
+    assert "leave-one-out error" not in out
+    assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]", "--all"]) == 0
+    assert "leave-one-out error" in capsys.readouterr().out
+
+
+def test_a_prediction_is_kept_where_out_says_and_nowhere_else(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["predict", "systems=gx8", *ALEXNET, "gpus=8"]
+    assert main(words) == 0
+    assert "add out=FOLDER" in capsys.readouterr().err
+    assert main([*words, "--json"]) == 0
+    assert capsys.readouterr().err == ""
+    assert not list(tmp_path.iterdir())
+    assert main([*words, "out=kept"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert record.read(prediction_file(tmp_path / "kept"), Prediction).points
+
+
+def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["predict", "systems=gx8", "model.x=[1,2,4]", "batch_size=[16,32,64]", "gpus=[1,2,4,8]"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9
+    assert "gx8 with nccl2: 36 points, 36 limited by compute; speed-up on 8 GPUs 1.60 (ResNet/4, batch 16)" in out
+    assert main([*words, "--all"]) == 0
+    assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 36
 
 
 def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsys, tmp_path, monkeypatch):
@@ -340,4 +365,4 @@ def test_the_paper_is_predicted_without_torch(tmp_path):
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 176
-    assert Path(tmp_path / "results").is_dir()
+    assert not list(tmp_path.iterdir())

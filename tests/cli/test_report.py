@@ -62,7 +62,7 @@ def test_a_folder_of_studies_is_reported_as_a_whole_and_elsewhere_if_asked(study
     assert not study_on_disk.report.exists()
 
 
-def test_a_study_that_cannot_be_read_is_set_aside_and_the_others_are_reported(study_on_disk, capsys):
+def test_a_study_that_cannot_be_read_is_skipped_and_the_others_are_reported(study_on_disk, capsys):
     above = study_on_disk.path.parent
     broken = StudyFolder(above / "broken")  # before the good one, by name
     broken.path.mkdir()

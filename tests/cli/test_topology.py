@@ -65,6 +65,7 @@ def objects(run):
         (["systems=gx8", "collective=allreduce", "size=0"], "size=0: expected at least 1"),
         (["systems=gx8", "size=1MiB"], "size=1MiB: nothing that is asked reads it; it goes with collective= or pick="),
         (["systems=gx8", "free=[0,1]"], "it goes with pick="),
+        (["systems=gx8", "pick=2", "out=x"], "out=x: nothing that is asked reads it; it goes with collective="),
         (["systems=gx8", "pick=2", "transport=host"], "transport=host: nothing that is asked reads it"),
         (["systems=gx8", "devices=[0,1]", "transport=host"], "it goes with collective="),
         (["systems=gx8", "pick=2", "devices=[0,1,2]"], "devices=[0, 1, 2]: nothing that is asked reads it"),
@@ -150,21 +151,28 @@ def test_without_words_the_systems_are_named(run, objects):
     assert {found["system"] for found in objects()} >= {"dgx1-v100", "pcie-gen5"}
 
 
-def test_a_system_is_matrix_ways_and_a_drawing(run, tmp_path):
-    status, out, _ = run("systems=[gx8]")
-    assert status == 0
+def test_a_system_is_a_matrix_and_ways_and_nothing_is_written(run, tmp_path):
+    status, out, err = run("systems=[gx8]")
+    assert (status, err) == (0, "")
     assert "GPU0  X     PIX   PIX   PIX   PHB" in out
     assert "gpu0 riser0 cpu0 riser1 gpu4" in out
     assert "13.1" in out  # GB/s: Tallent et al. 2017, 12.2 GiB/s
-    assert "drawing: results/topology/gx8.svg" in out
-    assert (tmp_path / "results" / "topology" / "gx8.svg").read_text().startswith("<svg")
+    assert not list(tmp_path.iterdir())
 
 
-def test_results_that_cannot_be_written_are_said(run, tmp_path):
+def test_a_system_is_drawn_where_out_says(run, tmp_path):
+    for words in ([], ["--json"]):
+        status, _, err = run("systems=[gx8]", "out=drawn", *words)
+        assert (status, err) == (0, "drawing: drawn/gx8.svg\n")
+        assert (tmp_path / "drawn" / "gx8.svg").read_text().startswith("<svg")
+        (tmp_path / "drawn" / "gx8.svg").unlink()
+
+
+def test_a_drawing_that_cannot_be_written_is_a_sentence(run, tmp_path):
     (tmp_path / "file").write_text("")
-    status, _, err = run("systems=gx8", "results=file")
+    status, _, err = run("systems=gx8", "out=file")
     assert status == 2
-    assert "results=file: no drawing can be written to file/topology/gx8.svg: Not a directory" in err
+    assert "out=file: no drawing can be written to file/gx8.svg: " in err
 
 
 def test_two_systems_in_one_command_stay_two(objects):
@@ -225,9 +233,9 @@ def test_a_collective_has_the_stable_names_and_explains_itself(objects, run, tmp
     assert found["algorithm"] == "ring"
     assert found["rings"] == [[0, 1, 2, 3, 4]]
     assert "cpu" in found["limiting_link"]
-    _, out, _ = run(*words)
+    _, out, _ = run(*words, "out=drawn")
     assert "No ring of" in out  # NVLink lanes visits all five
-    drawing = tmp_path / "results" / "topology" / "dgx1-v100_allreduce_nccl2_0-1-2-3-4.svg"
+    drawing = tmp_path / "drawn" / "dgx1-v100_allreduce_nccl2_0-1-2-3-4.svg"
     assert "ring 1" in drawing.read_text()
 
 
@@ -286,5 +294,9 @@ def test_the_model_stands_beside_what_was_published(run):
     status, out, _ = run("--validate")
     assert status == 0
     assert "MISSED" not in out
-    for words in ("dgx1-p100 nccl2 allreduce 5 1 GiB 5.57", "unseen", "calibrated", "holds"):
+    assert sum(line.startswith("holds") for line in out.splitlines()) == 9
+    row = "dgx1-p100 nccl2 allreduce 5 1 GiB 5.57"
+    assert row not in " ".join(out.split())
+    status, out, _ = run("--validate", "--all")
+    for words in (row, "unseen", "calibrated", "holds"):
         assert words in " ".join(out.split())

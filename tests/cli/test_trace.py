@@ -68,7 +68,7 @@ def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path, monkeypatch)
     status, out, err = run(capsys, *words)
     assert status == 1
     assert "timeout: not finished after timeout=1 seconds" in err
-    assert "1 runs did not go well; the first: " in err
+    assert "1 run failed; the first: " in err
     assert out == ""
 
 

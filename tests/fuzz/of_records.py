@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from resnetx import record
-from resnetx.cli import compare_accuracy, compare_systems, show, show_predict, show_systems, show_trace
+from resnetx.cli import compare_systems, show_accuracy, show_predict, show_study, show_systems, show_trace
 from resnetx.cli.subjects import traces
 from resnetx.config import CONFIGS, Bucket, check, check_ranks
 from resnetx.interconnect import measured
@@ -96,8 +96,8 @@ def _show_study(found: Results, path: Path) -> None:
         list(table)
     platform([found])
     if seldom(path):
-        show.scaling("a study", points)
-        show.limits(points)
+        show_study.scaling("a study", points)
+        show_study.limits(points)
         page._html([found], points, [], [])
 
 
@@ -129,7 +129,7 @@ def _use_run_file(path: Path) -> None:
     record.write(path.with_name("again.json"), task)
 
 
-FAILURE = b'{"rank": 1, "kind": "error", "monotonic_s": 1.5, "message": "it broke", "traceback": "in a\\nin b"}'
+FAILURE = b'{"rank": 1, "kind": "error", "time_s": 1.5, "monotonic_s": 2.5, "message": "it broke", "traceback": "in a"}'
 
 
 # ---- benches and traces ---------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def _use_prediction(path: Path) -> None:
     if seldom(path):
         show_predict.prediction(made)
         of_two(lambda: show_systems.comparison(compared(made)))
-        of_two(lambda: compare_accuracy._show(checked(made, _measured())))
+        of_two(lambda: show_accuracy.accuracy(checked(made, _measured())))
 
 
 def _comparisons() -> list[bytes]:

@@ -212,10 +212,9 @@ def test_unknown_system_is_refused_with_the_known_ones():
 
 
 def test_as_many_nodes_as_a_memory_has_room_for(written):
-    path = written(PAIR)
-    assert len(system.load(path, nodes=1000, network="edr100").gpus) == 2000
-    with pytest.raises(ConfigError, match=r"mine\.yaml: nodes=1000000000: expected at most 32,768 of mine"):
-        system.load(path, nodes=10**9, network="edr100")
+    assert len(system.load(written(PAIR), nodes=1000, network="edr100").gpus) == 2000
+    with pytest.raises(ConfigError, match="dgx2: nodes=16384: expected at most 2,730 of dgx2"):
+        system.load("dgx2", nodes=16_384, network="edr100")
 
 
 def test_links_are_counted_over_all_entries(written):

@@ -11,8 +11,8 @@ from resnetx.measure.doctor import Finding, examine
 from resnetx.record import Unknown
 
 TOPICS = [
-    "system", "GPU", "torch", "NCCL", "gloo", "DALI", "DALI on the GPU", "torchvision", "CPUs", "bf16", "clocks",
-    "shared memory", "results", "images", "wandb",
+    "system", "packages", "GPU", "torch", "NCCL", "gloo", "DALI", "DALI on the GPU", "torchvision", "CPUs", "bf16",
+    "clocks", "shared memory", "results", "images", "wandb",
 ]  # fmt: skip
 
 

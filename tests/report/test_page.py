@@ -80,9 +80,40 @@ def test_every_point_is_a_row_and_a_missing_one_has_its_reason(written, small):
     text = written.read_text()
     table = text[text.index('id="points"') : text.index('id="platform"')]
     assert table.count("<tr") == 1 + len(small.points)
-    (missing,) = re.findall(r'<tr class="missing">.*?</tr>', table, re.S)
+    (missing,) = re.findall(r'<tr role="row" class="missing">.*?</tr>', table, re.S)
     assert "ResNet/32" in missing
     assert "rank 0: no memory left" in missing
+
+
+def test_a_point_is_read_without_scrolling(written):
+    """What limits it is among the first columns, and where there is no room for columns each cell names its own."""
+    text = written.read_text()
+    table = text[text.index('<h2 id="points"') : text.index('<h2 id="platform"')]
+    headings = re.findall(r'<th role="columnheader"[^>]*>([^<]*)</th>', table)
+    rows = re.findall(r'<tr role="row"(?: class="(missing)")?>(.*?)</tr>', table.partition("<tbody")[2], re.S)
+    assert len(rows) == 6
+    assert headings.index("limited by") == 6
+    assert len(headings) <= 12
+    for missing, row in rows:
+        labels = re.findall(r'data-label="([^"]*)"', row)
+        assert labels == [each for each in headings[1:] if not missing or each in labels]
+    assert re.search(r'data-label="limited by">open: .*?<span class="ends long">compute \d+, ', table)
+    assert "Speed-ups are over 1 GPU, unless another baseline stands below them." in table
+    assert '<span class="ends long">over 2 GPUs (1 GPU: oom)</span>' in table
+
+
+def test_captions_do_not_scroll_away_and_titles_do_not_break_within_a_quantity(written):
+    text = written.read_text()
+    assert "<caption" not in text
+    described = Parsed(text).values("aria-describedby")
+    assert described == ["points-caption", "platform-caption"]
+    for name in described:
+        before, _, after = text.partition(f'id="{name}"')
+        assert after
+        assert before.count("<div") == before.count("</div>"), f"{name} is within something that scrolls"
+    title = re.search(r'<h3 id="figure-intensity">(.*?)</h3>', text)[1]
+    assert "\N{NO-BREAK SPACE}M" in title
+    assert not re.search(r"\d [kMG]\b", title)
 
 
 def test_drawings_are_inline_with_tooltips_and_their_dark_partners(written):

@@ -1,0 +1,136 @@
+"""What a person sees of a prediction compared with the study that checks it."""
+
+from collections.abc import Callable, Sequence
+
+from resnetx.cli import show
+from resnetx.record.accuracy import Accuracy, CheckedPoint
+from resnetx.statistics import Summary
+
+POINTS = 24  # the most that are shown, those that are furthest off; --all shows all
+NAMED = 5  # points that only one side has, by name
+
+
+def accuracy(found: Accuracy) -> None:
+    """How far off the prediction was: in all, point by point, and in the order of strategies."""
+    show.say(
+        f"Predicted at {found.made_at} (digest {found.prediction[:8]}), measured by study {found.study} on "
+        f"{found.node} ({found.folder})"
+    )
+    for warning in found.warnings:
+        show.say(f"warning: {warning}", indent=2)
+    _totals(found)
+    _points(found.points)
+    _advantages(found)
+    _rest(found)
+
+
+def _totals(found: Accuracy) -> None:
+    columns = [
+        "system", "library", ">points", ">mean |error|", ">worst", "at", ">bias", ">within", ">covered", ">overlap",
+        ">signs right",
+    ]  # fmt: skip
+    rows = [
+        [
+            each.system,
+            each.library,
+            f"{each.points}",
+            f"{each.mean_absolute_error:.1%}",
+            f"{each.worst_error:+.1%}",
+            each.worst_point,
+            f"{each.bias:+.1%}",
+            *(f"{count} of {each.points}" for count in (each.within, each.covered, each.overlapping)),
+            f"{each.advantages_right} of {each.advantages}" if each.advantages else "none decided",
+        ]
+        for each in found.totals
+    ]
+    note = (
+        "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
+        "interval. covered: the measured median is in the predicted interval. signs: which strategy is faster, where "
+        "the measurement decides it. On several GPUs: on one, a trace predicts itself."
+    )
+    show.say()
+    show.table("How far off", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
+
+
+def _points(points: Sequence[CheckedPoint]) -> None:
+    columns = [
+        "workload", ">batch", "variant", ">GPUs", "system", "library", ">predicted ms", "interval",
+        ">measured ms", "its range", ">runs", ">error", ">allowed", "verdict", "covered", "made before",
+    ]  # fmt: skip
+    least = [
+        "made before", "runs", "its range", "library", "system", "covered", "interval", "allowed", "verdict",
+    ]  # fmt: skip
+    shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
+    title = "Point by point" + f": the {len(shown)} furthest off" * (len(shown) < len(points))
+    show.say()
+    show.table(title, columns, list(map(_row, shown)), least=least)
+    if len(shown) < len(points):
+        show.say(f"--all shows all {len(points)} points.")
+
+
+def _distance(point: CheckedPoint) -> float:
+    return 0.0 if point.error is None else abs(point.error)
+
+
+def _row(point: CheckedPoint) -> list[str]:
+    measured, interval_s = point.measured_s, point.predicted_interval_s
+    return [
+        point.workload,
+        f"{point.batch_size}",
+        point.variant,
+        f"{point.gpus}",
+        point.system,
+        point.library,
+        point.predicted_outcome if point.predicted_s is None else _ms(point.predicted_s),
+        " to ".join(map(_ms, interval_s or [])),
+        *([_ms(measured.median), _range(measured, _ms)] if measured else [point.measured_outcome, ""]),
+        f"{measured.n}" if measured else "0",
+        "" if point.error is None else f"{point.error:+.1%}",
+        "" if point.allowed is None else f"{point.allowed:.1%}",
+        "" if point.within is None else "within" if point.within else "off",
+        _yes(point.covered),
+        _yes(point.made_before),
+    ]
+
+
+def _advantages(found: Accuracy) -> None:
+    if not found.advantages:
+        return
+    columns = ["workload", ">batch", ">GPUs", "strategy", "over", ">predicted", ">measured", "its range", "sign"]
+    rows = [
+        [
+            each.workload,
+            f"{each.batch_size}",
+            f"{each.gpus}",
+            each.strategy,
+            each.over,
+            f"{each.predicted:.3f}",
+            f"{each.measured.median:.3f}",
+            _range(each.measured, "{:.3f}".format),
+            "not decided" if each.right is None else "right" if each.right else "wrong",
+        ]
+        for each in found.advantages
+    ]
+    show.say()
+    show.table("One strategy over another: ratio of rates", columns, rows, least=["its range"])
+
+
+def _rest(found: Accuracy) -> None:
+    for what, points in (("Not measured", found.not_measured), ("Not predicted", found.not_predicted)):
+        if points:
+            shown = show.first(points, NAMED)
+            more = f", and {len(points) - len(shown)} more" * (len(shown) < len(points))
+            show.say(f"{what}: {'; '.join(shown)}{more}.")
+
+
+def _range(summary: Summary, text: Callable[[float], str]) -> str:
+    """The ends of an interval, or of the range of few runs."""
+    return f"{text(summary.low)} to {text(summary.high)}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f}"
+
+
+def _yes(fact: bool | None) -> str:
+    return "" if fact is None else "yes" if fact else "no"

@@ -1,0 +1,98 @@
+"""What a person sees of one run: its figures and warnings, a step from inside, or why there are no figures."""
+
+from collections.abc import Sequence
+from itertools import chain
+from statistics import fmean
+
+from resnetx.cli import show
+from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, TaskRecord, Warning
+from resnetx.units import duration, si
+
+PHASES = {
+    "wait": "input_wait_s",
+    "copy": "host_to_device_s",
+    "forward": "forward_s",
+    "backward": "backward_s",
+    "exposed": "exposed_communication_s",
+    "update": "optimizer_s",
+}  # of a watched step, by what a column calls them
+
+
+def run(record: RunRecord, folder: RunFolder) -> None:
+    """One run: its figures and its warnings, or why there are none."""
+    if record.outcome != "ok":
+        failure(record, folder)
+        return
+    show.say(run_line(record))
+    if record.workload:
+        gpus = record.request.gpus
+        show.say(
+            f"{record.workload.intensity:,.1f} activations per parameter and batch, "
+            f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})"
+        )
+    if record.phases:
+        _watched(record.phases, record.buckets or [])
+    warnings(record.warnings)
+    show.line(f"record: {folder.record}")
+
+
+def warnings(found: Sequence[Warning]) -> None:
+    """What makes a figure less trustworthy, with a remedy."""
+    for warning in found:
+        show.say(f"warning: {warning.message}; {warning.remedy}", indent=2)
+
+
+def failure(record: TaskRecord, folder: RunFolder) -> None:
+    """Why a run has no figures."""
+    show.say(f"{record.outcome}: {record.reason}", show.err)
+    first = record.failures[0] if record.failures else None
+    if first and first.kind == "error" and first.traceback:
+        show.line(first.traceback.rstrip(), show.err)
+    elif record.stderr_end and not (first and first.kind in ("config", "oom")):
+        show.line(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", show.err)
+    show.line(f"record: {folder.record}", show.err)
+
+
+def run_line(record: RunRecord, twin: str | None = None) -> str:
+    """One run in one line; `twin`: which of its point's twins it is."""
+    request = record.request
+    point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
+    if request.measure == "layers":
+        point += ", layer by layer"
+    elif request.strategy.kind != "bucket" and twin != "alone":
+        point += f", strategy={request.strategy.kind}"
+    point += "".join(f", {name}={value}" for name, value in request.env.items())
+    point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)
+    if record.images_per_s is None or record.iterations_per_s is None:
+        return f"{point}: {record.outcome}: {record.reason}"
+    rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
+    return f"{point}: {rate} ({duration(record.duration_s)} in all)"
+
+
+# ---- inside a step --------------------------------------------------------------------------------------------------
+
+
+def parts(phases: Phases) -> list[list[float]]:
+    """Seconds of the watched step and of its phases, each by rank."""
+    return [phases.step_s, *(getattr(phases, field) for field in PHASES.values())]
+
+
+def ms(seconds: float) -> str:
+    """Milliseconds, to a tenth."""
+    return f"{seconds * 1e3:,.1f}"
+
+
+def _watched(phases: Phases, messages: Sequence[GradientBucket]) -> None:
+    """The phases of each rank's step, and when each message was ready, sent and received."""
+    columns = [">rank", ">step", *(f">{phase}" for phase in PHASES)]
+    rows = [[f"{rank}", *map(ms, each)] for rank, each in enumerate(zip(*parts(phases), strict=True))]
+    note = "exposed: communication that computing does not hide."
+    show.table("A step from inside: mean ms of each rank", columns, rows, note)
+    times = [
+        [f"{each.index}", si(each.size_bytes, "B"), *(ms(fmean(chain(*ranks))) for ranks in found if ranks)]
+        for each in messages
+        if all(found := [each.ready_s, each.start_s, each.end_s])
+    ]
+    if times:
+        title = "Messages of gradients: mean ms since the step began, over ranks and steps"
+        show.table(title, [">message", ">size", ">ready", ">start", ">end"], times)

@@ -1,0 +1,106 @@
+"""What a person sees of workloads: one layer by layer, or several as a table, and what each rank sends."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from resnetx.cli import show
+from resnetx.record import Workload
+from resnetx.units import si
+
+if TYPE_CHECKING:
+    from resnetx.workloads.counts import Layer
+
+
+def layers(found: "Sequence[Layer]", workload: Workload) -> None:
+    """One workload: its sums, then layer by layer."""
+    from resnetx.workloads.counts import (
+        DATA,
+        activations_by_layer,
+        block_of,
+        flops_per_image,
+        folded,
+        gradient_bytes,
+        parameters_of,
+    )
+
+    convention = workload.convention
+    activations = activations_by_layer(found, workload.image_size, convention)
+    columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
+    image = f"3x{workload.image_size}x{workload.image_size}"
+    data = [[DATA, "image, label", image, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
+    rows = [
+        [
+            some[0].name if len(some) == 1 else " to ".join(dict.fromkeys((block_of(some[0]), block_of(some[-1])))),
+            some[0].kind if len(some) == 1 else "as above",
+            "x".join(map(str, some[-1].output_shape)),
+            f"{sum(activations[layer.name] for layer in some):,}",
+            f"{sum(parameters_of(layer, convention) for layer in some):,}",
+            f"{flops_per_image(some) / 1e6:,.1f}",
+            si(gradient_bytes(some), "B"),
+        ]
+        for some in folded(found)
+    ]
+    sums = [
+        "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
+        f"{workload.flops_per_image / 1e6:,.1f}", si(workload.gradient_bytes, "B"),
+    ]  # fmt: skip
+    per_gpu = ", ".join(f"{value:,.1f} on {gpus}" for gpus, value in workload.intensity_per_gpu.items())
+    show.say(
+        f"{workload.workload}, batch {workload.batch_size}: {si(workload.activations_per_batch)} activations, "
+        f"{workload.intensity:,.1f} per parameter; on each GPU of a split batch: {per_gpu}. "
+        f"All-reduce payload {si(workload.payload_bytes, 'B')}."
+    )
+    for note in workload.notes:
+        show.say(note)
+    show.say()
+    title = (
+        f"One image of {workload.image_size}x{workload.image_size}, forward pass, layer by layer: activations and "
+        f"parameters by the `{convention}` convention"
+    )
+    show.table(title, columns, [*data, *rows, sums], least=["gradients", "kind", "output", "MFLOP"])
+
+
+def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:
+    """What each rank sends in a step."""
+    listed = ", ".join(si(size, "B") for size in sizes_bytes[:8]) + ", ..." * (len(sizes_bytes) > 8)
+    what = f"{len(sizes_bytes)} all-reduce{'s' * (len(sizes_bytes) != 1)}"
+    show.say(f"strategy={strategy} sends {what} in a step{': ' * bool(listed)}{listed}.")
+
+
+_STATED = {"activations_per_image": ">paper: act./image", "parameters": ">paper: parameters",
+           "intensity": ">paper: act./param."}  # fmt: skip
+
+
+def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
+    """Several workloads as one table: the paper's Fig. 4 to 7."""
+    several = [n for n in gpus if n > 1]
+    columns = [
+        "workload", ">image", ">batch", ">act./image", ">parameters", ">act./batch", ">act./param.",
+        *(f">on {n}" for n in several), ">payload", ">gradients", *_STATED.values(),
+    ]  # fmt: skip
+    rows = [
+        [
+            each.workload,
+            f"{each.image_size}",
+            f"{each.batch_size}",
+            f"{each.activations_per_image:,}",
+            f"{each.parameters:,}",
+            si(each.activations_per_batch),
+            f"{each.intensity:,.1f}",
+            *(f"{each.intensity_per_gpu[str(n)]:,.1f}" for n in several),
+            si(each.payload_bytes, "B"),
+            si(each.gradient_bytes, "B"),
+            *(_stated(each, name) for name in _STATED),
+        ]
+        for each in workloads
+    ]
+    title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
+    notes = dict.fromkeys(note for each in workloads for note in each.notes)
+    explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
+    least = ["gradients", "image", *(heading.lstrip(">") for heading in _STATED.values()), "act./batch", "payload"]
+    show.table(title, columns, rows, "\n".join([explained, *notes]), least)
+
+
+def _stated(workload: Workload, name: str) -> str:
+    value = workload.stated.get(name)
+    return "" if value is None else si(value) if value >= 10_000 else f"{value:g}"

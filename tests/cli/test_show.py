@@ -1,0 +1,160 @@
+"""The screens on a terminal: as wide as it is, whole words, whole times, nothing blank behind lines."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from resnetx.cli import main, show
+
+ROOT = Path(__file__).parent.parent.parent
+TRUTH = str(ROOT / "results" / "cpu-2core" / "truth")
+QUICKSTART = str(ROOT / "results" / "cpu-2core" / "quickstart")
+
+QUERIES = {
+    "family": ["describe"],
+    "layers": ["describe", "model=googlenet", "batch_size=256"],
+    "systems": ["topology"],
+    "system": ["topology", "systems=dgx1-p100"],
+    "nodes": ["topology", "systems=k80-10gbe"],
+    "ways": ["topology", "systems=dgx1-v100", "devices=[0,7]"],
+    "cost": ["topology", "systems=dgx1-v100", "collective=allreduce", "devices=[0,1,2,3,4]"],
+    "costs": ["topology", "systems=[dgx1-p100,gx8]", "collective=allreduce", "library=[nccl1,nccl2]"],
+    "choices": ["topology", "systems=dgx1-p100", "pick=5"],
+    "truth": ["topology", "--validate"],
+    "points": ["predict", "systems=[dgx1-p100,gx8,dgx-h200]", "model=alexnet", "batch_size=256"],
+    "curves": ["predict", "systems=[dgx1-p100,gx8]", "study=paper-alexnet-googlenet"],
+    "worth": ["predict", "systems=gx8", "model=alexnet", "gpus=8", "sensitivity=true", "strategy=[bucket,after]"],
+    "rates": ["predict", "--validate"],
+    "leads": ["compare", "systems=[dgx1-p100,gx8]", "study=paper-alexnet-googlenet"],
+    "few leads": ["compare", "systems=[dgx1-p100,gx8]", "model=alexnet", "batch_size=256", "gpus=[2,4,8]"],
+    "studies": ["compare", QUICKSTART, QUICKSTART],
+    "traced": ["predict", f"{TRUTH}/trace", "systems=cpu-host", "gpus=[1,2]", f"calibration={TRUTH}/bench"],
+    "list": ["list"],
+}
+
+
+@pytest.fixture
+def screen(capsys, tmp_path, monkeypatch):
+    """Runs a command line on a terminal of some columns; gives its status and the lines of both streams."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(width, *words):
+        monkeypatch.setattr(show, "width_of", lambda stream: width)
+        status = main(list(words))
+        printed = capsys.readouterr()
+        return status, printed.out.splitlines(), printed.err.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_screen_is_no_wider_than_the_terminal_and_has_no_blanks_behind_its_lines(screen, name, width):
+    status, out, err = screen(width, *QUERIES[name])
+    assert status == 0
+    copied = ("export ", "A: study", "B: study")  # lines with a command or a path are never broken
+    assert [line for line in out + err if len(line) > width and not line.startswith(copied)] == []
+    assert [line for line in out if line != line.rstrip()] == []
+
+
+def test_what_a_narrow_terminal_leaves_out_is_named_and_shown_with_all(screen):
+    _, out, _ = screen(80, "describe")
+    assert out[-2].startswith("Left out, to fit the terminal: image, act./batch, payload, gradients,")
+    assert out[-1].endswith("--all shows all.")
+    _, out, _ = screen(80, "describe", "--all")
+    assert "paper: act./param." in out[1]
+    assert len(out[1]) > 80
+    assert not [line for line in out if "Left out" in line]
+
+
+def test_all_is_of_one_command_line(screen):
+    assert len(screen(80, "describe", "--all")[1][1]) > 80
+    assert len(screen(80, "describe")[1][1]) <= 80
+
+
+def test_without_a_terminal_tables_are_whole_and_sentences_are_one_line(screen):
+    _, out, _ = screen(None, "describe")
+    assert "paper: act./param." in out[1]
+    assert sum("the paper states 5.5 M parameters" in line and "7.0 M without them" in line for line in out) == 1
+
+
+def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
+    """By a pseudo-terminal of 80 columns, as a person has it."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    command = [sys.executable, "-m", "resnetx", "topology", "systems=nope"]
+    done = subprocess.run(command, stdout=theirs, stderr=theirs, cwd=tmp_path, env=environment, check=False)
+    os.close(theirs)
+    printed = os.read(ours, 10_000).decode().replace("\r\n", "\n")
+    os.close(ours)
+    assert done.returncode == 2
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "resnetx: systems=nope: no system has that name." in " ".join(printed.split())
+    assert "single-root-1080ti," in printed.split()
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatch, predicted_of, prediction_of, width):
+    from resnetx.cli import show_accuracy, show_run, show_study, show_trace
+    from resnetx.record import RunFolder, RunRecord, StudyFolder, read
+    from resnetx.record.trace_runs import read_all
+    from resnetx.report.accuracy import check
+    from resnetx.report.results import load
+    from resnetx.report.scaling import rows
+    from resnetx.report.series import named
+
+    monkeypatch.setattr(show, "width_of", lambda stream: width)
+    results = load(StudyFolder(Path(QUICKSTART)))
+    points = named([(results, rows(results))])
+    show_study.scaling("Study quickstart", points)
+    show_study.limits(points)
+    for trace in read_all(Path(TRUTH) / "trace"):
+        show_trace.trace(trace)
+    predicted = prediction_of(*(predicted_of(0.1, point.request) for point in results.points))
+    show_accuracy.accuracy(check(predicted, results))
+    folder = RunFolder(next(Path(QUICKSTART).glob("*_g2_phases_*")))
+    show_run.run(read(folder.record, RunRecord), folder)
+    out = capsys.readouterr().out.splitlines()
+    assert {"What takes the time", "Point by point", "A step from inside: mean ms of each rank"} <= set(out)
+    assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []
+    assert [line for line in out if line != line.rstrip()] == []
+
+
+# ---- progress
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of 80 columns in place of standard error: what is drawn on it."""
+    drawn = io.StringIO()
+    monkeypatch.setattr(show, "err", Console(file=drawn, force_terminal=True, width=80, color_system=None))
+    return drawn
+
+
+LONG = "a-study-with-a-name-that-somebody-took-the-trouble-to-make-quite-long"
+
+
+def test_a_progress_bar_has_whole_times_and_says_where_results_go(terminal):
+    with show.progress(LONG, 345, "results/node1/mine") as advance:
+        advance(12, "[1/345] a line to keep")
+        time.sleep(0.12)
+    drawn = terminal.getvalue()
+    frames = re.findall(r"a-study-with.*", drawn)
+    assert re.search(r" 12/345 0:00:0\d left (-:--:--|\d+:\d\d:\d\d)\s*$", frames[-1])
+    assert "..." not in drawn
+    assert "results/node1/mine" in drawn
+    assert "[1/345] a line to keep" in drawn
+
+
+def test_waiting_shows_the_time_whatever_is_waited_for(terminal):
+    with show.waiting(LONG, "results/" + "long/" * 30):
+        time.sleep(0.12)
+    assert re.search(r"a-study-with\S*… 0:00:0\d", terminal.getvalue())
