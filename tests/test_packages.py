@@ -56,7 +56,7 @@ MESH = ["topology", "systems=dgx1-p100", "collective=allreduce", "devices=[0,1,2
         ("torch", ["trace", "input=synthetic"], "torch"),
         ("torch", ["bench"], "torch"),
         ("torch", ["verify", "input=synthetic"], "torch"),
-        ("torch", ["describe", "model.x=3", "model.width=7"], "torch"),
+        ("torch", ["describe", "model=googlenet", "image_size=128"], "torch"),
         ("torchvision", ["describe", *MOBILE], "torchvision"),
         ("torchvision", ["train", *MOBILE, "input=synthetic"], "torchvision"),
         ("torchvision", ["train", "input=torchvision"], "torchvision"),
@@ -89,8 +89,11 @@ def test_rings_need_scipy(without):
 def test_a_module_that_nobody_knows_stays_a_bug(without):
     status, _, err = without(["resnetx.workloads.buckets"], "describe")
     assert status == 1
-    assert "Traceback" in err
+    assert "a mistake of resnetx (ModuleNotFoundError: No module named 'resnetx.workloads.buckets')" in err
     assert "pip install" not in err
+    kept = Path(err.split()[-1])
+    assert "Traceback" in kept.read_text()
+    kept.unlink()
 
 
 @pytest.mark.parametrize("module", ["vl_convert", "altair"])

@@ -24,8 +24,7 @@ POINT = (
 KEPT = ("repeats", "twins", "budget", "baseline", "timeout", "results", "convention", "tracker")
 RUN = (*POINT, "timeout", "results", "convention", "tracker", "oversubscribe", "dirty")
 
-# What predictions and questions about systems read. They write where `out` says; `results`, the folder of verbs that
-# measure, is taken from scripts that name it for every verb.
+# What predictions and questions about systems read. They write nothing unless `out` or `results` is given.
 WORKLOAD = ("study", "model", "image_size", "precision", "input", "batch_size", "gpus", "scaling", "split", "strategy")
 PREDICTION = (
     *WORKLOAD, "systems", "nodes", "network", "nics", "devices", "transport", "library", "calibration", "framework",

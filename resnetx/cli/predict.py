@@ -10,10 +10,12 @@ import msgspec
 from resnetx import bounds
 from resnetx.cli import show, show_predict, subjects
 from resnetx.cli.compose import chosen, group_of, settings
+from resnetx.cli.folders import new_folder
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.validate import validate_
 from resnetx.config import After, Layerwise, Strategy, SyntheticInput
 from resnetx.errors import ConfigError, unknown_name
+from resnetx.host import node_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import Measured
@@ -77,12 +79,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     timeline: bool
     convention: str
     baseline: int
-    results: str  # taken, as scripts name it for every verb; only `out` makes this one write
+    results: str  # where the record is kept, in a folder of its own, if it is given and `out` is not
     out: str | None
 
 
 def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Predicts, shows what is predicted, and stores it where `out` says."""
+    """Predicts, shows what is predicted, and stores it where `out` or `results` says."""
     if options.validate:
         return validate_(options, [*overrides, *map(str, paths)], validation, show_predict.validation)
     show.begin(options)
@@ -94,6 +96,8 @@ def predict_(options: Namespace, paths: list[Path], overrides: list[str]) -> int
         show_predict.prediction(made)
     if asked.out:
         show_predict.store(made, Path(asked.out))
+    elif "results" in chosen(overrides):
+        show_predict.store(made, new_folder(Path(asked.results) / node_name() / "predict"))
     elif not options.json:
         what = "Not stored, and no timeline is drawn" if asked.timeline else "Not stored"
         show.say(f"{what}: add out=FOLDER to keep the record, which is dated and lists every source.", show.err)
@@ -233,9 +237,11 @@ def _refuse_unread(image_bytes: int | None, asked_of: Sequence[Curve]) -> None:
 
 def _time(given: str | float) -> float:
     try:
-        return seconds(given) if isinstance(given, str) else given
+        host_s = seconds(given) if isinstance(given, str) else given
     except ValueError:
         raise ConfigError(f"host_time={given}: expected a duration, as 0.03s") from None
+    bounds.check({"host_time": host_s})
+    return host_s
 
 
 def _size(key: str, given: str | int | None, example: str) -> int | None:

@@ -57,7 +57,6 @@ def serve(words: list[str], started: Moment) -> int:
     task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
     if folder is None and paths:
         _check_asked(task, paths[0])
-        _check_file(task, paths[0])
     os.environ.update(task.request.env)
     by_hand = folder is None
     if by_hand and (obstacle := _obstacle_to_task(task)):
@@ -167,12 +166,8 @@ def _check_asked(task: Task, path: Path) -> None:
             check(task.request)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-
-
-def _check_file(task: Task, path: Path) -> None:
-    """Refuses a run file that sets variables which only whoever starts it may; those of the shell may be repeated."""
     new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
-    check_file_variables(new, str(path))
+    check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated
 
 
 def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:

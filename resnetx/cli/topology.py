@@ -46,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     calibration: str | None
     pick: int | None
     free: list[int] | None
-    results: str  # taken, as scripts name it for every verb; only `out` makes this one write
+    results: str  # where drawings go, into a folder `topology`, if it is given and `out` is not
     out: str | None
 
 
@@ -77,7 +77,11 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
 
 
 def _asked(overrides: list[str]) -> Asked:
-    return settings(chosen(overrides), Asked, listed=("systems", "size", "library"))
+    given = chosen(overrides)
+    asked = settings(given, Asked, listed=("systems", "size", "library"))
+    if asked.out is None and "results" in given:
+        return msgspec.structs.replace(asked, out=str(Path(asked.results) / "topology"))
+    return asked
 
 
 def _refuse_unread(overrides: list[str], asked: Asked, systems: Sequence[System]) -> None:

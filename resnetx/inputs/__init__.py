@@ -97,7 +97,8 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
     if isinstance(input, SyntheticInput):
         return
     if missing := packages.obstacle(_NEEDED[input.kind]):
-        raise ConfigError(f"{missing}, or use input=synthetic, which decodes nothing")
+        other = "input=torchvision, or " * (input.kind == "dali")
+        raise ConfigError(f"{missing}, or use {other}input=synthetic, which decodes nothing")
     from resnetx.inputs import damage, folders, recipes
 
     tree = folders.read(Path(input.root))

@@ -109,6 +109,7 @@ def test_a_mistake_gets_one_sentence_and_status_2(capsys, monkeypatch, words, se
         ({"request.devices": [1, 1]}, "devices=[1, 1]: expected 1 different GPU ids"),
         ({"timeout_s": 1e12}, "timeout=1000000000000: expected at most 2592000"),
         ({"timeout_s": -1}, "timeout=-1: expected at least 1"),
+        ({"request.env": {"NCCL_NET_PLUGIN": "x.so"}}, "env.NCCL_NET_PLUGIN: a file may not set this variable"),
     ],
 )
 def test_a_run_file_is_held_to_what_the_command_line_is_held_to(capsys, tmp_path, task_of, change, sentence):

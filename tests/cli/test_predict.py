@@ -248,6 +248,14 @@ def test_the_record_is_dated_has_a_digest_and_names_its_inputs(predict, tmp_path
     assert made.settings["words"].startswith("systems=dgx1-p100")
 
 
+def test_a_results_folder_that_is_given_gets_the_record(predict, tmp_path):
+    predict("systems=dgx1-p100", *ALEXNET, "gpus=[1,2]")
+    assert not list(tmp_path.iterdir())
+    predict("systems=dgx1-p100", *ALEXNET, "gpus=[1,2]", "results=kept")
+    (made,) = (tmp_path / "kept").glob("*/predict/*/prediction.json")
+    assert len(record.read(made, Prediction).points) == 2
+
+
 def test_a_timeline_opens_in_perfetto_and_is_drawn(predict, tmp_path):
     _, (point,) = predict("systems=gx8", *ALEXNET, "gpus=8", "timeline=true", "out=kept")
     assert {bar["lane"] for bar in point["timeline"]} == {"compute", "collectives"}
@@ -328,6 +336,7 @@ def test_validation_holds(capsys):
         (["systems=gx8", "what_if.latency=0"], "what_if.latency=0: expected more than 0"),
         (["systems=gx8", "what_if.bandwidth={nvlink1:2}"], "no kind of link of gx8 has that name"),
         (["systems=gx8", "memory=lots"], "memory=lots: expected a size, as 16GB"),
+        (["systems=gx8", "host_time=-1"], "host_time=-1: expected at least 0"),
         (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, as 0.03s"),
         (["systems=gx8", "memory=1GB", "gpus=1"], "GB of memory on each GPU, which has 1.0"),
         (["systems=gx8", "precision=bf16"], "precision=bf16: no peak rate is stated"),

@@ -168,6 +168,12 @@ def test_a_system_is_drawn_where_out_says(run, tmp_path):
         (tmp_path / "drawn" / "gx8.svg").unlink()
 
 
+def test_a_results_folder_that_is_given_gets_the_drawing(run, tmp_path):
+    status, _, err = run("systems=[gx8]", "results=kept")
+    assert (status, err) == (0, "drawing: kept/topology/gx8.svg\n")
+    assert (tmp_path / "kept" / "topology" / "gx8.svg").is_file()
+
+
 def test_a_drawing_that_cannot_be_written_is_a_sentence(run, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run("systems=gx8", "out=file")
