@@ -32,7 +32,7 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
 
 
 @pytest.mark.parametrize(
-    ("study", "points"), [("paper", 88), ("paper-resnetx", 72), ("paper-alexnet-googlenet", 16), ("quickstart", 4)]
+    ("study", "points"), [("paper", 88), ("paper-resnetx", 72), ("paper-alexnet-googlenet", 16), ("quickstart", 2)]
 )
 def test_the_studies_have_the_points_of_the_paper(capsys, tmp_path, study, points):
     status, out, _ = run(capsys, "sweep", "--dry-run", f"study={study}", "input=synthetic", f"results={tmp_path}")
