@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.config import Request
+from resnetx.record.prediction import Interval
 from resnetx.statistics import Summary
 
 
@@ -39,7 +40,7 @@ class CheckedPoint(_Part, frozen=True):
     measured_outcome: str
     measured_reason: str
     predicted_s: float | None  # of an iteration
-    predicted_interval_s: list[float] | None
+    predicted_interval_s: Interval | None
     measured_s: Summary | None
     error: float | None
     allowed: float | None  # the larger of 10 % and twice the point's measured interval

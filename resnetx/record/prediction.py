@@ -15,6 +15,7 @@ from resnetx.config import Request
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
 ComputeSource = Literal["measured", "rescaled", "roofline"]
 Limit = Literal["compute", "communication", "input", "host"]
+Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]  # [low, high]
 
 
 def prediction_file(folder: Path) -> Path:
@@ -90,7 +91,7 @@ class PredictedPoint(_Part, frozen=True, kw_only=True):
     outcome: Literal["ok", "oom", "refused"]
     reason: str  # "" where the outcome is ok
     iteration_s: float | None
-    interval_s: list[float] | None  # [low, high]: with the errors of all that went in at their best and at their worst
+    interval_s: Interval | None  # with the errors of all that went in at their best and at their worst
     images_per_s: float | None
     speedup: float | None  # over `baseline_gpus`
     efficiency: float | None
@@ -108,7 +109,7 @@ class PredictedPoint(_Part, frozen=True, kw_only=True):
     compute_note: str  # the source in a sentence
     compute_where: str = ""  # the trace, or what the roofline was fitted to
     gpu: PredictedGpu | None = None  # null: the system has no such GPU
-    interval_by_compute_s: list[float] | None = None  # with compute_error alone at its best and worst
+    interval_by_compute_s: Interval | None = None  # with compute_error alone at its best and worst
     scaling: Literal["strong", "weak"] | None = None  # weak: `batch_size` grew with the number of GPUs
     compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
     communication_error: float | None

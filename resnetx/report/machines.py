@@ -100,7 +100,7 @@ def _words(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), None)
-    return si(value, unit) if unit else str(value)
+    return si(value, unit) if unit and not isinstance(value, str) else str(value)
 
 
 def _counted(values: Iterable[str]) -> str:
@@ -132,4 +132,4 @@ def _typical(a: Sequence[Brief], b: Sequence[Brief]) -> list[Difference]:
 
 def _coarse(share: float) -> str:
     """A share to 5 %: finer differences between runs are chance."""
-    return f"{5 * round(20 * share)} %"
+    return f"{5 * round(20 * min(share, 1e9))} %"
