@@ -18,10 +18,9 @@ import msgspec
 
 from resnetx.config import CONFIGS, GROUPS, Request, RunSettings
 from resnetx.errors import ConfigError, shortened, unknown_name
-from resnetx.loading import File, YamlFile, is_file, name_fault
+from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.variables import check_file_variables
 
-MAX_BYTES = 2**20
 MAX_POINTS = 10_000  # of a study: at a minute for each run, weeks
 
 Point = dict[str, Any]  # setting -> one value
@@ -65,7 +64,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _read(path: Path) -> Study:
-    text = YamlFile(File(path, "a study", MAX_BYTES, where=f"study={path}"))
+    text = YamlFile(File(path, "a study", YAML_BYTES, where=f"study={path}"))
     if not isinstance(text.tree, dict):
         raise text.file.refuse("expected the settings about, settings and grids")
     study: Study = text.convert(Study, given={"name": path.stem, **text.tree})

@@ -65,7 +65,7 @@ BY_HAND = executor.torchrun(8, ["-m", "resnetx.train"]).line.replace(" --max-res
 MEASURING = [each for each in COMMANDS if re.match("resnetx (train|sweep|verify)|env .* torchrun", each)]
 
 
-def test_every_command_of_the_readme_is_run():
+def test_every_command_of_the_readme_is_one_that_the_tests_below_look_at():
     known = "resnetx (describe|topology|predict|compare|bench|trace|train|sweep|verify)|env .* torchrun"
     assert [each for each in COMMANDS if not re.match(known, each)] == []
 

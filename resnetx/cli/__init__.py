@@ -23,7 +23,6 @@ from resnetx.cli.help import VerbHelp
 from resnetx.cli.settings import names, searching
 from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
-from resnetx.loading import visible
 
 CONFIG_DIR = "a folder with models, inputs, strategies or trackers of your own, as FOLDER/model/NAME.yaml"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -98,10 +97,10 @@ def _explained(act: Callable[[], int]) -> int:
 
 def _refused(sentence: str) -> int:
     """Prints a sentence on standard error; returns the exit status."""
-    from resnetx.cli.prose import width_of, wrapped
+    from resnetx.cli.unforeseen import complain
 
     if os.environ.get("RANK", "0") == "0":  # all ranks make the same mistake
-        print(wrapped(visible(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
+        complain(sentence)
     return 2
 
 

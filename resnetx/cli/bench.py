@@ -26,6 +26,7 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal
+from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
@@ -182,6 +183,9 @@ def check_bench(r: BenchRequest) -> None:
         raise ConfigError("gpus=1: one rank has nobody to send to; use gpus=2 or more")
     bounds.check({**msgspec.to_builtins(r), "size": r.sizes_bytes})
     check_ranks(r.gpus, r.devices, r.env)
+    times = len(r.collectives) * len(r.sizes_bytes) * r.iterations
+    if times * MEASURED_BYTES > MAX_BYTES:
+        raise ConfigError(f"iterations={r.iterations}: a record of {times:,} times would be {too_large('bench')}")
 
 
 # ---- what others measured -------------------------------------------------------------------------------------------

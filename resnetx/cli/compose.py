@@ -24,8 +24,8 @@ from resnetx.cli.settings import names, own_folders
 from resnetx.cli.settings import settings as every_setting
 from resnetx.config import CONFIGS, GROUPS, PATHS, at_home
 from resnetx.errors import ConfigError, convert, shortened
-from resnetx.loading import File, YamlFile
-from resnetx.study import MAX_BYTES, Point, Study, distinct, load, points
+from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.study import Point, Study, distinct, load, points
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 
@@ -192,7 +192,7 @@ def _check_choice(group: str, choice: str) -> None:
         near = difflib.get_close_matches(choice[:100], known, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
-    text = YamlFile(File(known[choice], f"a choice of {group}", MAX_BYTES))
+    text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
         raise text.file.refuse("expected settings by their names")
 

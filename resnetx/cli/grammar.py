@@ -80,7 +80,7 @@ VERBS = {
     "train": Verb(
         "runs",
         "run one point and record it",
-        RUN,
+        _without(RUN, "dirty"),
         "RUN.json",
         {"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
     ),

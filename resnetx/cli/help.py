@@ -1,18 +1,17 @@
 """The help of a verb: its flags, and the settings that it reads with their defaults."""
 
 import argparse
-import shutil
-import textwrap
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from resnetx.cli.grammar import Verb, reads
+from resnetx.cli.prose import beside, width_of
 from resnetx.cli.settings import Setting, choices, searching, settings
 
 COLUMN = 30  # where the meaning of a setting begins
-WIDEST = 100
 
 
 class VerbHelp(argparse.Action):
@@ -29,11 +28,11 @@ class VerbHelp(argparse.Action):
             own = [setting for setting in settings() if reads(self._verb.settings, setting.name)]
         if own:
             print("\nsettings and their defaults:\n")
-            print("\n".join(_lines(own, min(WIDEST, shutil.get_terminal_size().columns))))
+            print("\n".join(_lines(own, width_of(sys.stdout))))
         parser.exit()
 
 
-def _lines(own: Sequence[Setting], width: int) -> Iterator[str]:
+def _lines(own: Sequence[Setting], width: int | None) -> Iterator[str]:
     """A setting with its default and its meaning; of settings of a group also the choices that have them."""
     by_name: dict[str, list[Setting]] = defaultdict(list)
     for setting in own:
@@ -48,11 +47,8 @@ def _lines(own: Sequence[Setting], width: int) -> Iterator[str]:
         yield from _entry("  " * (1 + (bool(first.of) and group in by_name)) + f"{name}={first.default}", about, width)
 
 
-def _entry(name: str, about: str, width: int) -> Iterator[str]:
-    wrapped = textwrap.wrap(about, max(20, width - COLUMN), break_long_words=False, break_on_hyphens=False)
-    if len(name) >= COLUMN or not wrapped:
+def _entry(name: str, about: str, width: int | None) -> Iterator[str]:
+    if len(name) >= COLUMN and about:
         yield name
-    else:
-        yield f"{name:{COLUMN}}{wrapped.pop(0)}"
-    for line in wrapped:
-        yield " " * COLUMN + line
+        name = ""
+    yield beside(name, about, COLUMN, width)

@@ -181,6 +181,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
     from resnetx import inputs, packages, workloads
     from resnetx.measure.features import missing_feature
     from resnetx.measure.nvml import gpus_here
+    from resnetx.measure.record_size import too_large_record
 
     try:
         check(request)
@@ -203,7 +204,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
             f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
             "use precision=fp32 or bf16"
         )
-    return too_many_ranks(request.gpus, request.devices, oversubscribe)
+    return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe)
 
 
 def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool) -> str:

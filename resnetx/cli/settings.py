@@ -13,7 +13,7 @@ from pathlib import Path
 
 from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError
-from resnetx.loading import File, is_folder
+from resnetx.loading import YAML_BYTES, File, is_folder
 
 _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())
 
@@ -84,7 +84,7 @@ _LINE = re.compile(r"(?P<indent> *)(?P<dash>- )?(?P<key>\w+):(?P<value>[^#]*)(?:
 def _lines(path: Path) -> Iterator[Setting]:
     """The settings of one file, those inside of groups with the group's name before them."""
     outer: list[tuple[int, str]] = []
-    for text in File(path, "a file of settings", 2**20).text().splitlines():
+    for text in File(path, "a file of settings", YAML_BYTES).text().splitlines():
         if not (found := _LINE.fullmatch(text)):
             continue
         outer = [(indent, name) for indent, name in outer if indent < len(found["indent"])]

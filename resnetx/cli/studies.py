@@ -20,6 +20,7 @@ from resnetx.measure import launch, trackers
 from resnetx.measure.budget import Budget
 from resnetx.measure.estimate import Estimator, estimator
 from resnetx.measure.executor import one_node
+from resnetx.measure.record_size import too_large_record
 from resnetx.measure.sweep import (
     PlannedRun,
     check_known_code,
@@ -91,7 +92,7 @@ def _asked(overrides: list[str]) -> _Asked:
     requests = {request.key: request for request in requests_of(trees)}
     name = named.name if named else "sweep-" + _digits(requests)
     tasks = [
-        (task, obstacle_to(task.request, settings.oversubscribe))
+        (task, obstacle_to(task.request, settings.oversubscribe) or _obstacle_to_twins(task.request, settings.twins))
         for task in (run_file(each, settings, name) for each in requests.values())
     ]
     record = StudyRecord(
@@ -108,6 +109,12 @@ def _asked(overrides: list[str]) -> _Asked:
         resnetx=__version__,
     )
     return _Asked(record, tasks, settings, StudyFolder(Path(settings.results) / node_name() / name))
+
+
+def _obstacle_to_twins(request: Request, twins: int) -> str:
+    """Why the twins of a point could not be recorded, in one sentence; "" where they can."""
+    found = request.twins.values() if twins else []
+    return next(filter(None, map(too_large_record, found)), "")
 
 
 def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:

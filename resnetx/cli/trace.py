@@ -108,7 +108,7 @@ def _status(asked: _Asked, traces: list[Trace]) -> int:
 def _asked(overrides: list[str]) -> _Asked:
     _, points = points_of(overrides)
     trees = [compose(point) for point in points]
-    settings, iterations = one_for_all(trees), _iterations(trees[0]["iterations"])
+    settings, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
     folder = Path(settings.results) / node_name() / "trace"
     requests: dict[str, Request] = {}
     for point in requests_of(trees):
@@ -118,7 +118,10 @@ def _asked(overrides: list[str]) -> _Asked:
     return _Asked([_planned(each, settings, folder) for each in requests.values()], settings, folder)
 
 
-def _iterations(given: Any) -> int:
+def _iterations(of_points: list[Any]) -> int:
+    given, *others = dict.fromkeys(of_points)
+    if others:
+        raise ConfigError(f"iterations={[given, *others]}: one number for all that is traced; give it one value")
     if given is None:
         return ITERATIONS
     if not isinstance(given, int) or isinstance(given, bool):

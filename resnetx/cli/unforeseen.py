@@ -1,4 +1,6 @@
-"""What ends a command that has done nothing wrong: a full disk, no memory, a mistake of ours. Each in one line."""
+"""What ends a command: a sentence on standard error, and a status. Also where nobody asked wrongly: a full disk, no
+memory, a mistake of ours.
+"""
 
 import os
 import sys
@@ -8,12 +10,19 @@ from pathlib import Path
 from typing import TextIO
 
 from resnetx import __version__
+from resnetx.cli.prose import width_of, wrapped
+from resnetx.loading import visible
+
+
+def complain(sentence: str) -> None:
+    """Prints a sentence on standard error."""
+    print(wrapped(visible(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
 
 
 def refused(error: OSError) -> int:
     """Says what the system refused, of which file or stream; status 2."""
     where = error.filename or ("standard output" if _is_of_output(error) else "")
-    print(f"resnetx: {where}{': ' * bool(where)}{error.strerror or error}", file=sys.stderr)
+    complain(f"{where}{': ' * bool(where)}{error.strerror or error}")
     return 2
 
 
@@ -24,9 +33,9 @@ def mistake(error: Exception) -> int:
 
     what = sentence(error)
     if no_memory(what):
-        print(f"resnetx: no memory was left for resnetx itself ({what})", file=sys.stderr)
+        complain(f"no memory was left for resnetx itself ({what})")
         return 1
-    print(f"resnetx: a mistake of resnetx ({what}); please report it with {_kept(error)}", file=sys.stderr)
+    complain(f"a mistake of resnetx ({what}); please report it with {_kept(error)}")
     return 1
 
 

@@ -39,24 +39,22 @@ def describe_(options: Namespace, __: list[Path], overrides: list[str]) -> int:
     if not all(isinstance(count, int) and not isinstance(count, bool) for count in gpus):
         raise ConfigError(f"gpus={asked}: expected numbers of GPUs")
     bounds.check({"gpus": gpus})
-    found: dict[str, Workload] = {}
-    sent: dict[str, list[int]] = {}
+    found: dict[tuple[str, str], Workload] = {}
+    sent: dict[tuple[str, str], list[int]] = {}
     for point in points:
         tree = compose({**point, "gpus": 1, "devices": None})
-        request = request_from(tree)
-        if request.key not in found:
+        request, convention = request_from(tree), run_settings_from(tree).convention
+        key = request.key, convention
+        if key not in found:
             check(request)
-            convention = run_settings_from(tree).convention
-            found[request.key] = workloads.workload(
-                request.model, request.image_size, request.batch_size, convention, gpus
-            )
+            found[key] = workloads.workload(request.model, request.image_size, request.batch_size, convention, gpus)
             table = workloads.table(request.model, request.image_size)
-            sent[request.key] = [each.size_bytes for each in messages(table, request.strategy, request.precision)]
+            sent[key] = [each.size_bytes for each in messages(table, request.strategy, request.precision)]
     if options.json:
         show.json_lines({**to_builtins(found[key]), "messages_bytes": sent[key]} for key in found)
     elif len(found) == 1:
-        show_workloads.layers(table, found[request.key])
-        show_workloads.messages(request.strategy.kind, sent[request.key])
+        show_workloads.layers(table, found[key])
+        show_workloads.messages(request.strategy.kind, sent[key])
     else:
         show_workloads.family(list(found.values()), gpus)
     return 0

@@ -157,10 +157,12 @@ def _checked(files: DataNode) -> DataNode:
 
     What fails is a reshape, to another number of bytes: DALI has no assertion, and a reshape copies nothing.
     """
-    shape, size_bytes, first = fn.peek_image_shape(files), files.shape(dtype=types.INT64), files[0]
+    shape, size_bytes = fn.peek_image_shape(files), files.shape(dtype=types.INT64)
     pixels = shape[0] * shape[1]
-    fits = (first == 0xFF) & (pixels <= header.MOST_PIXELS_PER_BYTE * size_bytes)  # a JPEG
-    may_be_decoded = (fits | (first == 0x89)) & (pixels <= header.MOST_PIXELS)  # or a PNG
+    is_jpeg = (files[0] == 0xFF) & (files[1] == 0xD8)
+    is_png = (files[0] == 0x89) & (files[24] == 8)  # bits of a sample
+    fits = is_jpeg & (pixels <= header.MOST_PIXELS_PER_BYTE * size_bytes)
+    may_be_decoded = (fits | is_png) & (pixels <= header.MOST_PIXELS)
     return fn.reshape(files, shape=size_bytes * may_be_decoded)
 
 

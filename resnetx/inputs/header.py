@@ -134,6 +134,8 @@ def _png(start: bytes) -> tuple[int, int]:
     """Width and height in pixels, of the chunk IHDR, which comes first."""
     if len(start) >= 24 and start[12:16] != b"IHDR":
         raise DamageError("its header has no size")
+    if (bits := _whole(start[24:], 1)) != 8:
+        raise DamageError(f"samples of {bits} bits; expected 8")
     return _whole(start[16:], 4), _whole(start[20:], 4)
 
 

@@ -26,7 +26,8 @@ from PIL import Image
 from resnetx.config import check_images
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import cores
-from resnetx.inputs import damage, folders, processes, scenes
+from resnetx.inputs import damage, folders, header, processes, scenes
+from resnetx.loading import File
 
 Progress = Callable[[int], None]  # called with the number of images just finished
 
@@ -241,10 +242,11 @@ def _make_one(path: Path, size: str, seed: int, label: int, index: int) -> _File
 def _pixels(path: Path) -> tuple[int, int] | None:
     """Width and height of an image made earlier; None where there is none, or something that is no image."""
     try:
-        with Image.open(path) as image:
-            return image.size
-    except OSError:
+        found = header.of_file(path)
+        header.check(found)
+    except (OSError, header.DamageError):
         return None
+    return found.width, found.height
 
 
 def _picture(seed: int, label: int, index: int, shape: _Shape) -> Image.Image:
@@ -276,7 +278,7 @@ def _claim(root: Path, size: str, seed: int) -> None:
     mark = root / _MARK
     root.mkdir(parents=True, exist_ok=True)
     if mark.exists():
-        found = mark.read_text(errors="replace").strip()
+        found = File(mark, "a mark of `resnetx images`", 2**12).text().strip()
         if found != wanted:
             raise ConfigError(f"{root} holds images of {found}, asked were {wanted}: use those, or another folder")
     elif any(not path.name.startswith(".") for path in root.iterdir()):

@@ -1,15 +1,14 @@
 """Work in other processes, some tasks at a time. When a process dies, it is known what it may have been working on."""
 
-import ctypes
 import multiprocessing
+import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from resnetx.host import dying_with
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -30,7 +29,7 @@ def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int,
     context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break
     at_once = workers * (1 + waiting)
     given: dict[Future[Result], Task] = {}
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
         try:
             for task in tasks:
                 _submit(pool, work, task, given)
@@ -61,8 +60,7 @@ def _first(given: dict[Future[Result], Task]) -> Iterator[Result]:
         yield result
 
 
-def _start_worker() -> None:
+def _start_worker(parent: int) -> None:
     """Leaves Ctrl-C to the parent, and ends with it even when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    dying_with(parent)()

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import RawArray
 from os import getpid
 from pathlib import Path
@@ -24,6 +25,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 
 from resnetx.config import TorchvisionInput
 from resnetx.errors import ConfigError
+from resnetx.host import dying_with
 from resnetx.inputs import Share, damage, folders, header, order, recipes
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)
@@ -49,6 +51,7 @@ class TorchvisionBatches:
                     num_workers=input.threads,
                     prefetch_factor=input.prefetch,
                     collate_fn=_as_it_is,
+                    worker_init_fn=partial(_begin_worker, getpid()),
                     pin_memory=share.device.type == "cuda",
                     # Every worker draws its own random numbers from this one.
                     generator=torch.Generator().manual_seed(share.seed * share.world_size + share.rank),
@@ -83,6 +86,12 @@ class TorchvisionBatches:
         """What to say when workers have died on these images: the first is named."""
         names = " or ".join(str(self._tree.path(index)) for index in images)
         return ConfigError(damage.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
+
+
+def _begin_worker(parent: int, _: int) -> None:
+    """A worker ends with its rank, however that ends; and by SIGTERM, which ranks leave to a thread that it lacks."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    dying_with(parent)()
 
 
 class _Reading:

@@ -10,17 +10,15 @@ import msgspec
 from resnetx.errors import FileError, sentence
 from resnetx.interconnect.graph import Library
 from resnetx.interconnect.parts import UNITS, Family, Provenance, in_base_units
-from resnetx.loading import File, YamlFile
+from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.loading.yaml_file import steps
-
-MAX_BYTES = 2**20
 
 
 class LinedYaml(YamlFile):
     """The tree of such a file, and on which line each of its values stands."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(File(path, "a description of a system", MAX_BYTES))
+        super().__init__(File(path, "a description of a system", YAML_BYTES))
         if not isinstance(self.tree, dict):
             raise self.file.refuse("expected settings by their names")
 

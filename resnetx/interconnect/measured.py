@@ -12,13 +12,12 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.loading import File, YamlFile, decode, is_file, is_folder
-from resnetx.record import BenchPoint, BenchRecord, RunFolder
+from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
+from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RunFolder
 from resnetx.record import read as read_record
-from resnetx.units import size
+from resnetx.units import size, size_text
 
-MAX_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
-MAX_TYPED_BYTES = 2**20
+MAX_TABLE_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
 MOST_BYTES, SHORTEST_s, LONGEST_s = 2**53, 1e-12, 1e9  # of a point: what is beyond is no measurement
 MOST = 1e6  # times as long, or of a share
 
@@ -77,12 +76,14 @@ def read(path: str, collective: str | None = None) -> Measured:
     where = f"calibration={path}"
     given = RunFolder(Path(path)).record if is_folder(Path(path)) else Path(path)
     if given.suffix in (".yaml", ".yml"):
-        return _typed(File(given, "measured points", MAX_TYPED_BYTES, where))
+        return _typed(File(given, "measured points", YAML_BYTES, where))
     file = File(given, "measured collectives", MAX_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
         record = read_record(given, BenchRecord)
         return measured(record, collective, f"{given.parent.name}/{given.name}", where)
+    if len(content) > MAX_TABLE_BYTES:
+        raise file.refuse(f"larger than {size_text(MAX_TABLE_BYTES)}; expected the text or JSON of nccl-tests")
     return _nccl_tests(file, content, collective)
 
 
@@ -108,7 +109,7 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
 
 def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
     """The same from a table or JSON of nccl-tests, and nothing else; `where`: what to blame a mistake on."""
-    file = File(Path(path), "the text or JSON of nccl-tests", MAX_BYTES, where)
+    file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
         raise file.refuse("a bench record already; expected the text or JSON of nccl-tests")

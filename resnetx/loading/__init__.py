@@ -6,7 +6,7 @@ interpolated or followed elsewhere, nothing recurses as deep as a file wants, an
 `errors.FileError`, which names the file and, where there is one, the line.
 
     record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
-    tree = YamlFile(File(path, "a study", 2**20)).tree
+    tree = YamlFile(File(path, "a study", YAML_BYTES)).tree
 
 Also here, as they are met with what files say: which words may name a file or a folder (`name_fault`), and how text is
 shown on a terminal (`visible`).
@@ -15,10 +15,11 @@ shown on a terminal (`visible`).
 from resnetx.loading.content import File, is_file, is_folder
 from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
 from resnetx.loading.words import UNSHOWN, name_fault, visible
-from resnetx.loading.yaml_file import YamlFile, own_yaml
+from resnetx.loading.yaml_file import YAML_BYTES, YamlFile, own_yaml
 
 __all__ = [
     "UNSHOWN",
+    "YAML_BYTES",
     "File",
     "UnboundedError",
     "YamlFile",

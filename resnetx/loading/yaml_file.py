@@ -21,6 +21,7 @@ from resnetx.loading.content import File
 if TYPE_CHECKING:
     from yaml import Event, ScalarEvent
 
+YAML_BYTES = 2**20  # of a file that people write: studies, systems, settings
 MAX_DEPTH = 32  # of lists and groups in each other; ours have 5
 MAX_VALUES = 100_000  # with aliases written out: a few lines of them can stand for more than a memory holds
 MAX_DIGITS = 40  # of a number; a float has 17 that mean anything
@@ -82,7 +83,7 @@ class YamlFile:
 
 def own_yaml(path: Path, kind: Any) -> Any:
     """A YAML file that comes with resnetx as `kind`; keys of it may be whole numbers."""
-    return YamlFile(File(path, "a file of resnetx", 2**20), whole_keys=True).convert(kind)
+    return YamlFile(File(path, "a file of resnetx", YAML_BYTES), whole_keys=True).convert(kind)
 
 
 def steps(error: msgspec.ValidationError) -> list[str | int]:

@@ -1,6 +1,7 @@
 """The ranks of a run: who this process is, which device it drives, how it meets the others.
 
-The only module that touches `torch.distributed`. A run on one rank joins no process group.
+The only module that measures with `torch.distributed`, which `library_probes` tries out for `doctor`. A run on one rank
+joins no process group.
 """
 
 import inspect
@@ -146,7 +147,7 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
             log = stack.enter_context(_nccl_log())
             if timed_by_nccl:
                 stack.enter_context(_environment(TORCH_NCCL_ENABLE_TIMING="1"))
-            if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what its ranks agree on, not of gradients
+            if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what ranks agree on
                 stack.enter_context(_environment(NCCL_SOCKET_IFNAME=loopback))
             dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
         ranks = replace(ranks, log=log)

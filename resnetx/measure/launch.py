@@ -6,18 +6,16 @@ record of a finished measurement is never replaced by that of a failure. How ran
 their end means in `ending`.
 """
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import overload
 
 import msgspec
 
 from resnetx import record
+from resnetx.host import dying_with
 from resnetx.measure import ending
 from resnetx.measure.ending import Ending
 from resnetx.measure.executor import Executor, one_node
@@ -96,7 +94,7 @@ def _wait(task: Task, folder: RunFolder, private: Path, started: Moment, executo
             stdin=subprocess.DEVNULL,
             env=_environment(task, folder, private, started) | command.variables,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
-            preexec_fn=_die_with_parent(),
+            preexec_fn=dying_with(os.getpid()),
         )
         try:
             return child.wait(task.timeout_s)
@@ -125,20 +123,6 @@ def _program(name: str) -> str:
     """The program of this name that belongs to this Python, or else the one on the PATH."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.is_file() else name
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """For the child, between fork and exec: the kernel shall kill it when this process dies."""
-    if sys.platform != "linux":
-        return None
-    prctl, launcher = ctypes.CDLL(None).prctl, os.getpid()  # looked up before the fork
-
-    def ask_kernel() -> None:
-        prctl(1, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != launcher:  # it died before the kernel was asked
-            os._exit(1)
-
-    return ask_kernel
 
 
 def _oom_kills() -> int:

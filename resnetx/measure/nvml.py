@@ -7,6 +7,7 @@ References: NVML API reference; CUDA C++ Programming Guide, "CUDA Environment Va
 """
 
 import os
+from functools import cache
 from itertools import takewhile
 from typing import Any
 
@@ -51,15 +52,19 @@ def active_nvlinks(nvml: Nvml, handle: Any) -> list[int] | Unknown:
 
 def gpus_here(module: Any = None) -> int:
     """GPUs that a run on this machine can use; 0 on a machine without any. Loads no torch."""
+    present, visible = _present(module), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return present if visible is None else min(present, _visible(visible, present))
+
+
+@cache  # without the driver's persistence mode, each asking takes seconds
+def _present(module: Any) -> int:
+    """GPUs of the host."""
     nvml = open_nvml(module)
     if isinstance(nvml, Unknown):
         return 0
     present = nvml.ask("nvmlDeviceGetCount")
     nvml.ask("nvmlShutdown")
-    if isinstance(present, Unknown):
-        return 0
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return present if visible is None else min(present, _visible(visible, present))
+    return 0 if isinstance(present, Unknown) else present
 
 
 def _visible(names: str, present: int) -> int:

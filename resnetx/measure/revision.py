@@ -5,7 +5,9 @@ commit of results or of documentation changes no measurement.
 """
 
 import hashlib
+import os
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import resnetx
@@ -14,6 +16,7 @@ from resnetx.record import Unknown
 CODE = ("resnetx", "configs")  # folders of a checkout
 CHECKOUT = Path(resnetx.__file__).parent.parent
 _CHANGES = "+changes"
+_PLAIN = ("--no-ext-diff", "--no-textconv")  # whatever the user has configured
 
 
 class _GitError(Exception):
@@ -26,9 +29,9 @@ def revision(checkout: Path = CHECKOUT) -> str | Unknown:
         return Unknown("the package does not run from a git checkout")
     try:
         commit = _git(checkout, "rev-parse", "--verify", "--quiet", "HEAD").decode().strip()
-        difference = _git(checkout, "diff", "HEAD", "--binary", "--", *CODE)
+        difference = _git(checkout, "diff", *_PLAIN, "--binary", "HEAD", "--", *CODE)
         for name in _git(checkout, "ls-files", "--others", "--exclude-standard", "-z", "--", *CODE).split(b"\0")[:-1]:
-            difference += name + (checkout / name.decode()).read_bytes()
+            difference += name + (checkout / os.fsdecode(name)).read_bytes()
     except (_GitError, OSError) as error:
         return Unknown(str(error))
     return commit + (f"{_CHANGES}-{hashlib.sha256(difference).hexdigest()[:8]}" if difference else "")
@@ -39,6 +42,7 @@ def has_changes(found: str | Unknown) -> bool:
     return isinstance(found, str) and _CHANGES in found
 
 
+@cache  # a study may keep thousands of runs
 def same_code(before: str, now: str, checkout: Path = CHECKOUT) -> bool:
     """Whether two revisions have the same files of CODE; False where that cannot be told."""
     if before == now:
@@ -46,7 +50,7 @@ def same_code(before: str, now: str, checkout: Path = CHECKOUT) -> bool:
     if has_changes(before) or has_changes(now):
         return False
     try:
-        return not _git(checkout, "diff", "--name-only", before, now, "--", *CODE)
+        return not _git(checkout, "diff", *_PLAIN, "--name-only", before, now, "--", *CODE)
     except _GitError:  # a commit that this checkout does not have
         return False
 

@@ -3,7 +3,6 @@
 Loads no torch by itself, so that a failure to load torch is reported like any other.
 """
 
-import ctypes
 import os
 import re
 import signal
@@ -16,7 +15,7 @@ from typing import Literal
 
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
-from resnetx.host import kernel_text
+from resnetx.host import dying_with, kernel_text
 from resnetx.measure.ending import sentence
 from resnetx.measure.moment import Moment
 from resnetx.measure.no_memory import no_memory
@@ -39,10 +38,7 @@ def die_with_parent() -> None:
     """
     if scratch := launched_scratch():
         show_life(scratch)
-    if sys.platform != "linux":
-        return
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    dying_with(os.getppid())()
     if _orphaned():
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -9,6 +9,7 @@ MAX_BYTES = 64 * 2**20
 
 # In the record of a trace, laid out: the least that a layer takes without its times, and each time ("       0.0,").
 LAYER_BYTES, TIME_BYTES = 150, 12
+MEASURED_BYTES = 26  # what a time that was measured takes, at most
 
 # What makes a record smaller, by its kind.
 _SMALLER = {

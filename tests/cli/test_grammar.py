@@ -106,6 +106,7 @@ def test_every_setting_is_read_by_a_verb_and_explained():
 
 def test_the_help_of_a_verb_lists_its_own_settings_within_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("resnetx.cli.help.width_of", lambda stream: 80)
     shown = {}
     for verb in ("train", "topology", "images"):
         with pytest.raises(SystemExit) as end:
