@@ -10,23 +10,26 @@ grids:                                      # each is the product of its lists
 import difflib
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, GROUPS, Request, RunSettings
+from resnetx.config import CONFIGS, GROUPS, Request
 from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.variables import check_file_variables
 
 MAX_POINTS = 10_000  # of a study: at a minute for each run, weeks
+MAX_CHARACTERS = 2**25  # of all their settings, of which a point has some hundred
 
 Point = dict[str, Any]  # setting -> one value
 
-# What a study is made of: points, and how their runs are kept. Two of those are for whoever starts it to decide.
-SETTINGS = {*Request.__struct_fields__, *RunSettings.__struct_fields__} - {"oversubscribe", "dirty"}
+# What a study is made of: points, and how often they run. Where records go, and who gets a copy, is for whoever starts
+# it to decide; so is what makes figures less trustworthy.
+SETTINGS = {*Request.__struct_fields__, "repeats", "twins", "budget", "baseline", "timeout", "convention"}
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,10 +141,18 @@ def _too_many(grids: list[dict[str, list[Any]]]) -> str:
     """What to say of grids with too many points, found without building them; "" where they have not."""
     counts = [math.prod(map(len, axes.values())) for axes in grids]
     if sum(counts) <= MAX_POINTS:
+        lengths = list(map(_longest, grids))
+        if sum(map(operator.mul, counts, lengths)) > MAX_CHARACTERS:
+            return f"{sum(counts):,} points of up to {max(lengths):,} characters; expected shorter values"
         return ""
     largest = grids[counts.index(max(counts))]
     axes = ", ".join(f"{len(values)} of {shortened(key)}" for key, values in largest.items() if len(values) > 1)
     return f"{sum(counts):,} points ({shortened(axes)}); expected at most {MAX_POINTS:,}: give fewer values"
+
+
+def _longest(axes: Mapping[str, list[Any]]) -> int:
+    """The characters of a grid's longest point."""
+    return sum(len(key) + max(len(str(value)) for value in values) for key, values in axes.items())
 
 
 def _values(key: str, value: Any) -> list[Any]:

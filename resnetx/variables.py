@@ -36,6 +36,9 @@ _FILES = re.compile(r"(?<![A-Z])(CONF|CONFIG|DIR|DUMP|FILE|HOME|LIB|LIBRAR(Y|IES
 _HARMLESS = re.compile(r"CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF")
 
 
+_OPENING = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_COMM_ID")
+_LOOPBACK = re.compile(r"=?lo0?$|127\.|localhost:|\[?::1\]?")
+
 _SECRET = re.compile(
     r"(?:^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|$)|(^|_)TOKENS?(_|$)"
     r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|$)|CREDENTIAL",
@@ -87,6 +90,11 @@ def check_file_variables(names: Iterable[str], where: str) -> None:
 def unlisted(names: Iterable[str]) -> list[str]:
     """Those of some variables that files may not set."""
     return [name for name in names if not _may_be_in_a_file(name)]
+
+
+def opening(env: Mapping[str, str]) -> list[str]:
+    """The names of the variables with which ranks listen elsewhere than on the loopback interface."""
+    return [name for name, value in env.items() if _OPENING.fullmatch(name) and not _LOOPBACK.match(value)]
 
 
 def _may_be_in_a_file(name: str) -> bool:

@@ -53,6 +53,8 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
         ("about: x\ngrids: [{transport: [auto, host]}]", "transport: not a setting of a run"),
         ("about: x\ngrids: [{batchsize: 8}]", "batchsize: not a setting of a run; did you mean batch_size"),
         ("about: x\nsettings: {dirty: true}\ngrids: [{gpus: 1}]", "dirty: not a setting of a run"),
+        ("about: x\nsettings: {results: /tmp}\ngrids: [{gpus: 1}]", "results: not a setting of a run"),
+        ("about: x\ngrids: [{tracker.project: theirs}]", "tracker.project: not a setting of a run"),
         ("about: x\ngrids: [{env.NCCL_NET_PLUGIN: x.so}]", "env.NCCL_NET_PLUGIN: a file may not set this variable"),
         ("about: x\nsettings: {env: {PATH: /tmp}}\ngrids: [{gpus: 1}]", "env.PATH: a file may not set"),
         ("about: x\ngrids: [{env: [{NCCL_ALGO: Ring}, {GCONV_PATH: x}]}]", "env.GCONV_PATH: a file may not set"),
@@ -116,3 +118,10 @@ def test_what_yaml_takes_for_dates_and_the_like_is_text(tmp_path):
     (tmp_path / "mine.yaml").write_text("grids: [{env.NCCL_ALGO: [NO, 12:30, 2026-01-01, 010]}]")
     points = study.points(study.load(str(tmp_path / "mine.yaml")), {})
     assert [point["env.NCCL_ALGO"] for point in points] == ["NO", "12:30", "2026-01-01", "010"]
+
+
+def test_points_without_end_are_refused_before_they_are_made(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"about: x\ngrids: [{{input.root: {'x' * 10_000}, seed: {list(range(9000))}}}]")
+    with pytest.raises(ConfigError, match=r"9,000 points of up to 10,0.. characters; expected shorter values"):
+        study.points(study.load(str(path)), {})

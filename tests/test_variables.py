@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.variables import check_file_variables, check_variables, is_secret, unlisted
+from resnetx.variables import check_file_variables, check_variables, is_secret, opening, unlisted
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,14 @@ def test_the_name_of_a_secret_is_told(name):
 @pytest.mark.parametrize("name", ["UCX_IB_PKEY", "NCCL_IB_PKEY", "TOKENIZERS_PARALLELISM", "NCCL_BYPASS", "MONKEY"])
 def test_what_only_sounds_like_a_secret_is_none(name):
     assert not is_secret(name)
+
+
+def test_variables_that_let_other_hosts_reach_the_ranks_are_named():
+    env = {
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_COMM_ID": "10.0.0.1:2000",
+        "NCCL_ALGO": "Ring",
+    }
+    assert opening(env) == ["NCCL_SOCKET_IFNAME", "NCCL_COMM_ID"]
+    assert opening({"NCCL_COMM_ID": "127.0.0.1:2000", "NCCL_SOCKET_IFNAME": "=lo"}) == []

@@ -26,6 +26,7 @@ from resnetx.config import CONFIGS, GROUPS, PATHS, at_home
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.study import Point, Study, distinct, load, points
+from resnetx.workloads.tables import classifiers
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 
@@ -191,10 +192,16 @@ def _check_choice(group: str, choice: str) -> None:
     if choice not in known:
         near = difflib.get_close_matches(choice[:100], known, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
+        if group == "model" and choice in classifiers.kept().image_size:
+            hint = f" (it is model=torchvision model.name={choice})"
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
     text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
         raise text.file.refuse("expected settings by their names")
+    if "defaults" in text.tree:  # Hydra would read these files itself, and look up ${...} among their names
+        raise text.refuse(["defaults"], "defaults: a choice includes no other; write its settings out")
+    if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
+        raise text.file.refuse("@package: the settings of a choice are those of its group; leave that line out")
 
 
 def _escaped(text: str) -> str:

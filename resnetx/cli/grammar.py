@@ -31,6 +31,7 @@ PREDICTION = (
     "overlap", "gradients", "straggler", "host_time", "image_bytes", "memory", "memory_model", "clock",
     "what_if", "sensitivity", "timeline", "convention", "baseline", "out",
 )  # fmt: skip
+PREDICTED = {"input": "synthetic", "gpus": "[1,2,4,8]"}  # nothing has been measured of any host that would feed it
 TOPOLOGY = (
     "systems", "nodes", "network", "nics", "devices", "transport", "collective", "size", "library", "calibration",
     "pick", "free", "out", "results",
@@ -51,6 +52,7 @@ class Verb:
     paths: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
     default: tuple[str, ...] = ()  # what it is asked where nothing is
+    own: Mapping[str, str] = field(default_factory=dict)  # defaults that are not those of the configuration
 
     @property
     def has_choices(self) -> bool:
@@ -113,6 +115,7 @@ VERBS = {
         "show that several ranks compute what one process does: gradients and losses, step after step",
         _without(RUN, "measure", "warmup", "windows", "tracker", "dirty"),
         flags={"json": JSON, "all": ALL},
+        own={"gpus": "2", "steps": "3"},
     ),
     "compare": Verb(
         "compare",
@@ -120,6 +123,7 @@ VERBS = {
         (*PREDICTION, "explain"),
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON, "all": ALL},
+        own=PREDICTED,
     ),
     "bench": Verb(
         "bench",
@@ -145,6 +149,7 @@ VERBS = {
         (*PREDICTION, "results"),
         "TRACE ...",
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
+        own=PREDICTED,
     ),
     "doctor": Verb(
         "verbs",

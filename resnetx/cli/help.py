@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,11 @@ class VerbHelp(argparse.Action):
         parser.print_help()
         folders: list[Path] = getattr(namespace, "config_dir", None) or []
         with searching(folders):
-            own = [setting for setting in settings() if reads(self._verb.settings, setting.name)]
+            own = [
+                replace(setting, default=self._verb.own.get(setting.name, setting.default))
+                for setting in settings()
+                if reads(self._verb.settings, setting.name)
+            ]
         if own:
             print("\nsettings and their defaults:\n")
             print("\n".join(_lines(own, width_of(sys.stdout))))

@@ -15,7 +15,7 @@ from resnetx.host import cores, node_name
 from resnetx.loading import is_file
 from resnetx.measure.moment import Moment
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFile, RunFolder, Task, TaskRecord, read_task
-from resnetx.variables import check_file_variables, unlisted
+from resnetx.variables import check_file_variables, opening, unlisted
 
 
 def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -171,9 +171,12 @@ def _check_asked(task: Task, path: Path) -> None:
 
 
 def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
-    """Says which variables of the command line no file could set: they may make the ranks run other code."""
-    for name in unlisted(dict.fromkeys(name for request in requests for name in request.env)):
+    """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks."""
+    asked = {name: value for request in requests for name, value in request.env.items()}
+    for name in unlisted(asked):
         show.say(f"env.{name}: set in every rank; it may load code or write files", show.err)
+    for name in opening(asked):
+        show.say(f"env.{name}={asked[name]}: ranks listen there, and trust whoever connects", show.err)
 
 
 def obstacle_to(request: Request, oversubscribe: bool = False) -> str:

@@ -57,6 +57,8 @@ def run_line(record: RunRecord, twin: str | None = None) -> str:
     """One run in one line; `twin`: which of its point's twins it is."""
     request = record.request
     point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
+    if record.devices and record.devices[0].name == "CPU":  # whose rate they decide
+        point += f", threads={request.threads}"
     if request.measure == "layers":
         point += ", layer by layer"
     elif request.strategy.kind != "bucket" and twin != "alone":
@@ -87,12 +89,12 @@ def _watched(phases: Phases, messages: Sequence[GradientBucket]) -> None:
     columns = [">rank", ">step", *(f">{phase}" for phase in PHASES)]
     rows = [[f"{rank}", *map(ms, each)] for rank, each in enumerate(zip(*parts(phases), strict=True))]
     note = "exposed: communication that computing does not hide."
-    show.table("A step from inside: mean ms of each rank", columns, rows, note)
+    show.table("A step from inside: mean ms of each rank over all windows", columns, rows, note)
     times = [
         [f"{each.index}", si(each.size_bytes, "B"), *(ms(fmean(chain(*ranks))) for ranks in found if ranks)]
         for each in messages
         if all(found := [each.ready_s, each.start_s, each.end_s])
     ]
     if times:
-        title = "Messages of gradients: mean ms since the step began, over ranks and steps"
+        title = "Messages of gradients: mean ms since the step began, over ranks and the steps of the last window"
         show.table(title, [">message", ">size", ">ready", ">start", ">end"], times)

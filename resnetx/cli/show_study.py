@@ -118,7 +118,10 @@ def _shares(known: Sequence[tuple[Named, Limits]]) -> None:
         ]
         for point, found in known
     ]
-    note = "Of the clean step, by how much shorter it gets in the twin without that part. -: there is none; ?: unknown."
+    note = (
+        "Of the clean step, by how much shorter it gets in the twin without that part; below zero the twin was slower, "
+        "by chance or by less overlap. `-`: there is none. `?`: unknown."
+    )
     show.table("What takes the time", columns, rows, note, ["loader images/s"])
 
 

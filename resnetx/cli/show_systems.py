@@ -92,7 +92,7 @@ def _standings(found: SystemComparison) -> None:
         for each in standings(found.points)
     ]
     note = (
-        "Columns of systems: points at which it is ahead. open: the margin's interval holds 1. level: less than 0.5 % "
+        "Columns of systems: points at which it is ahead. open: the margin's interval holds 0. level: less than 0.5 % "
         "apart. missing: fewer than two systems can run it."
     )
     show.say()
@@ -199,7 +199,7 @@ def _crossings(found: Sequence[Crossing]) -> None:
     never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in found)]
     note = (
         "at: interpolated between the two points that it lies between. open: a margin of theirs has an interval that "
-        "holds 1."
+        "holds 0."
     )
     note += f" Never over {', '.join(never)}." * bool(never)
     note += f" And {len(found) - len(rows)} more (--all)." * (len(rows) < len(found))

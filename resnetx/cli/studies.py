@@ -67,9 +67,10 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         raise ConfigError(obstacles[0])
     trackers.check(asked.settings.tracker)
     announce_variables(task.request for task, _ in asked.tasks)
-    check_known_code(asked.settings.dirty)
     with locked(asked.folder):
         kept, left = split_settled(asked.plan(), show.skipped)
+        if left:
+            check_known_code(asked.settings.dirty)
         check_same_machine(kept)
         known = definition(asked.folder, asked.record, show.skipped)
         keep_unreadable(asked.folder)
@@ -255,8 +256,6 @@ def _show_plan(asked: _Asked) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run."""
     definition(asked.folder, asked.record, show.skipped)
     kept, left = split_settled(asked.plan(), show.skipped)
-    for run in left:
-        show.line("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)
     able = [run for run in left if not run.obstacle]
     twins = sum(run.twin is not None for run in able)
     show.line(
@@ -270,6 +269,10 @@ def _show_plan(asked: _Asked) -> None:
         show.line(f"# budget={duration(asked.settings.budget)}: runs are chosen as results come in, until it is spent")
     for obstacle, count in Counter(obstacle for _, obstacle in asked.tasks if obstacle).items():
         show.line(f"# {count} of {len(asked.tasks)} points cannot run here: {obstacle}")
+    if left:
+        show.line("# What `resnetx sweep` starts, once it has written each run.json:")
+    for run in left:
+        show.line("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)
 
 
 def _past(asked: _Asked) -> Estimator:

@@ -8,6 +8,7 @@ import msgspec
 
 from resnetx import bounds, study, workloads
 from resnetx.cli.compose import compose, group_of, points_of
+from resnetx.cli.grammar import PREDICTED
 from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
@@ -34,7 +35,9 @@ class Wanted:
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
-        if self.devices is not None and (min(self.devices) < 0 or len(set(self.devices)) < len(self.devices)):
+        if self.devices is not None and (
+            min(self.devices, default=0) < 0 or len(set(self.devices)) < len(self.devices)
+        ):
             raise ConfigError(f"devices={list(self.devices)}: expected different GPU ids, 0 or more")
         if self.devices is not None and len(self.devices) != gpus:
             raise ConfigError(f"devices={list(self.devices)}: expected {gpus} GPU ids, as many as gpus={gpus}")
@@ -108,10 +111,10 @@ def _split(point: study.Point) -> str:
 
 
 def _named(words: list[str], wanted: Wanted) -> Iterator[Request]:
-    """Requests by name. Feeding them is left out unless it is asked for: nothing has been measured of any host."""
+    """Requests by name. Feeding them is left out unless it is asked for."""
     given = _given(words)
     defaults = [] if given & {"gpus", "study"} else [_gpus(wanted, [1, 2, 4, 8])]
-    defaults += [] if "input" in given else ["input=synthetic"]
+    defaults += [] if "input" in given else [f"input={PREDICTED['input']}"]
     _, points = points_of([*defaults, *words])
     return _composed(points, wanted)
 

@@ -79,6 +79,8 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
 def _asked(overrides: list[str]) -> Asked:
     given = chosen(overrides)
     asked = settings(given, Asked, listed=("systems", "size", "library"))
+    if not asked.library:
+        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
     if asked.out is None and "results" in given:
         return msgspec.structs.replace(asked, out=str(Path(asked.results) / "topology"))
     return asked

@@ -119,9 +119,9 @@ def _asked(overrides: list[str]) -> _Asked:
 
 
 def _iterations(of_points: list[Any]) -> int:
-    given, *others = dict.fromkeys(of_points)
-    if others:
-        raise ConfigError(f"iterations={[given, *others]}: one number for all that is traced; give it one value")
+    given = of_points[0]
+    if other := [each for each in of_points if each != given]:
+        raise ConfigError(f"iterations={[given, other[0]]}: one number for all that is traced; give it one value")
     if given is None:
         return ITERATIONS
     if not isinstance(given, int) or isinstance(given, bool):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from resnetx.cli import show, show_run
 from resnetx.cli.compose import compose, one_point
+from resnetx.cli.grammar import VERBS
 from resnetx.cli.runs import announce_variables, obstacle_to, run_file, run_folder
 from resnetx.config import NoExchange, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Equality, RunFile
 
-DEFAULTS = {"gpus": 2, "steps": 3}
 WORST = 10  # layers in the table
 
 
@@ -41,7 +41,9 @@ def _task(overrides: list[str]) -> tuple[RunFile, Path]:
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("verify: this is a rank of torchrun; `resnetx verify` starts torchrun itself")
     point = one_point(overrides, "`resnetx verify` compares one")
-    defaults = {key: value for key, value in DEFAULTS.items() if key != "gpus" or "devices" not in point}
+    defaults = {
+        key: int(value) for key, value in VERBS["verify"].own.items() if key != "gpus" or "devices" not in point
+    }
     tree = compose({**defaults, **point, "measure": "equality"})
     request = request_from(tree)
     check(request)

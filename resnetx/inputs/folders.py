@@ -44,9 +44,12 @@ def read(root: Path) -> Tree:
     files: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
-        images = image_names(root / name)
-        if not images:
+        entries = list(_images(root / name))
+        if not entries:
             raise ConfigError(f"{root / name}: the class folder holds no JPEG file (.jpg, .jpeg); fill it or delete it")
+        if other := next((entry for entry in entries if not _is_file(entry)), None):
+            raise ConfigError(f"{root / name / other.name}: not a file; delete it, or give it another name")
+        images = sorted(entry.name for entry in entries)
         files += [f"{name}/{image}" for image in images]
         labels += [label] * len(images)
     return Tree(root, classes, files, labels)
@@ -74,6 +77,14 @@ def _images(folder: Path) -> Iterator[os.DirEntry[str]]:
     for entry in _entries(folder):
         if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith("."):
             yield entry
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a regular file, or a link to one: to open a pipe would wait for whoever writes into it."""
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

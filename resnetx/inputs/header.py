@@ -10,6 +10,7 @@ References: ITU-T T.81 (JPEG), annex B; W3C, Portable Network Graphics (third ed
 
 import os
 import re
+import stat
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,8 +47,14 @@ class Header:
 
 def of_file(path: Path) -> Header:
     """The header of a file, of which some hundred bytes are read: `DamageError` where it has none, or an `OSError`."""
-    with path.open("rb", buffering=0) as file:
-        return _header(lambda begin, count: os.pread(file.fileno(), count, begin), os.fstat(file.fileno()).st_size)
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for whoever writes into it
+    try:
+        state = os.fstat(file)
+        if not stat.S_ISREG(state.st_mode):
+            raise DamageError("not a file")
+        return _header(lambda begin, count: os.pread(file, count, begin), state.st_size)
+    finally:
+        os.close(file)
 
 
 def of_bytes(data: memoryview) -> Header:

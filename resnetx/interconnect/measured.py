@@ -15,10 +15,11 @@ from resnetx.errors import ConfigError, FileError
 from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
 from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RunFolder
 from resnetx.record import read as read_record
+from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size, size_text
 
 MAX_TABLE_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
-MOST_BYTES, SHORTEST_s, LONGEST_s = 2**53, 1e-12, 1e9  # of a point: what is beyond is no measurement
+MOST_BYTES = 2**53  # of a point
 MOST = 1e6  # times as long, or of a share
 
 # The programs of nccl-tests (less "_perf") -> the collectives that they time.

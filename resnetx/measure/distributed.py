@@ -139,8 +139,6 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
         yield ranks
         return
     loopback = _loopback() if on_one_node() else None
-    if loopback:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     meeting = _meeting(ranks, timedelta(seconds=timeout_s))
     if device.type == "cuda":
         with ExitStack() as stack:
@@ -152,7 +150,10 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
             dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
         ranks = replace(ranks, log=log)
     else:
-        dist.init_process_group("gloo", **meeting)
+        with ExitStack() as stack:
+            if loopback and "GLOO_SOCKET_IFNAME" not in os.environ:
+                stack.enter_context(_environment(GLOO_SOCKET_IFNAME=loopback))
+            dist.init_process_group("gloo", **meeting)
     yield ranks
 
 
@@ -285,7 +286,8 @@ def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
     """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
     requested = "auto"
     if backend(ranks.device) == "gloo":
-        interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of the host name")
+        loopback = _loopback() if on_one_node() else None
+        interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
         return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}
     lines = channel_lines("\n".join(logs))
     if not lines:

@@ -210,7 +210,12 @@ def _memory_line(end: Ending) -> str:
 
 
 def _last_line(text: str) -> str:
-    return shortened((text.strip().splitlines() or [""])[-1].strip(), _SENTENCE)
+    """The last line that names an exception, else the last one: native code may log something behind it."""
+    lines = [line.strip() for line in text.strip().splitlines()] or [""]
+    return shortened(next(filter(_EXCEPTION.match, reversed(lines)), lines[-1]), _SENTENCE)
+
+
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b: ")
 
 
 def _ranks(ranks: dict[int, int] | set[int]) -> str:

@@ -4,7 +4,6 @@ A study has thousands of records of many kilobytes; most of each is environment,
 samples, of which reports want the median. Reading decodes only what is kept, and keeps each environment once.
 """
 
-import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 
 from resnetx.config import Request
 from resnetx.record.files import RecordError, RunFolder, read
+from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.record.run import (
     Device,
     Environment,
@@ -132,6 +132,6 @@ def _rates(found: _Projection) -> list[float]:
         raise ValueError(f"windows_s: ranks have different numbers of windows, {min(counts)} to {max(counts)}")
     images = found.request.steps * found.request.batch_size
     slowest_s = [max(ranks) for ranks in zip(*found.windows_s, strict=True)]
-    if not all(time_s > 0 and 0 < images / time_s < math.inf for time_s in slowest_s):
+    if images < 1 or not all(SHORTEST_s < time_s < LONGEST_s for time_s in slowest_s):
         raise ValueError(f"windows_s: {images} images in {min(slowest_s)} s give no rate")
     return [images / time_s for time_s in slowest_s]

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from resnetx.errors import FileError, shortened
+from resnetx.record.limits import LONGEST_s
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
 
-LONGEST_s = 1e9  # thirty years: what takes longer was not measured, and sums of it have no end
 MOST_BYTES = 2**53
 FASTEST_Bps, FASTEST_Hz = 1e18, 1e12
 
@@ -13,7 +13,7 @@ FASTEST_Bps, FASTEST_Hz = 1e18, 1e12
 def refuse_unsound(trace: Trace, sending: Iterable[str] = ()) -> Trace:
     """The trace, or one sentence on what is wrong with it. `sending`: layers that it has to have."""
     for wrong in _mistakes(trace, set(sending)):
-        raise FileError(f"{trace.source}: {wrong}, so this is no trace")
+        raise FileError(f"{shortened(trace.source, 1000)}: {wrong}, so this is no trace")
     return trace
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from resnetx.errors import ConfigError, shortened
 from resnetx.loading import visible
 from resnetx.report.charts_shared import Figure
 from resnetx.report.export import write_csv
@@ -17,7 +18,10 @@ def svg_of(specification: dict[str, Any]) -> str:
     """A Vega-Lite specification, drawn. What draws it crashes at control characters, so texts show them written out."""
     import vl_convert
 
-    return str(vl_convert.vegalite_to_svg(_shown(specification)))
+    try:
+        return str(vl_convert.vegalite_to_svg(_shown(specification)))
+    except ValueError as error:  # of values that no machine measures, as 1e308
+        raise ConfigError(f"a figure cannot be drawn of these records: {shortened(error)}") from None
 
 
 def _shown(value: Any) -> Any:

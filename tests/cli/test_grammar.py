@@ -218,3 +218,23 @@ def test_a_wrong_choice_of_the_users_own_is_refused_with_what_is_wrong(capsys, o
     status, _, err = run(capsys, "describe", "-cd", str(own_folder), "model=small")
     assert status == 2
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "defaults: ['${oc.env:OF_MINE}']\nkind: resnetx\n",
+            "small.yaml, line 1: defaults: a choice includes no other",
+        ),
+        ("defaults: [small]\n", "defaults: a choice includes no other"),
+        ("# @package env\nkind: resnetx\n", "small.yaml: @package: the settings of a choice are those of its group"),
+    ],
+)
+def test_a_choice_includes_no_other_and_stays_in_its_group(capsys, monkeypatch, own_folder, text, sentence):
+    monkeypatch.setenv("OF_MINE", "hunter2")
+    (own_folder / "model/small.yaml").write_text(text)
+    status, out, err = run(capsys, "describe", "-cd", str(own_folder), "model=small")
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert "hunter2" not in err

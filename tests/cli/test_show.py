@@ -123,7 +123,11 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     folder = RunFolder(next(Path(QUICKSTART).glob("*_g2_phases_*")))
     show_run.run(read(folder.record, RunRecord), folder)
     out = capsys.readouterr().out.splitlines()
-    assert {"What takes the time", "Point by point", "A step from inside: mean ms of each rank"} <= set(out)
+    assert {
+        "What takes the time",
+        "Point by point",
+        "A step from inside: mean ms of each rank over all windows",
+    } <= set(out)
     assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []
     assert [line for line in out if line != line.rstrip()] == []
 

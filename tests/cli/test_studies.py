@@ -22,10 +22,10 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     assert status == 0
     assert sum(line.startswith("env ") and " torchrun " in line and "--nproc-per-node=1" in line for line in lines) == 2
     assert sum(line.startswith("# env ") and "--nproc-per-node=3" in line for line in lines) == 1
-    assert lines[-1] == (
+    assert (
         "# 1 of 2 points cannot run here: batch_size=4 does not divide over gpus=3: the global batch is split evenly; "
         "use batch_size=3 or 6, another gpus, or split=uneven"
-    )
+    ) in lines
     assert "# 2 points, 2 runs (0 of twins)" in lines
     assert any("assumed, as nothing has run on this machine yet" in line for line in lines)
     assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.inputs import folders
+from resnetx.inputs import folders, images
 from resnetx.record import Unknown
 
 
@@ -80,3 +80,14 @@ def test_the_bytes_are_unknown_when_a_file_or_folder_has_gone(tree: Path, victim
     size_bytes = folders.state(listing, 0.5, "cpu")["size_bytes"]
     assert isinstance(size_bytes, Unknown)
     assert f"{victim.parent}: cannot be listed (No such file or directory)" in size_bytes
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "a link to itself"])
+def test_what_is_no_file_is_named_before_anything_waits_for_it(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "tree" / "n0" / "a.jpg"
+    path.parent.mkdir(parents=True)
+    {"a pipe": os.mkfifo, "a folder": Path.mkdir, "a link to itself": lambda own: own.symlink_to(own)}[kind](path)
+    with pytest.raises(ConfigError, match=r"n0/a\.jpg: not a file"):
+        folders.read(tmp_path / "tree")
+    (fault,) = images.verify(tmp_path / "tree", workers=1)
+    assert str(path) in fault

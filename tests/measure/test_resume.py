@@ -17,7 +17,7 @@ pytestmark = pytest.mark.dist
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "batch_size=8"]
 SHORT = ["threads=1", "warmup=3", "steps=2", "windows=2", "repeats=2", "twins=0"]
-SWEEP = [sys.executable, "-m", "resnetx", "sweep", *SMALL, *SHORT, "gpus=[1,2]"]
+SWEEP = [sys.executable, "-m", "resnetx", "sweep", *SMALL, *SHORT, "gpus=[1,2]", "dirty=true"]
 
 
 def start(results: Path) -> subprocess.Popen:

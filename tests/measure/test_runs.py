@@ -325,7 +325,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays_also_what_finds_n
 
 def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(tmp_path):
     grid = [*words({**SHORT, "repeats": 2, "twins": 0}), "gpus=[1,3]", f"results={tmp_path}"]
-    command = [sys.executable, "-m", "resnetx", "sweep", *grid]
+    command = [sys.executable, "-m", "resnetx", "sweep", *grid, "dirty=true"]
     first = subprocess.run(command, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     assert "does not divide over gpus=3" in first.stdout
