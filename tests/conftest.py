@@ -1,5 +1,6 @@
 """What tests share: composed requests, run files, and records of runs that never ran."""
 
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,14 @@ from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, Study
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.report.results import Results, points
 from resnetx.workloads import workload
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible():
+    """A shell lets what it runs in the background ignore Ctrl-C, and all that is started there would, too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
