@@ -132,4 +132,4 @@ def _typical(a: Sequence[Brief], b: Sequence[Brief]) -> list[Difference]:
 
 def _coarse(share: float) -> str:
     """A share to 5 %: finer differences between runs are chance."""
-    return f"{5 * round(20 * min(share, 1e9))} %"
+    return f"{5 * round(20 * max(-1e9, min(share, 1e9)))} %"
