@@ -92,9 +92,9 @@ def unlisted(names: Iterable[str]) -> list[str]:
     return [name for name in names if not _may_be_in_a_file(name)]
 
 
-def opening(env: Mapping[str, str]) -> list[str]:
-    """The names of the variables with which ranks listen elsewhere than on the loopback interface."""
-    return [name for name, value in env.items() if _OPENING.fullmatch(name) and not _LOOPBACK.match(value)]
+def opening(env: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The variables (name, value) with which ranks listen elsewhere than on the loopback interface."""
+    return [(name, value) for name, value in env if _OPENING.fullmatch(name) and not _LOOPBACK.match(value)]
 
 
 def _may_be_in_a_file(name: str) -> bool:

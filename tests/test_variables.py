@@ -56,12 +56,7 @@ def test_what_only_sounds_like_a_secret_is_none(name):
     assert not is_secret(name)
 
 
-def test_variables_that_let_other_hosts_reach_the_ranks_are_named():
-    env = {
-        "NCCL_SOCKET_IFNAME": "eth0",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_COMM_ID": "10.0.0.1:2000",
-        "NCCL_ALGO": "Ring",
-    }
-    assert opening(env) == ["NCCL_SOCKET_IFNAME", "NCCL_COMM_ID"]
-    assert opening({"NCCL_COMM_ID": "127.0.0.1:2000", "NCCL_SOCKET_IFNAME": "=lo"}) == []
+def test_variables_that_let_other_hosts_reach_the_ranks_are_named_with_each_value():
+    interface, address = ("NCCL_SOCKET_IFNAME", "eth0"), ("NCCL_COMM_ID", "10.0.0.1:2000")
+    inside = [("GLOO_SOCKET_IFNAME", "lo"), ("NCCL_COMM_ID", "127.0.0.1:2000"), ("NCCL_SOCKET_IFNAME", "=lo")]
+    assert opening([interface, address, ("NCCL_ALGO", "Ring"), *inside]) == [interface, address]

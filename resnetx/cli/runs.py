@@ -172,11 +172,11 @@ def _check_asked(task: Task, path: Path) -> None:
 
 def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
     """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks."""
-    asked = {name: value for request in requests for name, value in request.env.items()}
-    for name in unlisted(asked):
+    asked = dict.fromkeys(pair for request in requests for pair in request.env.items())
+    for name in unlisted(dict.fromkeys(name for name, _ in asked)):
         show.say(f"env.{name}: set in every rank; it may load code or write files", show.err)
-    for name in opening(asked):
-        show.say(f"env.{name}={asked[name]}: ranks listen there, and trust whoever connects", show.err)
+    for name, value in opening(asked):
+        show.say(f"env.{name}={value}: ranks listen there, and trust whoever connects", show.err)
 
 
 def obstacle_to(request: Request, oversubscribe: bool = False) -> str:

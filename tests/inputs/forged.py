@@ -33,6 +33,13 @@ def png_claiming(width: int, height: int) -> bytes:
     return bytes(data)
 
 
+def deep_png() -> bytes:
+    """A sound PNG file of 256x256 pixels whose samples have 16 bits."""
+    buffer = io.BytesIO()
+    Image.effect_noise((256, 256), 40).convert("I").point(lambda value: value * 200).convert("I;16").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def corrupt_png() -> bytes:
     """A PNG file that is damaged in its picture data: its header is sound."""
     data = bytearray(encoded("PNG", 256, 256))

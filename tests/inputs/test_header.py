@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from resnetx.inputs import header
-from tests.inputs.forged import encoded, jpeg_claiming, png_claiming
+from tests.inputs.forged import deep_png, encoded, jpeg_claiming, png_claiming
 
 
 def claimed(data: bytes) -> header.Header:
@@ -79,6 +79,7 @@ def test_what_libjpeg_forgives_before_the_size_is_forgiven() -> None:
         (encoded("JPEG")[:150], "truncated in its header"),
         (encoded("JPEG")[:3], "truncated in its header"),
         (encoded("PNG")[:20], "truncated in its header"),
+        (deep_png(), "samples of 16 bits; expected 8"),
         (b"\xff\xd8" + segment(0xDA, bytes(10)), "its header has no size"),
         (b"\xff\xd8\xff\xd9" + bytes(50), "its header has no size"),
         (b"\xff\xd8" + segment(0xE1, b"") * 5000, "its header does not end"),

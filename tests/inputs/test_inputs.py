@@ -19,7 +19,7 @@ from resnetx.config import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import damage
 from resnetx.inputs import torchvision as torchvision_batches
-from tests.inputs.forged import corrupt_png, encoded, jpeg_claiming, png_claiming
+from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
 
 CPU = torch.device("cpu")
 
@@ -254,6 +254,12 @@ SPOILED = {
     "a GIF": (lambda file: file.write_bytes(encoded("GIF", 256, 256)), "not a JPEG but a GIF"),
     "a WebP": (lambda file: file.write_bytes(encoded("WEBP", 256, 256)), "not a JPEG but a WebP"),
     "a BMP": (lambda file: file.write_bytes(encoded("BMP", 256, 256)), "not a JPEG but a BMP"),
+    "a JPEG 2000": (lambda file: file.write_bytes(encoded("JPEG2000", 256, 256)), "not a JPEG but a JPEG 2000"),
+    "its codestream": (
+        lambda file: file.write_bytes(encoded("JPEG2000", 256, 256, no_jp2=True)),
+        "not a JPEG but a JPEG 2000",
+    ),
+    "a PNG of 16 bits": (lambda file: file.write_bytes(deep_png()), "samples of 16 bits; expected 8"),
     "a corrupt PNG": (lambda file: file.write_bytes(corrupt_png()), "broken data stream"),
     "a truncated PNG": (lambda file: file.write_bytes(encoded("PNG", 256, 256)[:9000]), "truncated"),
     "too small": (lambda file: Image.new("RGB", (100, 90)).save(file, "JPEG"), "100x90 pixels, smaller than the crop"),
