@@ -272,7 +272,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     results: str  # folder
     convention: Convention
     tracker: Tracker
-    oversubscribe: bool  # more CPU ranks than cores may run
+    oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
 
 

@@ -1,5 +1,7 @@
 """What tests share: composed requests, run files, and records of runs that never ran."""
 
+import os
+import re
 import signal
 import time
 from collections import defaultdict
@@ -17,6 +19,15 @@ from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, Study
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.report.results import Results, points
 from resnetx.workloads import workload
+
+
+def pytest_configure(config):
+    """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
+
+    All other tests then mean the same on every machine.
+    """
+    if not re.search(r"(?<!not )\bgpu\b", config.option.markexpr):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -163,13 +163,16 @@ def _workloads(words: list[str]) -> list[Request]:
     return requests
 
 
-def obstacle_to_bench(request: BenchRequest, oversubscribe: bool) -> str:
-    """Why a bench cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
+def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | None = None) -> str:
+    """Why a bench cannot run on this machine, in one sentence; "" where it can. No process is started for it.
+
+    `here`: how many of its ranks are on this node; None: all of them.
+    """
     try:
         check_bench(request)
     except ConfigError as error:
         return str(error)
-    return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe)
+    return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 
 def check_bench(r: BenchRequest) -> None:

@@ -85,11 +85,14 @@ def _open_store(words: list[str]) -> str:
 
 
 def _obstacle_to_task(task: Task) -> str:
+    """Why this node's ranks of a run that was started by hand cannot run, in one sentence; "" where they can."""
+    from resnetx.measure import torchrun
+
     if isinstance(task, BenchFile):
         from resnetx.cli.bench import obstacle_to_bench
 
-        return obstacle_to_bench(task.request, task.oversubscribe)
-    return obstacle_to(task.request, task.oversubscribe)
+        return obstacle_to_bench(task.request, task.oversubscribe, torchrun.ranks_here())
+    return obstacle_to(task.request, task.oversubscribe, torchrun.ranks_here())
 
 
 def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
@@ -127,10 +130,11 @@ def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> t
             raise ConfigError(f"{overrides[0]}: a run file is complete; edit it, or give settings without it")
         return read_task(paths[0]), Path("results")
     from resnetx.cli.compose import compose, one_point  # Hydra takes 0.15 s to load, and a run file needs none of it
+    from resnetx.measure.torchrun import ranks_here
 
     by_torchrun = [] if gpus is None else [f"gpus={gpus}"]
     tree = compose(one_point([*by_torchrun, *overrides], "`resnetx sweep` runs several"))
-    request = request_from(tree)
+    request = request_from(tree, None if gpus is None else ranks_here())  # who share the cores of a node
     check(request)
     return run_file(request, run_settings_from(tree), None), Path(tree["results"])
 
@@ -179,8 +183,11 @@ def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
         show.say(f"env.{name}={value}: ranks listen there, and trust whoever connects", show.err)
 
 
-def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
-    """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it."""
+def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None = None) -> str:
+    """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it.
+
+    `here`: how many of its ranks are on this node; None: all of them.
+    """
     from resnetx import inputs, packages, workloads
     from resnetx.measure.features import missing_feature
     from resnetx.measure.nvml import gpus_here
@@ -207,21 +214,29 @@ def obstacle_to(request: Request, oversubscribe: bool = False) -> str:
             f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
             "use precision=fp32 or bf16"
         )
-    return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe)
+    return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 
-def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool) -> str:
-    """Why this machine's GPUs, or without any its cores, are too few, in one sentence; "" where they are not."""
+def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, here: int | None = None) -> str:
+    """Why this machine's GPUs, or without any its cores, are too few, in one sentence; "" where they are not.
+
+    `here`: how many of the `gpus` ranks are on this node; None: all of them.
+    """
     from resnetx.measure.nvml import gpus_here
 
-    present = gpus_here()
-    if not present and gpus > cores() and not oversubscribe:
+    present, ranks = gpus_here(), gpus if here is None else here
+    asked = f"gpus={gpus}" + f" ({ranks} on this node)" * (ranks != gpus)
+    if not present and ranks > cores() and not oversubscribe:
         return (
-            f"gpus={gpus}: more ranks than this machine has cores ({cores()}, and no GPU), which take turns; ask for "
+            f"{asked}: more ranks than this machine has cores ({cores()}, and no GPU), which take turns; ask for "
             "fewer, or set oversubscribe=true to run them all the same"
         )
-    wanted = max(devices or [gpus - 1]) + 1
-    if 0 < present < wanted:
-        setting = f"devices={devices}" if devices else f"gpus={gpus}"
-        return f"{setting}: this machine shows {present} GPUs; ask for fewer"
+    wanted = max(devices or [ranks - 1]) + 1
+    if 0 < present < wanted and devices:
+        return f"devices={devices}: this machine shows {present} GPU{'s' * (present > 1)}; ask for fewer"
+    if 0 < present < wanted and not oversubscribe:
+        return (
+            f"{asked}: this machine shows {present} GPU{'s' * (present > 1)}; ask for fewer, or set oversubscribe=true "
+            "to have ranks take turns on them, which shows whether they work and says nothing of their speed"
+        )
     return ""

@@ -15,12 +15,10 @@ from typing import Any
 
 import torch
 
-from resnetx.host import cores
-from resnetx.measure import distributed, exact
+from resnetx.measure import distributed, exact, nodes
 from resnetx.measure.beside import LEAST_BYTES, computing_lost, crowding
 from resnetx.measure.clock import timed_with_cpu
 from resnetx.measure.distributed import Ranks
-from resnetx.measure.environment import environment
 from resnetx.measure.host_load import cpu_times, host_load
 from resnetx.measure.moment import Moment
 from resnetx.measure.process import keep_freed_memory
@@ -47,26 +45,28 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
     torch.set_num_threads(request.threads)
     if not torch.cuda.is_available():
         keep_freed_memory()  # as training ranks do: gloo, too, allocates and frees what it works in
-    with distributed.joined(request.gpus, request.devices, task.timeout_s) as ranks:
-        machine = environment(None) if ranks.first else None
-        ranks.barrier()
+    with distributed.joined(request.gpus, request.devices, task.timeout_s, oversubscribe=task.oversubscribe) as ranks:
+        machines = nodes.machines(None, ranks)
         before = cpu_times()
         crowd = _crowding(ranks)
         points = measure(request, ranks)
-        load = host_load(before, cpu_times())
+        loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(distributed.describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
-        if machine is None:
+        if not ranks.first:
             return None
         fields = {
             "crowding": crowd,
             "points": points,
-            "environment": machine,
+            **nodes.described(machines, loads),
             "devices": devices,
             "transport": distributed.transport(ranks, logs),
-            "library": _library(ranks, machine),
-            "host_load": load,
-            "warnings": [*_oversubscribed(request, ranks), *_disturbed(load)],
+            "library": _library(ranks, machines[0]),
+            "warnings": [
+                *nodes.oversubscribed(ranks),
+                *_disturbed(loads),
+                *nodes.warnings(machines, devices),
+            ],
         }
         return _record(task, fields, started)
 
@@ -131,21 +131,14 @@ def _computing_lost(name: str, array: torch.Tensor, alone_s: float, ranks: Ranks
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
-def _library(ranks: Ranks, machine: dict[str, Any]) -> str:
+def _library(ranks: Ranks, machine: nodes.Machine) -> str:
     if distributed.backend(ranks.device) == "nccl":
         return f"NCCL {machine['nccl']}"
     return f"gloo (torch {torch.__version__})"
 
 
-def _oversubscribed(request: BenchRequest, ranks: Ranks) -> list[Warning]:
-    if ranks.device.type == "cuda" or request.gpus <= cores():
-        return []
-    message = f"{request.gpus} CPU ranks take turns on {cores()} cores: times are those of the scheduler, too"
-    return [Warning(code="oversubscribed", message=message, remedy="lower gpus")]
-
-
-def _disturbed(load: dict[str, float] | Unknown) -> list[Warning]:
-    return [] if isinstance(load, Unknown) else foreign_load([HostLoad(**load)])
+def _disturbed(loads: Sequence[dict[str, float] | Unknown]) -> list[Warning]:
+    return foreign_load([HostLoad(**load) for load in loads if not isinstance(load, Unknown)])
 
 
 def _record(task: BenchFile, fields: dict[str, Any], started: Moment) -> BenchRecord:

@@ -7,7 +7,6 @@ joins no process group.
 import inspect
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -23,12 +22,17 @@ from torch.nn.parallel import DistributedDataParallel
 from resnetx.config import Bucket
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
+from resnetx.measure import nccl_log
+from resnetx.measure.capability import check_kernels
+from resnetx.measure.environment import nccl_version
 from resnetx.measure.nvml import gpus_here
-from resnetx.measure.torchrun import local_rank, on_one_node, private_folder, rank, world_size
+from resnetx.measure.torchrun import local_rank, on_one_node, private_folder, rank, ranks_here, world_size
 from resnetx.record import Device, Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
 
 Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
+SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
+
 Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
 
 
@@ -46,13 +50,14 @@ class Ranks:
     def first(self) -> bool:
         return self.rank == 0
 
+    @property
+    def sharing(self) -> bool:
+        """Whether ranks take turns on the GPUs of this node."""
+        return self.device.type == "cuda" and ranks_here() > torch.cuda.device_count()
+
     def nccl_log(self) -> str:
         """What NCCL has logged in this rank; "" where it logged nothing, or elsewhere."""
-        if self.log is None:
-            return ""
-        text = self.log.read_text(errors="replace")
-        self.log.unlink()
-        return text
+        return nccl_log.taken(self.log)
 
     def barrier(self) -> None:
         if self.world_size > 1:
@@ -98,9 +103,11 @@ _COLLECTIVES: dict[str, Callable[[torch.Tensor, torch.Tensor], Callable[[], obje
 }
 
 
-def choose_device(devices: list[int] | None) -> torch.device:
-    """The device of this rank: `devices[local rank]`, or the local rank's own; CPU where no GPU is."""
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> torch.device:
+    """The device of this rank: `devices[local rank]`, or the local rank's own; CPU where no GPU is.
+
+    `oversubscribe`: where ranks are more than GPUs, the GPUs are dealt out in turn.
+    """
     if not torch.cuda.is_available():
         if present := gpus_here():
             raise ConfigError(
@@ -109,20 +116,33 @@ def choose_device(devices: list[int] | None) -> torch.device:
                 "set CUDA_VISIBLE_DEVICES=-1"
             )
         return torch.device("cpu")
-    chosen = (devices or list(range(here)))[local_rank()]
-    if chosen >= torch.cuda.device_count():
+    present = torch.cuda.device_count()
+    chosen = (devices or list(range(ranks_here())))[local_rank()]
+    if oversubscribe and devices is None:
+        chosen %= present
+    if chosen >= present:
         raise ConfigError(
-            f"gpus={world_size()}: GPU {chosen} was asked for, and this machine shows {torch.cuda.device_count()}; "
+            f"gpus={world_size()}: rank {rank()} needs GPU {chosen} of {node_name()}, which shows {present}; "
             "lower gpus, or change devices"
         )
-    return torch.device("cuda", chosen)
+    device = torch.device("cuda", chosen)
+    check_kernels(device)
+    return device
 
 
 @contextmanager
-def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_nccl: bool = False) -> Iterator[Ranks]:
+def joined(
+    gpus: int,
+    devices: list[int] | None,
+    timeout_s: float,
+    *,
+    oversubscribe: bool = False,
+    timed_by_nccl: bool = False,
+) -> Iterator[Ranks]:
     """Joins the process group of `gpus` ranks, which lasts as long as the process (see `resnetx.train`).
 
-    `devices`: GPU ids, one per rank; `timed_by_nccl`: NCCL keeps the start and end of each collective.
+    `devices`: GPU ids, one per rank; `oversubscribe`: ranks may share a GPU; `timed_by_nccl`: NCCL keeps the start and
+    end of each collective.
     """
     if world_size() != gpus:
         raise ConfigError(
@@ -131,7 +151,7 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
         )
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
-    device = choose_device(devices)
+    device = choose_device(devices, oversubscribe)
     ranks = Ranks(rank(), local_rank(), world_size(), device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -142,7 +162,11 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
     meeting = _meeting(ranks, timedelta(seconds=timeout_s))
     if device.type == "cuda":
         with ExitStack() as stack:
-            log = stack.enter_context(_nccl_log())
+            if log := nccl_log.new_log():
+                stack.enter_context(_environment(**nccl_log.variables(log)))
+            if ranks.sharing:
+                _check_sharing()
+                stack.enter_context(_environment(NCCL_MULTI_RANK_GPU_ENABLE="1"))
             if timed_by_nccl:
                 stack.enter_context(_environment(TORCH_NCCL_ENABLE_TIMING="1"))
             if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what ranks agree on
@@ -155,6 +179,17 @@ def joined(gpus: int, devices: list[int] | None, timeout_s: float, *, timed_by_n
                 stack.enter_context(_environment(GLOO_SOCKET_IFNAME=loopback))
             dist.init_process_group("gloo", **meeting)
     yield ranks
+
+
+def _check_sharing() -> None:
+    """Refuses an NCCL that cannot join several ranks of one GPU."""
+    version = nccl_version()
+    if tuple(int(part) for part in version.split(".")) < SHARING_NCCL:
+        least = ".".join(map(str, SHARING_NCCL))
+        raise ConfigError(
+            f"gpus={world_size()} with oversubscribe=true: NCCL {version} does not join several ranks of one GPU, "
+            f"{least} does: python -m pip install -U nvidia-nccl-cu13, or lower gpus"
+        )
 
 
 def _meeting(ranks: Ranks, timeout: timedelta) -> dict[str, Any]:
@@ -184,21 +219,6 @@ def _loopback() -> str | None:
     """
     names = {name for _, name in socket.if_nameindex()}
     return next((name for name in ("lo", "lo0") if name in names), None)
-
-
-@contextmanager
-def _nccl_log() -> Iterator[Path | None]:
-    """The log that NCCL opens while the block lasts, unless the user has asked for one of his own.
-
-    NCCL says only there which way each connection goes.
-    """
-    if any(name in os.environ for name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")):
-        yield None
-        return
-    handle, name = tempfile.mkstemp(prefix="resnetx-nccl-", suffix=".log")
-    os.close(handle)
-    with _environment(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,P2P,NVLS", NCCL_DEBUG_FILE=name):
-        yield Path(name)
 
 
 @contextmanager
@@ -289,22 +309,7 @@ def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
         loopback = _loopback() if on_one_node() else None
         interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
         return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}
-    lines = channel_lines("\n".join(logs))
+    lines = nccl_log.channel_lines("\n".join(logs))
     if not lines:
         return {"requested": requested, "used": Unknown("NCCL's log names no connections"), "evidence": []}
     return {"requested": requested, "used": sorted({via for via, _ in lines}), "evidence": [line for _, line in lines]}
-
-
-def channel_lines(nccl_log: str) -> list[tuple[str, str]]:
-    """(transport, line) for each connection of NCCL's first channel, and for NVLink SHARP, as its INFO log names them.
-
-    "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM" gives ("P2P/CUMEM", the line).
-    """
-    found = {}
-    for line in nccl_log.splitlines():
-        text = line.partition("NCCL INFO ")[2]
-        if text.startswith("Channel 00") and " via " in text:
-            found[text] = text.rpartition(" via ")[2].split()[0]
-        elif text.startswith("Connected NVLS"):
-            found[text] = "NVLS"
-    return [(via, text) for text, via in sorted(found.items())]

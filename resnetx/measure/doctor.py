@@ -31,6 +31,7 @@ from resnetx.measure.library_probes import (
     torch_probe,
     torchvision_probe,
 )
+from resnetx.measure.nvml import fabric_not_ready
 from resnetx.record import Unknown
 
 _GiB = 2**30
@@ -104,15 +105,22 @@ def _graphics() -> dict[str, Any]:
         return dict.fromkeys(("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint"), reason)
 
 
+_OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # what NVML says only where there is one
+
+
 def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     gpus, processes = graphics["gpus"], graphics["gpu_processes"]
     if isinstance(gpus, Unknown):
         cards = _nvidia_cards()
-        if not cards:
+        if not cards and not any(sign in gpus for sign in _OF_A_DRIVER):
             return limited("no NVIDIA GPU on the PCI bus: ranks run on CPUs, over gloo")
-        return missing(f"GPUs at {', '.join(cards)}, but {gpus}", _give_gpus(host["container"]))
+        where = f"GPUs at {', '.join(cards)}, but " if cards else ""
+        return missing(where + gpus, _give_gpus(host["container"], str(gpus)))
     models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
     what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
+    if waiting := fabric_not_ready():
+        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version; then look again)"
+        return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
     if any(gpu["mig"] is True for gpu in gpus):
         mend = "sudo nvidia-smi --multi-instance-gpu=0"
         return limited(f"{what}; MIG is on, and NCCL does not join its instances", mend)
@@ -132,8 +140,13 @@ def _nvidia_cards() -> list[str]:
     ]
 
 
-def _give_gpus(container: str | Unknown) -> str:
-    """The command that makes a GPU's driver answer here."""
+def _give_gpus(container: str | Unknown, why: str) -> str:
+    """The command that makes a GPU's driver answer here, which it does not, for a reason in NVML's words."""
+    mismatch, no_right = _OF_A_DRIVER
+    if mismatch in why:
+        return "sudo reboot   (the driver was updated while it was loaded)"
+    if no_right in why:
+        return "ls -l /dev/nvidia*   (then have yourself added to the group that may open them)"
     ways = {
         "docker": "docker run --gpus all ...",
         "podman": "podman run --device nvidia.com/gpu=all ...",

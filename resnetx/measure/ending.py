@@ -14,6 +14,7 @@ from typing import Any
 
 from resnetx.errors import FileError, shortened
 from resnetx.loading import File, read_json
+from resnetx.measure import nccl_log
 from resnetx.measure.no_memory import no_memory
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning
 
@@ -31,7 +32,7 @@ class Ending:
     stopped: Outcome | None = None  # the launcher stopped it, with this outcome
     reason: str = ""  # of the launcher
     failures: list[Failure] = field(default_factory=list)  # that ranks reported, the first one first
-    stderr: str = ""  # its end, without torchrun's report
+    stderr: str = ""  # its end, without torchrun's report, and what NCCL warned of
     rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun reports them
     torchrun_error: str = ""  # the exception that ended torchrun, where ranks did not
     oom_kill: bool = False  # the kernel's out-of-memory killer ended a process of this host meanwhile
@@ -62,7 +63,7 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
     return replace(
         end,
         failures=_failures(folder),
-        stderr=stderr,
+        stderr=stderr + nccl_log.warnings_left(private),
         rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)},
         torchrun_error=_torchrun_error(error_file(private)),
         oom_kill=oom_kill,

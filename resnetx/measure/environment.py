@@ -7,6 +7,7 @@ kernel's files, `software` loads torch, `graphics_here` (of `graphics`) asks NVM
 References: proc(5), Linux ABI documentation of /sys.
 """
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -180,7 +181,7 @@ def software() -> dict[str, Any]:
         "torchvision": _torchvision_version(),
         "cuda": torch.version.cuda or Unknown("this torch was built without CUDA"),
         "cudnn": _cudnn_version(),
-        "nccl": _nccl_version(),
+        "nccl": nccl_version(),
         "dali": _dali_version(),
         "threads": {"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
         "variables": {
@@ -244,10 +245,22 @@ def _cudnn_version() -> str | Unknown:
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
-def _nccl_version() -> str | Unknown:
+def nccl_version() -> str | Unknown:
+    """The version of the NCCL that is loaded: another package, or LD_PRELOAD, may replace the one torch was built with.
+
+    Loads torch.
+    """
     import torch
 
     try:
-        return ".".join(map(str, torch.cuda.nccl.version()))
+        built_for = ".".join(map(str, torch.cuda.nccl.version()))
     except AttributeError:
         return Unknown("this torch was built without NCCL")
+    try:
+        loaded = ctypes.CDLL("libnccl.so.2", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return built_for  # it is part of torch's own library
+    code = ctypes.c_int()
+    loaded.ncclGetVersion(ctypes.byref(code))
+    major = 10_000 if code.value >= 10_000 else 1_000  # 22909 is 2.29.9, 2804 is 2.8.4
+    return f"{code.value // major}.{code.value % major // 100}.{code.value % 100}"

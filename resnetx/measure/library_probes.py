@@ -9,6 +9,7 @@ import os
 import socket
 from typing import Any
 
+from resnetx.measure.environment import nccl_version
 from resnetx.measure.finding import Verdict, limited, missing, ok
 from resnetx.measure.nvml import open_nvml
 from resnetx.packages import KNOWN
@@ -27,10 +28,16 @@ REINSTALL = {
 def torch_probe(graphics: dict[str, Any]) -> Verdict:
     import torch
 
+    from resnetx.measure.capability import OLDER, capability_from, unfit
+
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only"
     what = f"torch {torch.__version__}, built for {build}"
     if isinstance(graphics["gpus"], Unknown):
         return ok(what)
+    for gpu in graphics["gpus"]:
+        version = gpu["compute_capability"]
+        if not isinstance(version, Unknown) and (why := unfit(gpu["name"], capability_from(version))):
+            return missing(f"{what}: {why.partition(':')[0]}", OLDER)
     if torch.cuda.is_available():
         return ok(f"{what}; it sees {torch.cuda.device_count()} GPUs")
     what += f"; it sees none of the {len(graphics['gpus'])} GPUs that the driver shows"
@@ -49,7 +56,7 @@ def nccl_probe(graphics: dict[str, Any]) -> Verdict:
     if not torch.distributed.is_nccl_available():
         verdict = limited if isinstance(graphics["gpus"], Unknown) else missing
         return verdict("this torch was built without NCCL", REINSTALL["torch"])
-    name = f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"
+    name = f"NCCL {nccl_version()}"
     if not torch.cuda.is_available():
         return limited(f"{name} is there, and torch sees no GPU that it could join")
     ones = torch.ones(4, device="cuda")

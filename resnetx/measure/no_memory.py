@@ -8,7 +8,9 @@ import re
 import resource
 
 _SENTENCES = re.compile(
-    r"out of memory|ALLOC_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
+    r"out of memory|ALLOC(ATION)?_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
+    # cuDNN's trials of its algorithms (`torch.backends.cudnn.benchmark`) found none whose workspace could be allocated.
+    r"|FIND was unable to find an engine"
     r"|DefaultCPUAllocator|std::bad_alloc|\bMemoryError\b"
     r"|cannot allocate memory(?! in static TLS)|failed to map segment|memory allocation (still )?failed",
     re.IGNORECASE,

@@ -6,6 +6,7 @@ numbered by PCI bus id, whatever CUDA_VISIBLE_DEVICES says.
 References: NVML API reference; CUDA C++ Programming Guide, "CUDA Environment Variables".
 """
 
+import ctypes
 import os
 from functools import cache
 from itertools import takewhile
@@ -48,6 +49,28 @@ def active_nvlinks(nvml: Nvml, handle: Any) -> list[int] | Unknown:
         if state == nvml.module.NVML_FEATURE_ENABLED:
             active.append(link)
     return active
+
+
+def fabric_not_ready(module: Any = None) -> list[int]:
+    """GPUs that reach others through NVSwitches which nobody has set up yet: CUDA does not start on them.
+
+    The fabric manager does that when the machine boots (Fabric Manager User Guide). Drivers before R535 do not tell.
+    """
+    nvml = open_nvml(module)
+    count = nvml if isinstance(nvml, Unknown) else nvml.ask("nvmlDeviceGetCount")
+    if isinstance(nvml, Unknown) or isinstance(count, Unknown):
+        return []
+    names, found = nvml.module, []
+    for index in range(count):
+        handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+        info = names.c_nvmlGpuFabricInfoV_t()
+        if isinstance(handle, Unknown) or isinstance(
+            nvml.ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info)), Unknown
+        ):
+            continue
+        if info.state in (names.NVML_GPU_FABRIC_STATE_NOT_STARTED, names.NVML_GPU_FABRIC_STATE_IN_PROGRESS):
+            found.append(index)
+    return found
 
 
 def gpus_here(module: Any = None) -> int:

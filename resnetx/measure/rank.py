@@ -11,10 +11,9 @@ import torch
 
 from resnetx import workloads
 from resnetx.config import NoExchange, Request, SyntheticInput
-from resnetx.errors import ConfigError
-from resnetx.measure import distributed, equality, reading, trace, train
+from resnetx.measure import distributed, equality, nodes, reading, trace, train
+from resnetx.measure.capability import check_precision
 from resnetx.measure.distributed import Ranks
-from resnetx.measure.environment import environment
 from resnetx.measure.moment import Moment
 from resnetx.measure.process import StartUp, keep_freed_memory
 from resnetx.measure.torchrun import run_started
@@ -33,26 +32,44 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
     """Executes one rank of the run; rank 0 returns the record. `started`: when this process began."""
     request = task.request
     clock = StartUp(started)
-    _prepare(request)
-    timed_by_nccl = request.measure == "phases"
-    with distributed.joined(request.gpus, request.devices, task.timeout_s, timed_by_nccl=timed_by_nccl) as ranks:
+    _prepare(task)
+    joined = distributed.joined(
+        request.gpus,
+        request.devices,
+        task.timeout_s,
+        oversubscribe=task.oversubscribe,
+        timed_by_nccl=request.measure == "phases",
+    )
+    with joined as ranks:
         clock.lap("process_group_s")
-        machine = _environment(request, ranks)
+        machines = nodes.machines(_storage(request), ranks)
         clock.skip()
         fields = _MEASURES[request.measure](request, ranks, clock)
         devices = ranks.gather(distributed.describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if not ranks.first:
             return None
-        fields |= {"environment": machine, "devices": devices, "transport": _transport(request, ranks, logs)}
+        loads = fields.get("host_load", [Unknown(_not_measured(request))] * ranks.world_size)
+        fields |= {
+            **nodes.described(machines, loads),
+            "devices": devices,
+            "transport": _transport(request, ranks, logs),
+            "warnings": [
+                *fields.get("warnings", []),
+                *nodes.oversubscribed(ranks, request.threads),
+                *nodes.warnings(machines, devices),
+            ],
+        }
         return _record(task, ranks, fields, started)
 
 
-def _prepare(request: Request) -> None:
-    """What must be settled before the first tensor: seeds, threads, and what fp32 means."""
-    if request.precision == "tf32" and torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0):
-        raise ConfigError("precision=tf32: this GPU is older than Ampere and has no TF32; use precision=fp32 or fp16")
-    if not torch.cuda.is_available():
+def _prepare(task: RunFile) -> None:
+    """What must be settled before the first tensor: seeds, threads, and what fp32 means; refuses what cannot run."""
+    request = task.request
+    device = distributed.choose_device(request.devices, task.oversubscribe)
+    if device.type == "cuda":
+        check_precision(request.precision, device)
+    else:
         keep_freed_memory()
     torch.manual_seed(request.seed)
     torch.set_num_threads(request.threads)
@@ -61,12 +78,12 @@ def _prepare(request: Request) -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def _environment(request: Request, ranks: Ranks) -> dict[str, Any] | None:
-    """Rank 0's view of the machine before the run loads it; the others wait, so that no rank's first step does."""
-    storage = None if isinstance(request.input, SyntheticInput) else Path(request.input.root)
-    found = environment(storage) if ranks.first else None
-    ranks.barrier()
-    return found
+def _storage(request: Request) -> Path | None:
+    return None if isinstance(request.input, SyntheticInput) else Path(request.input.root)
+
+
+def _not_measured(request: Request) -> str:
+    return f"no part of measure={request.measure}"
 
 
 def _transport(request: Request, ranks: Ranks, logs: list[str]) -> dict[str, Any]:
@@ -81,7 +98,7 @@ def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: Moment
     """The record of a run that went well; what it did not measure is not known."""
     request = task.request
     alone = ranks.world_size == 1
-    not_measured = Unknown(f"no part of measure={request.measure}")
+    not_measured = Unknown(_not_measured(request))
     record: RunRecord = seal(
         {
             **dict.fromkeys(RunRecord.__struct_fields__, not_measured),
@@ -93,7 +110,6 @@ def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: Moment
             "stderr_end": "",
             "world_size": ranks.world_size,
             "backend": Unknown("one rank joins no process group") if alone else distributed.backend(ranks.device),
-            "warnings": [],
             **fields,
             "duration_s": started.elapsed_s,
             "unknown": {},

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resnetx.config import Request
-from resnetx.host import cores
 from resnetx.inputs import Batches
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.phases import PARTS
@@ -34,7 +33,7 @@ def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> di
         "peak_memory_bytes": [facts["peak_memory_bytes"] for facts in every],
         "gpu_samples": _each(facts["gpu_samples"] for facts in every),
         "link_counters": _each(facts["link_counters"] for facts in every),
-        "host_load": every[0]["host_load"],
+        "host_load": [facts["host_load"] for facts in every],  # `nodes.described` takes one of each node
         "input_state": {**batches.state(), "reads_bytes": _sum(facts["reads_bytes"] for facts in every)},
         "warnings": [*sensor_warnings(every), *_window_warnings(request, every)],
     }
@@ -154,14 +153,6 @@ def _training_warnings(
                 code="skipped-updates",
                 message=f"fp16 gradients overflowed in {skipped} or more steps of the windows: they updated nothing",
                 remedy="raise warmup, so that the loss scale has settled, or use precision=bf16",
-            )
-        )
-    if ranks.device.type == "cpu" and request.gpus * request.threads > cores():
-        found.append(
-            Warning(
-                code="oversubscribed",
-                message=f"{request.gpus} ranks with {request.threads} threads each share {cores()} cores",
-                remedy="lower gpus or threads",
             )
         )
     return found

@@ -28,9 +28,14 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
+def ranks_here() -> int:
+    """Number of ranks on this node; 1 without torchrun."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def on_one_node() -> bool:
     """Whether all ranks are on this node."""
-    return os.environ.get("LOCAL_WORLD_SIZE", "1") == os.environ.get("WORLD_SIZE", "1")
+    return ranks_here() == world_size()
 
 
 def private_folder() -> Path | None:

@@ -16,6 +16,7 @@ from typing import Literal
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with, kernel_text
+from resnetx.measure import nccl_log
 from resnetx.measure.ending import sentence
 from resnetx.measure.moment import Moment
 from resnetx.measure.no_memory import no_memory
@@ -93,6 +94,7 @@ def serve(task: Task, folder: RunFolder | None, started: Moment) -> TaskRecord |
             write_measured(folder.record, ended)
         return ended
     except Exception as error:
+        print(nccl_log.warnings_left(), end="", file=sys.stderr, flush=True)
         failure = _failure(error)
         if failure.kind != "config":
             print(failure.traceback, file=sys.stderr, flush=True)

@@ -4,7 +4,18 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from resnetx.record.run import SCHEMA, Device, Environment, Failure, HostLoad, Outcome, Transport, Warning, timestamp
+from resnetx.record.run import (
+    SCHEMA,
+    Device,
+    Environment,
+    Failure,
+    HostLoad,
+    OtherNode,
+    Outcome,
+    Transport,
+    Warning,
+    timestamp,
+)
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +48,7 @@ class BenchFile(_Part, frozen=True):
     schema: int
     request: BenchRequest
     timeout_s: float
-    oversubscribe: bool = False  # more CPU ranks than cores may run
+    oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
 
 
 class BenchPoint(_Part, frozen=True):
@@ -77,6 +88,7 @@ class BenchRecord(_Part, frozen=True, kw_only=True):
     host_load: HostLoad | None  # from the first to the last operation
     warnings: list[Warning]
     environment: Environment | None
+    other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
 
 

@@ -257,6 +257,14 @@ class Environment(_Part, frozen=True):
     variables: dict[str, str]  # environment variables that torch, NCCL, gloo, OpenMP or DALI read
 
 
+class OtherNode(_Part, frozen=True):
+    """A node of a run apart from rank 0's, which the record's own `environment` and `host_load` are of."""
+
+    rank: int  # the first on it
+    environment: Environment
+    host_load: HostLoad | None
+
+
 class Warning(_Part, frozen=True):
     """Something that makes the figures less trustworthy, and what to do about it."""
 
@@ -291,7 +299,7 @@ class RunFile(_Part, frozen=True):
     timeout_s: float
     convention: str
     tracker: Tracker
-    oversubscribe: bool = False  # more CPU ranks than cores may run
+    oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
 
 
 class RunRecord(_Part, frozen=True, kw_only=True):
@@ -335,6 +343,7 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     input_state: InputState | None
     warnings: list[Warning]
     environment: Environment | None
+    other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
 
 

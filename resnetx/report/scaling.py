@@ -93,7 +93,7 @@ def _gpus(count: int) -> str:
 
 
 # What can only slow a run down, by the codes of its warnings.
-_SLOWING = {"throttled", "uneven-clocks", "link-errors", "foreign-load", "oversubscribed", "warm-up"}
+_SLOWING = {"throttled", "uneven-clocks", "link-errors", "foreign-load", "oversubscribed", "shared-gpus", "warm-up"}
 
 
 def _outlying(good: list[Brief]) -> list[str]:

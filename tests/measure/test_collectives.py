@@ -177,14 +177,7 @@ def test_gpus_have_no_share_of_the_cpu(alone):
     assert isinstance(collectives._cpu_share([[(1.0, 1.0)]], on_gpu), Unknown)
 
 
-def test_more_cpu_ranks_than_cores_are_warned_of(alone, monkeypatch):
-    monkeypatch.setattr(collectives, "cores", lambda: 2)
-    assert collectives._oversubscribed(replace(REQUEST, gpus=2), alone) == []
-    (warning,) = collectives._oversubscribed(replace(REQUEST, gpus=3), alone)
-    assert warning.message.startswith("3 CPU ranks take turns on 2 cores")
-
-
 def test_a_busy_host_is_warned_of():
-    assert [each.code for each in collectives._disturbed({"busy": 1.0, "foreign": 0.6})] == ["foreign-load"]
-    assert collectives._disturbed({"busy": 0.6, "foreign": 0.0}) == []
-    assert collectives._disturbed(Unknown("no /proc/stat")) == []
+    assert [each.code for each in collectives._disturbed([{"busy": 1.0, "foreign": 0.6}])] == ["foreign-load"]
+    assert collectives._disturbed([{"busy": 0.6, "foreign": 0.0}]) == []
+    assert collectives._disturbed([Unknown("no /proc/stat")]) == []

@@ -1,4 +1,5 @@
-from resnetx.measure.distributed import Ranks, channel_lines, transport
+from resnetx.measure.distributed import Ranks, transport
+from resnetx.measure.nccl_log import channel_lines
 
 # Two lines of an NCCL 2.2x log at INFO, between others that a reader must not take for them.
 LOG = """\

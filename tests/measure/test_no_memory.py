@@ -20,6 +20,9 @@ from resnetx.measure.no_memory import no_memory
         # of GPUs
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
         "CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "RuntimeError: FIND was unable to find an engine to execute this computation",
+        "h200:812:840 [0] transport.cc:112 NCCL WARN Cuda failure 2 'out of memory'",
     ],
 )
 def test_a_message_that_says_so(text):
@@ -32,6 +35,7 @@ def test_a_message_that_says_so(text):
         "",
         "ValueError: 3",
         "ImportError: libgomp.so.1: cannot allocate memory in static TLS block",  # its space is fixed at link time
+        "RuntimeError: GET was unable to find an engine to execute this computation",  # for which there is none
         "RuntimeError: Resource temporarily unavailable",  # of threads, whose number is limited elsewhere
     ],
 )

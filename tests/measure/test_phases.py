@@ -1,7 +1,5 @@
 """Watched steps and the input alone: what a record of them says. (What a watch sees of messages: test_strategies.)"""
 
-from itertools import chain
-
 import jsonschema
 import msgspec
 import pytest
@@ -176,50 +174,3 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("images")
     images.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
     return root
-
-
-# ---- on GPUs --------------------------------------------------------------------------------------------------------
-
-
-def gpus():
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(gpus() < 1, reason="needs a GPU")
-@pytest.mark.parametrize("input", ["synthetic", "torchvision"])
-def test_a_watched_gpu_run_has_device_times_and_copies(input, tmp_path, task_of, made):
-    settings = {**SHORT, "input": input, "measure": "phases"}
-    if input == "torchvision":
-        settings |= {"input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
-    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
-    assert ended.outcome == "ok", ended.reason
-    assert ended.phases.clock == "CUDA events"
-    assert ended.phases.forward_s[0] > 0
-    assert ended.phases.backward_s[0] > 0
-    pixels = 9 * 3 * 32 * 32
-    copied = ended.copies.host_to_device_bytes >= pixels
-    assert copied == (input == "torchvision")
-    assert (ended.phases.host_to_device_s[0] > 0) == copied
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(gpus() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("strategy", ["bucket", "layerwise", "after"])
-def test_nccls_messages_start_when_they_are_ready_and_end_before_the_update(strategy, tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "strategy": strategy, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
-    assert ended.outcome == "ok", ended.reason
-    for bucket in ended.buckets:
-        ready, start, end = (list(chain(*times)) for times in (bucket.ready_s, bucket.start_s, bucket.end_s))
-        assert all(was_ready <= began + 1e-5 for was_ready, began in zip(ready, start, strict=True))
-        assert all(began < ended for began, ended in zip(start, end, strict=True))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(gpus() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("strategy", ["bucket", "layerwise", "after"])
-def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "strategy": strategy, "measure": "equality"}, gpus=2), RunFolder(tmp_path))
-    assert ended.outcome == "ok", ended.reason
-    assert ended.equality.statistics == "synchronised"
-    assert ended.equality.equal

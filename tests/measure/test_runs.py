@@ -347,32 +347,3 @@ def test_a_run_whose_loss_is_no_number_has_a_record_that_can_be_read(tmp_path, t
     assert ended.loss[-1] is None
     assert ended.unknown[f"loss.{len(ended.loss) - 1}"] == "not a finite number"
     assert "loss" in {warning.code for warning in ended.warnings}
-
-
-def gpus():
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
-def test_one_gpu_trains_in_every_precision(tmp_path, task_of, precision):
-    if not gpus():
-        pytest.skip("this machine has no GPU")
-    ended = launch.execute(task_of({**SHORT, "precision": precision}), RunFolder(tmp_path / "run"))
-    assert ended.outcome == "ok", ended.reason
-    assert ended.devices[0].pci_bus_id
-    assert ended.gpu_samples[0].sm_clock_Hz
-    assert ended.environment.gpus
-    assert all(loss == loss for loss in ended.loss)
-
-
-@pytest.mark.gpu
-def test_several_gpus_train_over_nccl_and_say_which_way_the_gradients_went(tmp_path, task_of):
-    if gpus() < 2:
-        pytest.skip("this machine has fewer than two GPUs")
-    ended = launch.execute(task_of({**SHORT, "devices": [1, 0]}, gpus=2), RunFolder(tmp_path / "run"))
-    assert (ended.outcome, ended.backend) == ("ok", "nccl"), ended.reason
-    assert [device.index for device in ended.devices] == [1, 0]
-    assert ended.transport.used

@@ -299,17 +299,3 @@ def test_a_run_with_real_images_records_the_input_alone(tmp_path, task_of):
     assert ended.images_per_s == pytest.approx(4 * 2 * 3 / sum(ended.windows_s[0]))
     assert len(ended.loss) == 4
     jsonschema.validate(msgspec.to_builtins(ended), msgspec.json.decode(record.json_schema()))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_gpu_run_has_device_times_and_says_whether_it_waits_for_the_host(precision, tmp_path, task_of):
-    settings = {**SHORT, "measure": "layers", "precision": precision}
-    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
-    assert ended.outcome == "ok", ended.reason
-    assert ended.layers.clock == "CUDA events"
-    assert 0 < ended.layers.device_busy <= 1
-    assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
-    for layer in ended.layers.layers:
-        assert sum(layer.forward_s) > 0

@@ -1,0 +1,72 @@
+"""NCCL's log: the only place in which it says which way each connection goes, and where it complains.
+
+A rank has NCCL write into a file of its own, so NCCL's warnings do not reach stderr: where a run fails, they are taken
+from there. Loads no torch, as the launcher reads the logs of ranks that were killed.
+
+Reference: NCCL User Guide, "Environment Variables" (NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE).
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+_PREFIX = "resnetx-nccl-"
+_MOST_WARNINGS = 20  # lines of one rank that are kept: the first ones, as others follow from them
+_LINE = 500  # characters
+
+
+def new_log() -> Path | None:
+    """An empty file for this rank's log; None where the user has asked for a log of his own."""
+    if any(name in os.environ for name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")):
+        return None
+    handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{os.getpid()}-", suffix=".log")
+    os.close(handle)
+    return Path(name)
+
+
+def variables(log: Path) -> dict[str, str]:
+    """What makes NCCL write into the log, while a communicator is made."""
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,NVLS", "NCCL_DEBUG_FILE": str(log)}
+
+
+def taken(log: Path | None) -> str:
+    """What is in the log, which is then gone; "" where there is none."""
+    if log is None:
+        return ""
+    try:
+        text = log.read_text(errors="replace")
+        log.unlink()
+    except OSError:
+        return ""
+    return text
+
+
+def warnings_left(folder: Path | None = None) -> str:
+    """What NCCL warned of in the logs that ranks left in a folder, a line each; the logs are then gone.
+
+    None: the logs of this process, wherever it has its temporary files.
+    """
+    where = folder or Path(tempfile.gettempdir())
+    pattern = f"{_PREFIX}*.log" if folder else f"{_PREFIX}{os.getpid()}-*.log"
+    lines = [line for path in sorted(where.glob(pattern)) for line in _warnings(taken(path))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _warnings(log: str) -> list[str]:
+    found = [line.strip()[:_LINE] for line in log.splitlines() if "NCCL WARN" in line]
+    return list(dict.fromkeys(found))[:_MOST_WARNINGS]
+
+
+def channel_lines(log: str) -> list[tuple[str, str]]:
+    """(transport, line) for each connection of NCCL's first channel, and for NVLink SHARP, as its INFO log names them.
+
+    "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM" gives ("P2P/CUMEM", the line).
+    """
+    found = {}
+    for line in log.splitlines():
+        text = line.partition("NCCL INFO ")[2]
+        if text.startswith("Channel 00") and " via " in text:
+            found[text] = text.rpartition(" via ")[2].split()[0]
+        elif text.startswith("Connected NVLS"):
+            found[text] = "NVLS"
+    return [(via, text) for text, via in sorted(found.items())]

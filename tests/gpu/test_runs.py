@@ -1,0 +1,136 @@
+"""Runs on GPUs: precisions, strategies, traces, and how a GPU without memory ends one."""
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from resnetx.inputs import images
+from resnetx.measure import launch, trace
+from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
+
+pytestmark = pytest.mark.gpu
+
+SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8, "threads": 1}
+SHORT = {**SMALL, "warmup": 3, "steps": 2, "windows": 3}
+STRATEGIES = ("bucket", "layerwise", "after")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
+def test_one_gpu_trains_in_every_precision_that_it_has(tmp_path, task_of, has_bf16, precision):
+    ended = launch.execute(task_of({**SHORT, "precision": precision}), RunFolder(tmp_path / "run"))
+    if precision in ("tf32", "bf16") and not has_bf16:
+        assert "older than Ampere" in ended.reason
+        return
+    assert ended.outcome == "ok", ended.reason
+    assert ended.devices[0].pci_bus_id
+    assert ended.gpu_samples[0].sm_clock_Hz
+    assert ended.environment.gpus
+    assert all(loss == loss for loss in ended.loss)
+
+
+@pytest.mark.parametrize("model", ["alexnet", "googlenet"])
+def test_the_papers_other_models_train(tmp_path, task_of, model):
+    settings = {"model": model, "batch_size": 4, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
+    ended = launch.execute(task_of(settings), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+
+
+def test_a_gpu_without_memory_ends_a_run_as_oom(tmp_path, task_of):
+    """PyTorch may take a hundredth of the GPU's memory, which is less than one batch needs."""
+    limit = {"env.PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.01"}
+    settings = {"model": "googlenet", "batch_size": 256, "threads": 1, "warmup": 3, "steps": 2, "windows": 2, **limit}
+    ended = launch.execute(task_of(settings), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "oom", (ended.outcome, ended.reason)
+    assert ended.workload.parameters > 0
+
+
+# ---- several ranks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_path, on_ranks, strategy):
+    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy}), RunFolder(tmp_path / "run"))
+    assert (ended.outcome, ended.backend) == ("ok", "nccl"), ended.reason
+    assert ended.transport.used
+    shared = len({device.uuid for device in ended.devices}) < 2
+    assert ("oversubscribed" in {warning.code for warning in ended.warnings}) == shared
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nccls_messages_start_when_they_are_ready_and_end_before_the_update(strategy, tmp_path, on_ranks):
+    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy, "measure": "phases"}), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    for bucket in ended.buckets:
+        ready, start, end = (list(chain(*times)) for times in (bucket.ready_s, bucket.start_s, bucket.end_s))
+        assert all(was_ready <= began + 1e-5 for was_ready, began in zip(ready, start, strict=True))
+        assert all(began < ended for began, ended in zip(start, end, strict=True))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_path, on_ranks):
+    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy, "measure": "equality"}), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.equality.statistics == "synchronised"
+    assert ended.equality.equal
+
+
+def test_every_collective_of_a_bench_is_right(tmp_path, on_ranks):
+    shared = on_ranks(SHORT).oversubscribe
+    collectives = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
+    request = BenchRequest(
+        collectives=collectives, sizes_bytes=[8, 2**16, 2**20], gpus=2, devices=None, env={}, threads=1, warmup=2,
+        iterations=5, seed=0,
+    )  # fmt: skip
+    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=120, oversubscribe=shared)
+    ended = launch.execute(task, RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+    assert {point.collective for point in ended.points} == set(collectives)
+    assert [point.wrong for point in ended.points] == [0] * len(ended.points)
+    assert ended.library.startswith("NCCL ")
+
+
+# ---- watched --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("images")
+    images.make(root, classes=3, per_class=4, size="256", seed=0, workers=1)
+    return root
+
+
+@pytest.mark.parametrize("input", ["synthetic", "torchvision"])
+def test_a_watched_run_has_device_times_and_copies(input, tmp_path, task_of, made):
+    settings = {**SHORT, "input": input, "measure": "phases"}
+    if input == "torchvision":
+        settings |= {"input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
+    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.phases.clock == "CUDA events"
+    assert ended.phases.forward_s[0] > 0
+    assert ended.phases.backward_s[0] > 0
+    pixels = 9 * 3 * 32 * 32
+    copied = ended.copies.host_to_device_bytes >= pixels
+    assert copied == (input == "torchvision")
+    assert (ended.phases.host_to_device_s[0] > 0) == copied
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precision, tmp_path, task_of, has_bf16):
+    if precision == "bf16" and not has_bf16:
+        pytest.skip("this GPU is older than Ampere")
+    settings = {**SHORT, "measure": "layers", "precision": precision}
+    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    assert ended.layers.clock == "CUDA events"
+    assert 0 < ended.layers.device_busy <= 1
+    assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
+    for layer in ended.layers.layers:
+        assert sum(layer.forward_s) > 0
+
+
+def test_a_rank_that_is_sent_to_a_gpu_that_is_not_there_says_so(tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "devices": [200]}, gpus=1), RunFolder(tmp_path))
+    assert ended.outcome == "failed"
+    assert "rank 0 needs GPU 200" in ended.reason

@@ -1,0 +1,155 @@
+"""Runs on several nodes: what each node is asked for, and what the record has of the others."""
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+
+import msgspec
+import pytest
+import torch
+
+from resnetx import record
+from resnetx.cli import runs
+from resnetx.measure import nodes
+from resnetx.measure.distributed import Ranks
+from resnetx.measure.environment import environment
+from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunRecord, Unknown
+
+SHORT = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8}
+SHORT |= {"threads": 1, "input": "synthetic", "warmup": 3, "steps": 2, "windows": 3}
+BENCH = BenchRequest(
+    collectives=["allreduce"], sizes_bytes=[8, 4096], gpus=2, devices=None, env={}, threads=1, warmup=2, iterations=3,
+    seed=0,
+)  # fmt: skip
+
+
+# ---- what a node is asked for ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch):
+    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 8)
+
+
+@pytest.mark.parametrize(("here", "fits"), [(8, True), (9, False)])
+def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypatch, task_of, here, fits):
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
+    bench = BenchFile(kind="bench", schema=SCHEMA, request=msgspec.structs.replace(BENCH, gpus=16), timeout_s=60)
+    for task in (task_of(gpus=16, batch_size=64), bench):
+        obstacle = runs._obstacle_to_task(task)
+        if fits:
+            assert obstacle == ""
+        else:
+            assert obstacle.startswith("gpus=16 (9 on this node): this machine shows 8 GPUs")
+
+
+def test_the_ranks_of_this_node_are_compared_with_its_cores_where_it_has_no_gpu(monkeypatch):
+    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 0)
+    monkeypatch.setattr(runs, "cores", lambda: 4)
+    assert runs.too_many_ranks(8, None, False, here=4) == ""
+    assert runs.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
+    assert runs.too_many_ranks(8, None, True, here=5) == ""
+
+
+def test_ranks_may_share_gpus_where_that_is_asked_for(eight_gpus):
+    assert "oversubscribe=true" in runs.too_many_ranks(9, None, False)
+    assert runs.too_many_ranks(9, None, True) == ""
+    assert runs.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
+
+
+def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
+    monkeypatch.setattr("resnetx.config.cores", lambda: 16)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    task, _ = runs._task([], ["input=synthetic", "batch_size=64"], gpus=8)
+    assert (task.request.gpus, task.request.threads) == (8, 4)
+
+
+# ---- what is recorded of nodes --------------------------------------------------------------------------------------
+
+
+def on_two_nodes(tmp_path, *words):
+    """Two torchruns that stand for two nodes, one rank on each, joined over loopback: their output and statuses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
+    command += ["--rdzv-backend=static", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    variables = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    children = [
+        subprocess.Popen(
+            [*command, f"--node-rank={node}", "-m", "resnetx.train", *map(str, words)],
+            env={**variables, "SLURMD_NODENAME": f"node{node}"},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in (0, 1)
+    ]
+    return [(child.communicate(timeout=120)[0], child.returncode) for child in children]
+
+
+@pytest.mark.dist
+def test_a_run_on_two_nodes_tells_of_both(tmp_path):
+    ended = on_two_nodes(tmp_path, *(f"{key}={value}" for key, value in SHORT.items()))
+    assert [status for _, status in ended] == [0, 0], ended
+    (path,) = tmp_path.rglob("record.json")
+    assert path.is_relative_to(tmp_path / "results" / "node0" / "train")
+    found = record.read(path, RunRecord)
+    assert (found.outcome, found.world_size, found.backend) == ("ok", 2, "gloo")
+    assert [device.node for device in found.devices] == ["node0", "node1"]
+    assert found.environment.node == "node0"
+    (other,) = found.other_nodes
+    assert (other.rank, other.environment.node, other.environment.torch) == (1, "node1", torch.__version__)
+    assert [warning.code for warning in found.warnings if warning.code == "unlike-nodes"] == []
+
+
+@pytest.mark.dist
+def test_a_bench_between_two_nodes_tells_of_both(tmp_path):
+    task = BenchFile(kind="bench", schema=SCHEMA, request=BENCH, timeout_s=60)
+    record.write(tmp_path / "run.json", task)
+    ended = on_two_nodes(tmp_path, tmp_path / "run.json")
+    assert [status for _, status in ended] == [0, 0], ended
+    (path,) = tmp_path.rglob("record.json")
+    found = record.read(path, BenchRecord)
+    assert found.outcome == "ok"
+    assert [other.environment.node for other in found.other_nodes] == ["node1"]
+
+
+ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+
+
+def test_one_node_has_no_others():
+    loads = [{"busy": 0.5, "foreign": 0.0}]
+    machines = nodes.machines(None, ALONE)
+    assert nodes.described(machines, loads) == {
+        "environment": machines[0], "host_load": loads[0], "other_nodes": []
+    }  # fmt: skip
+    assert nodes.unlike(machines) == []
+
+
+def test_nodes_that_differ_are_named_with_what_differs():
+    first = {**environment(None), "node": "a", "gpus": [{"name": "NVIDIA H200"}], "driver": "570.86.15"}
+    same = {**first, "node": "b"}
+    other = {**first, "node": "c", "gpus": Unknown("no driver"), "driver": Unknown("no driver"), "torch": "1.0"}
+    (warning,) = nodes.unlike({0: first, 8: same, 16: other})
+    assert warning.code == "unlike-nodes"
+    assert warning.message.startswith("c differs from a: driver unknown (there 570.86.15), torch 1.0 (there ")
+    assert warning.message.endswith("gpus none (there NVIDIA H200)")
+
+
+def test_ranks_that_take_turns_are_warned_of(monkeypatch):
+    monkeypatch.setattr(nodes, "cores", lambda: 2)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert nodes.oversubscribed(ALONE) == []
+    assert nodes.oversubscribed(ALONE, threads=2)[0].message.startswith("2 ranks with 2 threads each take turns on 2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert nodes.oversubscribed(ALONE)[0].message.startswith("3 ranks take turns on 2 cores")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    on_gpu = replace(ALONE, device=torch.device("cuda", 0))
+    assert nodes.oversubscribed(on_gpu)[0].message.startswith("3 ranks take turns on 1 GPU:")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert nodes.oversubscribed(on_gpu) == []

@@ -1,0 +1,314 @@
+/* libnvidia-ml of a machine that is not there, for the real binding (pynvml) to load.
+ *
+ *     cc -shared -fPIC -o FOLDER/libnvidia-ml.so.1 mock_nvml.c
+ *     LD_LIBRARY_PATH=FOLDER MOCK_NVML=MACHINE resnetx doctor
+ *
+ * MACHINE is a text file (machines.py writes it), a fact a line, its words parted by '|':
+ *
+ *     error|FUNCTION|CODE                 what this function returns, for all GPUs
+ *     driver|VERSION
+ *     gpu|NAME|UUID|BUS|MAJOR|MINOR|MEMORY_BYTES|POWER_LIMIT_mW|SM_MAX_MHz|MIG (-1: never heard of)|PCIE|WIDTH|FABRIC
+ *     link|GPU|BUS_OF_THE_FAR_END         an NVLink that is up
+ *     switched                            GPUs reach each other through NVSwitches
+ *     level|A|B|NVML_TOPOLOGY_LEVEL       the nearest thing that two GPUs have in common, over PCIe
+ *     process|GPU|PID|MEMORY_BYTES
+ *
+ * FABRIC is the state that nvmlDeviceGetGpuFabricInfoV tells (0: the GPU has no fabric, 3: it is ready). Only functions
+ * that resnetx calls are here: what it calls newly must be added. Signatures are those of nvml.h.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { GPUS = 16, LINKS = 18, ERRORS = 16, PROCESSES = 16, LINE = 512 };
+
+typedef struct {
+    char name[96], uuid[96], bus[32];
+    int major, minor;
+    unsigned long long memory;
+    unsigned int power_mW, sm_max;
+    int mig;
+    unsigned int pcie, width, fabric;
+    int links;
+    char far_ends[LINKS][32];
+} Gpu;
+
+static char driver[80] = "";
+static Gpu gpus[GPUS];
+static int count = 0, switched = 0;
+static int levels[GPUS][GPUS];
+static struct { char function[96]; int code; } errors[ERRORS];
+static int error_count = 0;
+static struct { int gpu; unsigned int pid; unsigned long long memory; } processes[PROCESSES];
+static int process_count = 0;
+
+/* ---- the machine ---- */
+
+static char *next_word(char **rest) {
+    char *word = *rest, *end = strchr(word, '|');
+    if (end) { *end = 0; *rest = end + 1; } else { *rest = word + strlen(word); }
+    return word;
+}
+
+static long long number(char **rest) { return atoll(next_word(rest)); }
+
+static void copy(char *to, size_t size, const char *from) { snprintf(to, size, "%s", from); }
+
+static void read_line(char *line) {
+    char *rest = line, *kind = next_word(&rest);
+    if (!strcmp(kind, "error")) {
+        copy(errors[error_count].function, sizeof errors[0].function, next_word(&rest));
+        errors[error_count++].code = number(&rest);
+    } else if (!strcmp(kind, "driver")) {
+        copy(driver, sizeof driver, rest);
+    } else if (!strcmp(kind, "gpu")) {
+        Gpu *gpu = &gpus[count++];
+        copy(gpu->name, sizeof gpu->name, next_word(&rest));
+        copy(gpu->uuid, sizeof gpu->uuid, next_word(&rest));
+        copy(gpu->bus, sizeof gpu->bus, next_word(&rest));
+        gpu->major = number(&rest);
+        gpu->minor = number(&rest);
+        gpu->memory = number(&rest);
+        gpu->power_mW = number(&rest);
+        gpu->sm_max = number(&rest);
+        gpu->mig = number(&rest);
+        gpu->pcie = number(&rest);
+        gpu->width = number(&rest);
+        gpu->fabric = number(&rest);
+    } else if (!strcmp(kind, "link")) {
+        Gpu *gpu = &gpus[number(&rest)];
+        copy(gpu->far_ends[gpu->links++], 32, rest);
+    } else if (!strcmp(kind, "switched")) {
+        switched = 1;
+    } else if (!strcmp(kind, "level")) {
+        int a = number(&rest), b = number(&rest);
+        levels[a][b] = levels[b][a] = number(&rest);
+    } else if (!strcmp(kind, "process")) {
+        processes[process_count].gpu = number(&rest);
+        processes[process_count].pid = number(&rest);
+        processes[process_count++].memory = number(&rest);
+    }
+}
+
+__attribute__((constructor)) static void read_machine(void) {
+    char line[LINE];
+    const char *path = getenv("MOCK_NVML");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        read_line(line);
+    }
+    if (file) fclose(file);
+}
+
+static int refused(const char *function) {
+    for (int i = 0; i < error_count; i++)
+        if (!strcmp(errors[i].function, function)) return errors[i].code;
+    return SUCCESS;
+}
+
+#define MAY_FAIL do { int code = refused(__func__); if (code) return code; } while (0)
+#define GIVE(pointer, value) do { MAY_FAIL; *(pointer) = (value); return SUCCESS; } while (0)
+
+/* ---- the library ---- */
+
+int nvmlInitWithFlags(unsigned int flags) { (void)flags; MAY_FAIL; return SUCCESS; }
+int nvmlInit_v2(void) { return refused("nvmlInitWithFlags"); }
+int nvmlShutdown(void) { return SUCCESS; }
+
+const char *nvmlErrorString(int code) {
+    switch (code) {
+        case NOT_SUPPORTED: return "Not Supported";
+        case 4: return "Insufficient Permissions";
+        case 9: return "Driver Not Loaded";
+        case 15: return "GPU is lost";
+        case 18: return "Driver/library version mismatch";
+        default: return "Unknown Error";
+    }
+}
+
+int nvmlSystemGetDriverVersion(char *text, unsigned int size) { MAY_FAIL; copy(text, size, driver); return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned int *found) { GIVE(found, count); }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, Gpu **gpu) {
+    MAY_FAIL;
+    if (index >= (unsigned int)count) return INVALID_ARGUMENT;
+    *gpu = &gpus[index];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, Gpu **gpu) {
+    MAY_FAIL;
+    for (int i = 0; i < count; i++)
+        if (!strcmp(gpus[i].uuid, uuid)) { *gpu = &gpus[i]; return SUCCESS; }
+    return NOT_FOUND;
+}
+
+int nvmlDeviceGetName(Gpu *gpu, char *text, unsigned int size) { MAY_FAIL; copy(text, size, gpu->name); return SUCCESS; }
+int nvmlDeviceGetUUID(Gpu *gpu, char *text, unsigned int size) { MAY_FAIL; copy(text, size, gpu->uuid); return SUCCESS; }
+
+typedef struct {
+    char legacy[16];
+    unsigned int domain, bus, device, pci_device, pci_subsystem;
+    char bus_id[32];
+} Pci;
+
+int nvmlDeviceGetPciInfo_v3(Gpu *gpu, Pci *pci) {
+    MAY_FAIL;
+    memset(pci, 0, sizeof *pci);
+    copy(pci->bus_id, sizeof pci->bus_id, gpu->bus);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCudaComputeCapability(Gpu *gpu, int *major, int *minor) {
+    MAY_FAIL;
+    *major = gpu->major;
+    *minor = gpu->minor;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo(Gpu *gpu, unsigned long long *total_free_used) {
+    MAY_FAIL;
+    total_free_used[0] = total_free_used[1] = gpu->memory;
+    total_free_used[2] = 0;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(Gpu *gpu, unsigned int *limit) { GIVE(limit, gpu->power_mW); }
+int nvmlDeviceGetMaxClockInfo(Gpu *gpu, int kind, unsigned int *MHz) { (void)kind; GIVE(MHz, gpu->sm_max); }
+int nvmlDeviceGetClockInfo(Gpu *gpu, int kind, unsigned int *MHz) { (void)kind; GIVE(MHz, gpu->sm_max); }
+int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned int *power) { GIVE(power, gpu->power_mW / 2); }
+int nvmlDeviceGetTemperature(Gpu *gpu, int kind, unsigned int *degrees) { (void)gpu, (void)kind; GIVE(degrees, 40); }
+
+int nvmlDeviceGetUtilizationRates(Gpu *gpu, unsigned int *gpu_memory) {
+    (void)gpu;
+    MAY_FAIL;
+    gpu_memory[0] = 100;
+    gpu_memory[1] = 50;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(Gpu *gpu, unsigned long long *mask) { (void)gpu; GIVE(mask, 0); }
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+/* At half of the limit all the time, so that energy over time is the power that is told. */
+int nvmlDeviceGetTotalEnergyConsumption(Gpu *gpu, unsigned long long *mJ) {
+    GIVE(mJ, (unsigned long long)(seconds() * (gpu->power_mW / 2)));
+}
+
+int nvmlDeviceGetPcieReplayCounter(Gpu *gpu, unsigned int *replays) { (void)gpu; GIVE(replays, 0); }
+
+int nvmlDeviceGetEccMode(Gpu *gpu, int *current, int *pending) {
+    (void)gpu;
+    MAY_FAIL;
+    *current = *pending = 1;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMigMode(Gpu *gpu, unsigned int *current, unsigned int *pending) {
+    MAY_FAIL;
+    if (gpu->mig < 0) return NOT_SUPPORTED;
+    *current = *pending = gpu->mig;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCurrPcieLinkGeneration(Gpu *gpu, unsigned int *found) { (void)gpu; GIVE(found, 1); }
+int nvmlDeviceGetMaxPcieLinkGeneration(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->pcie); }
+int nvmlDeviceGetCurrPcieLinkWidth(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->width); }
+int nvmlDeviceGetMaxPcieLinkWidth(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->width); }
+
+int nvmlDeviceGetNvLinkState(Gpu *gpu, unsigned int link, int *up) {
+    MAY_FAIL;
+    if (link >= (unsigned int)gpu->links) return gpu->links ? INVALID_ARGUMENT : NOT_SUPPORTED;
+    *up = 1;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Gpu *gpu, unsigned int link, Pci *pci) {
+    MAY_FAIL;
+    if (link >= (unsigned int)gpu->links) return INVALID_ARGUMENT;
+    memset(pci, 0, sizeof *pci);
+    copy(pci->bus_id, sizeof pci->bus_id, gpu->far_ends[link]);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetP2PStatus(Gpu *one, Gpu *other, int kind, int *status) {
+    (void)one, (void)other, (void)kind;
+    GIVE(status, switched ? 0 : 5); /* OK, or not supported */
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(Gpu *one, Gpu *other, int *level) {
+    GIVE(level, levels[one - gpus][other - gpus]);
+}
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long memory;
+    unsigned int gpu_instance, compute_instance;
+} Process;
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned int *size, Process *found) {
+    MAY_FAIL;
+    unsigned int here = 0;
+    for (int i = 0; i < process_count; i++) {
+        if (&gpus[processes[i].gpu] != gpu) continue;
+        if (found && here < *size) found[here] = (Process){processes[i].pid, processes[i].memory, ~0u, ~0u};
+        here++;
+    }
+    int fits = found ? here <= *size : here == 0;
+    *size = here;
+    return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+typedef struct {
+    unsigned int field, scope;
+    long long timestamp, latency_us;
+    unsigned int type;
+    int status;
+    unsigned long long value;
+} Field;
+
+/* The power of this instant; what NVLinks sent and received, in KiB: each GiB/s and link, since the machine began. */
+int nvmlDeviceGetFieldValues(Gpu *gpu, int size, Field *fields) {
+    MAY_FAIL;
+    for (int i = 0; i < size; i++) {
+        int known = fields[i].field == 186 || fields[i].field == 138 || fields[i].field == 139;
+        fields[i].type = 3; /* unsigned long long */
+        fields[i].status = known ? SUCCESS : NOT_SUPPORTED;
+        fields[i].value = fields[i].field == 186 ? gpu->power_mW / 2 : (unsigned long long)(seconds() * (1 << 20));
+    }
+    return SUCCESS;
+}
+
+int nvmlDeviceGetJpgUtilization(Gpu *gpu, unsigned int *busy, unsigned int *period_us) {
+    MAY_FAIL;
+    if (gpu->major < 8) return NOT_SUPPORTED;
+    *busy = 0;
+    *period_us = 1000;
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned int version;
+    unsigned char cluster[16];
+    int status;
+    unsigned int clique;
+    unsigned char state;
+    unsigned int health_mask;
+    unsigned char health;
+} Fabric;
+
+int nvmlDeviceGetGpuFabricInfoV(Gpu *gpu, Fabric *fabric) {
+    MAY_FAIL;
+    fabric->status = SUCCESS;
+    fabric->state = gpu->fabric;
+    return SUCCESS;
+}

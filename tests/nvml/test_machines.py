@@ -1,0 +1,163 @@
+"""Machines that are not here, through the real binding of NVML: what doctor says of them, and what a record keeps.
+
+The library is a mock (`mock_nvml.c`), so torch sees no GPU on any of them.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.nvml.machines import MACHINES, NOBODY, built, playing
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = built(tmp_path_factory.mktemp("nvml"))
+    if folder is None:
+        pytest.skip("this machine has no C compiler")
+    return folder
+
+
+@pytest.fixture
+def on(library, tmp_path):
+    """Runs Python words on a machine: the finished process."""
+
+    def run(machine: str, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = playing(MACHINES[machine], library, tmp_path)
+        return subprocess.run(
+            [sys.executable, *words], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+SEEN = """
+import json, msgspec
+from resnetx.measure.graphics import graphics_here
+print(json.dumps(graphics_here()))
+"""
+
+
+def seen(on, machine: str):
+    ended = on(machine, "-c", SEEN)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def matrix(found) -> list[list[str]]:
+    return [line.split("\t")[1:-2] for line in found["topology"].splitlines()[1:]]
+
+
+@pytest.mark.parametrize(
+    ("machine", "first_row"),
+    [
+        ("h200", ["X"]),
+        ("8 x h200", ["X", *["NV18"] * 7]),
+        ("dgx1-p100", ["X", "NV1", "NV1", "NV1", "NV1", "PHB", "PHB", "PHB"]),
+        ("dgx1-v100", ["X", "NV1", "NV1", "NV2", "NV2", "PHB", "PHB", "PHB"]),
+        ("pcie box", ["X", "PIX", "PHB", "PHB"]),
+    ],
+)
+def test_gpus_and_their_wiring_are_read(on, machine, first_row):
+    found, played = seen(on, machine), MACHINES[machine]
+    assert found["driver"] == played.driver
+    assert [gpu["name"] for gpu in found["gpus"]] == [played.name] * played.count
+    gpu = found["gpus"][0]
+    assert gpu["uuid"] == played.uuid(0)
+    assert gpu["compute_capability"] == ".".join(map(str, played.capability))
+    assert gpu["memory_bytes"] == played.memory_bytes
+    assert gpu["power_limit_W"] == played.power_limit_W
+    assert gpu["sm_clock_max_Hz"] == played.sm_clock_MHz * 1e6
+    assert gpu["pcie_generation_max"] == played.pcie
+    assert matrix(found)[0] == first_row
+
+
+def test_the_v100s_have_six_links_each_and_p100s_four(on):
+    assert {gpu["nvlinks_active"] for gpu in seen(on, "dgx1-v100")["gpus"]} == {6}
+    assert {gpu["nvlinks_active"] for gpu in seen(on, "dgx1-p100")["gpus"]} == {4}
+
+
+def doctor(on, machine: str):
+    ended = on(machine, "-m", "resnetx", "doctor", "--json")
+    return {each["topic"]: each for each in map(json.loads, ended.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("machine", "topic", "state", "says", "mends"),
+    [
+        ("8 x h200", "GPU", "ok", "8 x NVIDIA H200; driver 580.95.05", ""),
+        ("8 x h200 without its fabric manager", "GPU", "missing", "the NVLink fabric is not ready", "fabricmanager"),
+        ("dgx1-p100", "torch", "missing", "Tesla P100-SXM2-16GB has compute capability 6.0", "constraints-cuda12"),
+        ("dgx1-v100", "torch", "missing", "Tesla V100-SXM2-16GB has compute capability 7.0", "constraints-cuda12"),
+        ("mig", "GPU", "limited", "MIG is on", "--multi-instance-gpu=0"),
+        ("no permission", "GPU", "missing", "Insufficient Permissions", "/dev/nvidia"),
+        ("another driver", "GPU", "missing", "version mismatch", "reboot"),
+    ],
+)
+def test_the_doctor_names_what_is_wrong_with_a_machine(on, machine, topic, state, says, mends):
+    found = doctor(on, machine)[topic]
+    assert found["state"] == state, found
+    assert says in found["what"]
+    assert mends in found["mend"]
+
+
+@pytest.mark.slow
+def test_gpus_that_others_use_are_told_where_process_ids_mean_anything(on):
+    if isinstance(seen(on, "shared")["gpu_processes"], str):
+        pytest.skip("in this container process ids are not the host's")
+    assert seen(on, "shared")["gpu_processes"] == [{"gpu": 0, "pid": NOBODY, "memory_bytes": 3 * 2**30}]
+    assert "1 processes of others" in doctor(on, "shared")["GPU"]["what"]
+
+
+SENSED = """
+import json, time
+from types import SimpleNamespace
+import torch
+torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid="00000000-0000-0000-0000-000000000000")
+from resnetx.measure.sensors import Sensors
+sensors = Sensors([0], rank=0)
+sensors.start()
+time.sleep(0.35)
+print(json.dumps(sensors.stop()))
+"""
+
+
+def sensed(on, machine):
+    ended = on(machine, "-c", SENSED)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_sensors_read_a_gpu_by_its_uuid(on):
+    found = sensed(on, "8 x h200")
+    samples = found["gpu_samples"]
+    assert set(samples["power_W"]) == {350.0}
+    assert set(samples["sm_clock_Hz"]) == {1.98e9}
+    assert samples["energy_J"] == pytest.approx(350.0 * 0.35, rel=0.5)
+    assert found["link_counters"]["nvlink_sent_bytes"] > 0
+
+
+def test_what_needs_a_right_is_unknown_with_the_reason_and_the_rest_is_read(on):
+    samples = sensed(on, "no counters")["gpu_samples"]
+    assert samples["power_W"] == "nvmlDeviceGetPowerUsage: Insufficient Permissions"
+    assert samples["energy_J"] == "nvmlDeviceGetTotalEnergyConsumption: Insufficient Permissions"
+    assert set(samples["sm_clock_Hz"]) == {1.98e9}
+
+
+@pytest.mark.dist
+def test_a_machine_whose_gpus_torch_cannot_use_trains_on_no_cpu_instead(on):
+    ended = on("8 x h200", "-m", "resnetx", "train", "input=synthetic", "model.x=1", "gpus=1", "results=made")
+    assert ended.returncode == 1, ended.stderr
+    assert "this machine has 8 GPUs that torch" in ended.stdout + ended.stderr
+
+
+def test_more_ranks_than_gpus_are_refused_and_those_of_the_scheduler_count(on, monkeypatch):
+    ended = on("8 x h200", "-m", "resnetx", "train", "input=synthetic", "batch_size=32", "gpus=16")
+    assert (ended.returncode, "gpus=16: this machine shows 8 GPUs" in ended.stderr) == (2, True), ended.stderr
+    played = MACHINES["8 x h200"]
+    given = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '{played.uuid(3)},{played.uuid(5)}'; "
+    ended = on("8 x h200", "-c", given + "from resnetx.measure.nvml import gpus_here; print(gpus_here())")
+    assert ended.stdout == "2\n", ended.stderr
