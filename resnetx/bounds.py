@@ -77,6 +77,7 @@ BOUNDS = {
     "size": Range(1, 2**40, "1 TiB, in bytes"),
     "image_bytes": Range(1, 2**30, "1 GiB, in bytes"),
     "memory": Range(1, 2**50, "1 PiB, in bytes"),
+    "memory_limit": Range(1, 2**50, "1 PiB, in bytes"),
     "host_time": Range(0, _DAY_S, "a day, in seconds"),
     "straggler": Range(1, 1000, "times as long as the others"),
     "clock": Range(0, 10**4, "MHz", above=True),

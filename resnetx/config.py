@@ -189,11 +189,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: int  # in a window
     windows: int
     seed: int
+    # Settings that came later have the value here that all runs before them had: their keys stay.
+    channels_last: bool = True  # images and weights lie in memory channel by channel of each pixel (NHWC), else NCHW
+    memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
 
     @property
     def key(self) -> str:
         """Eight hexadecimal digits that differ between any two different requests."""
-        return _digest(self)
+        given = msgspec.to_builtins(self, order="deterministic")
+        leave_out_defaults(given, Request)
+        return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
 
     @property
     def baseline_key(self) -> str:
@@ -257,8 +262,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
 
 
-def _digest(value: Any) -> str:
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:8]
+def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Takes fields with a default, which came later than others, out of plain values where they have it.
+
+    What is made of the rest, a key or a digest, is then what it was before there were such fields.
+    """
+    for field in msgspec.structs.fields(kind):
+        if not field.required and tree[field.name] == field.default:
+            del tree[field.name]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,6 +319,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         model = convert(chosen["model"], Model, "model")
         chosen["image_size"] = model.image_size
     chosen["env"] = variables(chosen["env"])
+    chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"], "16GB")
     request: Request = convert(chosen, Request)
     bounds.check(msgspec.to_builtins(request))
     if request.scaling == "weak":
@@ -374,6 +386,16 @@ def _seconds(key: str, given: Any) -> Any:
         return seconds(given)
     except ValueError:
         raise ConfigError(f"{key}={given}: expected a duration, as 90s, 15min or 2h") from None
+
+
+def bytes_from(key: str, given: Any, example: str) -> Any:
+    """The bytes of a size that may be given in words, as 16GB; None, and what is neither word nor number, as it is."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return size(given)
+    except ValueError:
+        raise ConfigError(f"{key}={given}: expected a size, as {example}") from None
 
 
 def sizes_from(given: Iterable[int | str]) -> list[int]:

@@ -42,6 +42,21 @@ def test_different_requests_have_different_keys_and_equal_ones_the_same(request_
     assert "resnet-8_b32_g1_" in request_of().slug
 
 
+def test_settings_that_came_later_leave_the_keys_of_earlier_runs(request_of):
+    """The key of the default request, as it was before there were `channels_last` and `memory_limit`."""
+    assert request_of(threads=1).key == "a93c6683"
+    assert request_of(threads=1, channels_last=True, memory_limit=None).key == "a93c6683"
+    assert request_of(channels_last=False).key != request_of().key
+    assert request_of(memory_limit="16GB").key == request_of(memory_limit=16_000_000_000).key != request_of().key
+
+
+def test_a_limit_of_memory_is_a_size(request_of):
+    assert request_of(memory_limit="1.5GiB").memory_limit == 3 * 2**29
+    for given in ("16G", "much", -1, 1.5):
+        with pytest.raises(ConfigError, match=r"^memory_limit"):
+            request_of(memory_limit=given)
+
+
 def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
     assert request_of(gpus=2, threads=1).baseline_key == request_of(gpus=1, threads=1).key
     assert request_of(gpus=2, batch_size=64, threads=1).baseline_key != request_of(gpus=1, threads=1).key

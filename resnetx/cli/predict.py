@@ -13,7 +13,7 @@ from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.folders import new_folder
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.validate import validate_
-from resnetx.config import After, Layerwise, Strategy, SyntheticInput
+from resnetx.config import After, Layerwise, Strategy, SyntheticInput, bytes_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
@@ -30,7 +30,7 @@ from resnetx.predict.records import UNCHECKED, RecordInput
 from resnetx.predict.ssgd import Overlap
 from resnetx.record import Unknown
 from resnetx.record.prediction import Prediction
-from resnetx.units import seconds, size
+from resnetx.units import seconds
 
 # Strategy and overlap of Shi et al. 2018, section IV-C.
 FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
@@ -245,9 +245,6 @@ def _time(given: str | float) -> float:
 
 
 def _size(key: str, given: str | int | None, example: str) -> int | None:
-    try:
-        size_bytes = None if given is None else size(str(given))
-    except ValueError:
-        raise ConfigError(f"{key}={given}: expected a size, as {example}") from None
+    size_bytes: int | None = bytes_from(key, given, example)
     bounds.check({key: size_bytes})
     return size_bytes

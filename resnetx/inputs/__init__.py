@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Batches(Protocol):
     """An endless iterator of (images, labels).
 
-    images: float32 (N, 3, S, S) in channels_last memory format, labels: int64 (N,), both on the device. A rank never
+    images: float32 (N, 3, S, S) in the memory format of `Share`, labels: int64 (N,), both on the device. A rank never
     sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image file that
     cannot be decoded ends in a `ConfigError` that names it.
     """
@@ -54,6 +54,14 @@ class Share:
     seed: int  # the same on all ranks
     # Called when a batch is there, and its copy to the device begins. Pipelines that copy ahead do not call it.
     arrived: Callable[[], None] = nothing
+    channels_last: bool = True  # the memory format of images
+
+
+def memory_format(channels_last: bool) -> "torch.memory_format":
+    """How images and weights lie in memory: NHWC, or NCHW."""
+    import torch
+
+    return torch.channels_last if channels_last else torch.contiguous_format
 
 
 def open_for(request: Request, rank: int, device: "torch.device", arrived: Callable[[], None] = nothing) -> Batches:
@@ -68,6 +76,7 @@ def open_for(request: Request, rank: int, device: "torch.device", arrived: Calla
         device=device,
         seed=request.seed,
         arrived=arrived,
+        channels_last=request.channels_last,
     )
 
 
@@ -82,9 +91,10 @@ def open_input(
     device: "torch.device",
     seed: int,
     arrived: Callable[[], None] = nothing,
+    channels_last: bool = True,
 ) -> Batches:
     """The batches of one rank; see `Share` for what they depend on."""
-    share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived)
+    share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived, channels_last)
     return _PIPELINES[input.kind](input, share)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from resnetx.inputs import Share
+from resnetx.inputs import Share, memory_format
 from resnetx.record import Unknown
 
 
@@ -17,7 +17,7 @@ class SyntheticBatches:
         size = (share.batch_size, 3, share.image_size, share.image_size)
         images = torch.randn(size, generator=generator, device=share.device)
         labels = torch.randint(share.classes, (share.batch_size,), generator=generator, device=share.device)
-        self._batch = images.contiguous(memory_format=torch.channels_last), labels
+        self._batch = images.contiguous(memory_format=memory_format(share.channels_last)), labels
 
     def __iter__(self) -> "SyntheticBatches":
         return self

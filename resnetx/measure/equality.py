@@ -270,7 +270,7 @@ def _stored_batch(request: Request, ranks: Ranks) -> tuple[Batch, dict[str, Any]
         batches.close()
     else:
         size = (request.batch_size, 3, request.image_size, request.image_size)
-        images = torch.empty(size, device=ranks.device).to(memory_format=torch.channels_last)
+        images = torch.empty(size, device=ranks.device, memory_format=inputs.memory_format(request.channels_last))
         labels = torch.empty(request.batch_size, dtype=torch.int64, device=ranks.device)
     ranks.broadcast(images)
     ranks.broadcast(labels)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import torch
 
+from resnetx.errors import ConfigError
 from resnetx.measure.moment import Moment
 from resnetx.record import Unknown
+from resnetx.units import size_text
 
 
 def keep_freed_memory() -> None:
@@ -22,6 +24,21 @@ def keep_freed_memory() -> None:
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have no such setting
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def limit_memory(limit_bytes: int | None, device: torch.device) -> None:
+    """Makes PyTorch raise its out-of-memory error where it would allocate more on this GPU; None: no limit.
+
+    So a GPU stands for one with less memory. What others allocate (NCCL, DALI, the context) does not count.
+    """
+    if limit_bytes is None:
+        return
+    total = torch.cuda.get_device_properties(device).total_memory
+    if limit_bytes > total:
+        raise ConfigError(
+            f"memory_limit={size_text(limit_bytes)}: this GPU has {size_text(total)}; use no more than it has"
+        )
+    torch.cuda.set_per_process_memory_fraction(limit_bytes / total, device)
 
 
 class StartUp:

@@ -15,7 +15,7 @@ from resnetx.measure import distributed, equality, nodes, reading, trace, train
 from resnetx.measure.capability import check_precision
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.moment import Moment
-from resnetx.measure.process import StartUp, keep_freed_memory
+from resnetx.measure.process import StartUp, keep_freed_memory, limit_memory
 from resnetx.measure.torchrun import run_started
 from resnetx.record import RunFile, RunRecord, Unknown, opening, seal
 
@@ -69,6 +69,7 @@ def _prepare(task: RunFile) -> None:
     device = distributed.choose_device(request.devices, task.oversubscribe)
     if device.type == "cuda":
         check_precision(request.precision, device)
+        limit_memory(request.memory_limit, device)
     else:
         keep_freed_memory()
     torch.manual_seed(request.seed)

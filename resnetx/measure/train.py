@@ -50,7 +50,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
 def build(request: Request, ranks: Ranks) -> nn.Module:
     """The request's model on this rank's device, in training mode."""
     model = workloads.build(request.model, request.image_size).train()
-    return model.to(ranks.device, memory_format=torch.channels_last)
+    return model.to(ranks.device, memory_format=inputs.memory_format(request.channels_last))
 
 
 # ---- the step -------------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ that a prediction can be shown to be older than the measurement that checks it.
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.config import Request
+from resnetx.config import Request, leave_out_defaults
 
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
 ComputeSource = Literal["measured", "rescaled", "roofline"]
@@ -141,13 +141,9 @@ def digest(prediction: Prediction) -> str:
     """
     tree = msgspec.to_builtins(msgspec.structs.replace(prediction, digest=""), order="deterministic")
     for point in tree["points"]:
-        _leave_out_defaults(point, PredictedPoint)
+        if point["request"] is not None:
+            leave_out_defaults(point["request"], Request)
         for each in point["sensitivity"]:
-            _leave_out_defaults(each, Sensitivity)
+            leave_out_defaults(each, Sensitivity)
+        leave_out_defaults(point, PredictedPoint)
     return hashlib.sha256(msgspec.json.encode(tree)).hexdigest()
-
-
-def _leave_out_defaults(tree: dict[str, Any], kind: type[_Part]) -> None:
-    for field in msgspec.structs.fields(kind):
-        if not field.required and tree[field.name] == field.default:
-            del tree[field.name]

@@ -37,9 +37,9 @@ def test_the_papers_other_models_train(tmp_path, task_of, model):
 
 
 def test_a_gpu_without_memory_ends_a_run_as_oom(tmp_path, task_of):
-    """PyTorch may take a hundredth of the GPU's memory, which is less than one batch needs."""
-    limit = {"env.PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.01"}
-    settings = {"model": "googlenet", "batch_size": 256, "threads": 1, "warmup": 3, "steps": 2, "windows": 2, **limit}
+    """PyTorch may take 1 GB, which is less than one batch needs."""
+    settings = {"model": "googlenet", "batch_size": 256, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
+    settings |= {"memory_limit": "1GB"}
     ended = launch.execute(task_of(settings), RunFolder(tmp_path / "run"))
     assert ended.outcome == "oom", (ended.outcome, ended.reason)
     assert ended.workload.parameters > 0
@@ -128,6 +128,17 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
     assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
     for layer in ended.layers.layers:
         assert sum(layer.forward_s) > 0
+
+
+def test_weights_may_lie_in_memory_as_nchw(tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "channels_last": False}), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+
+
+def test_more_memory_than_the_gpu_has_is_refused(tmp_path, task_of):
+    ended = launch.execute(task_of({**SHORT, "memory_limit": "100TB"}), RunFolder(tmp_path))
+    assert ended.outcome == "failed"
+    assert ended.reason.startswith("rank 0: memory_limit=")
 
 
 def test_a_rank_that_is_sent_to_a_gpu_that_is_not_there_says_so(tmp_path, task_of):

@@ -31,7 +31,15 @@ def input_of(kind: str, root: Path, recipe: str = "imagenet", prefetch: int = 1)
     return TorchvisionInput(**settings) if kind == "torchvision" else SyntheticInput()
 
 
-def open_cpu(input: Input, batch_size: int = 4, image_size: int = 64, rank: int = 0, ranks: int = 1, seed: int = 0):
+def open_cpu(
+    input: Input,
+    batch_size: int = 4,
+    image_size: int = 64,
+    rank: int = 0,
+    ranks: int = 1,
+    seed: int = 0,
+    channels_last: bool = True,
+):
     return inputs.open_input(
         input,
         batch_size=batch_size,
@@ -41,6 +49,7 @@ def open_cpu(input: Input, batch_size: int = 4, image_size: int = 64, rank: int 
         world_size=ranks,
         device=CPU,
         seed=seed,
+        channels_last=channels_last,
     )
 
 
@@ -76,6 +85,19 @@ def test_batches_are_float_channels_last_images_and_int64_labels(kind: str, made
     assert (labels.shape, labels.dtype, labels.device.type) == ((4,), torch.int64, "cpu")
     assert all(0 <= label < 12 for label in labels.tolist())
     opened.close()
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_images_may_lie_in_memory_as_nchw_and_show_the_same(kind: str, made: Path) -> None:
+    last, first = open_cpu(input_of(kind, made)), open_cpu(input_of(kind, made), channels_last=False)
+    for _ in range(2):
+        (images, labels), (same, same_labels) = next(last), next(first)
+        assert same.is_contiguous()
+        assert torch.equal(labels, same_labels)
+        if kind != "torchvision":  # whose workers draw crops anew
+            assert torch.equal(images, same)
+    last.close()
+    first.close()
 
 
 @pytest.mark.parametrize("kind", ALL)

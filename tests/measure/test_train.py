@@ -41,6 +41,14 @@ def test_auxiliary_outputs_count_with_their_weight_and_absent_ones_do_not():
     assert torch.isclose(train._loss((logits, None), labels), loss)
 
 
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_weights_lie_in_memory_as_asked(request_of, channels_last):
+    request = request_of({"model.x": 1, "image_size": 32, "channels_last": channels_last})
+    weights = [parameter for parameter in train.build(request, ALONE).parameters() if parameter.dim() == 4]
+    kind = inputs.memory_format(channels_last)
+    assert all(each.is_contiguous(memory_format=kind) for each in weights if each.shape[1] > 1)
+
+
 def test_a_step_trains(request_of):
     request = request_of({"model.x": 1, "model.width": 8, "model.classes": 2, "image_size": 32, "batch_size": 8})
     torch.manual_seed(0)
