@@ -37,10 +37,10 @@ def chosen(overrides: list[str]) -> Point:
     """What the words of a command line set, as values; a list is several values of one setting."""
     for override in (parsed := [_parsed(word) for word in overrides]):
         if override.is_sweep_override():
-            key, _, values = str(override.input_line).partition("=")
-            raise ConfigError(f"{override.input_line}: several values are written as a list, {key}=[{values}]")
+            key, _, values = shortened(override.input_line).partition("=")
+            raise ConfigError(f"{key}={values}: several values are written as a list, {key}=[{values}]")
         if override.type is not OverrideType.CHANGE:
-            raise ConfigError(f"{override.input_line}: settings are changed (key=value), not added or removed")
+            raise ConfigError(f"{shortened(override.input_line)}: settings are changed (key=value), not added or removed")
     return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
 
 
@@ -83,7 +83,7 @@ def one_point(overrides: list[str], instead: str) -> Point:
     """The only point that a command line describes; `instead`: what to tell somebody who described several."""
     named, found = points_of(overrides)
     if len(found) != 1 or named:
-        raise ConfigError(f"{' '.join(overrides)}: more than one point; {instead}")
+        raise ConfigError(f"{shortened(' '.join(overrides))}: more than one point; {instead}")
     return found[0]
 
 
@@ -113,6 +113,10 @@ def options_of(group: str, option: str) -> set[str]:
 
 
 def _parsed(word: str) -> Override:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # Python gives what is not UTF-8 as characters that no text can have
+        raise ConfigError(f"{shortened(ascii(word))}: not UTF-8; settings are text") from None
     try:
         if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
             raise ValueError

@@ -62,7 +62,20 @@ def test_settings_are_changed_and_only_the_environment_has_room_for_others():
     assert compose({})["model"]["x"] != 3
 
 
-@pytest.mark.parametrize("word", ["a=" + "[" * 3000, "a=" + "1" * 5000, "a=${", "a=\udcff"])
+@pytest.mark.parametrize("word", ["a=\udcff", 'model.x="m\udcf4"'])
+def test_a_word_that_is_no_text_is_refused_as_such(word):
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        chosen([word])
+
+
+@pytest.mark.parametrize("word", ["a=1," + "2," * 3000 + "3", "~" + "a" * 3000])
+def test_a_long_word_is_not_repeated(word):
+    with pytest.raises(ConfigError) as refusal:
+        chosen([word])
+    assert len(str(refusal.value)) < 500
+
+
+@pytest.mark.parametrize("word", ["a=" + "[" * 3000, "a=" + "1" * 5000, "a=${"])
 def test_a_word_that_nobody_can_parse_is_refused_in_a_sentence(word):
     with pytest.raises(ConfigError, match="not of the form key=value") as refusal:
         chosen([word])
