@@ -28,6 +28,9 @@ PATHS = ("study", "input.root", "results", "out", "calibration", "systems")
 GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settings of their own: folders of `configs/`
 
 
+# A window ends when the slowest rank has ended, and begins with an empty queue: some 0.1 ms, which 0.2 s make small.
+WINDOW_S = 0.2  # at least: windows have as many steps as that takes
+
 Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
 CONVENTIONS = get_args(Convention)
 

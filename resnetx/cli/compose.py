@@ -40,7 +40,9 @@ def chosen(overrides: list[str]) -> Point:
             key, _, values = shortened(override.input_line).partition("=")
             raise ConfigError(f"{key}={values}: several values are written as a list, {key}=[{values}]")
         if override.type is not OverrideType.CHANGE:
-            raise ConfigError(f"{shortened(override.input_line)}: settings are changed (key=value), not added or removed")
+            raise ConfigError(
+                f"{shortened(override.input_line)}: settings are changed (key=value), not added or removed"
+            )
     return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
 
 

@@ -195,6 +195,11 @@ def _to_card(system: System, gpu: str, card: str) -> tuple[Steps, bool]:
 
 def _by_way_of_host(system: System, gpu: str, card: str) -> Steps:
     up = _to_host(system, gpu)
+    if not up:
+        raise ConfigError(
+            f"{system.name}: no links lead from {gpu} to {card} for copies between GPUs, nor to a CPU, by way of which "
+            "all others go; add them"
+        )
     onward = _shortest(system, up[-1][1], {card}, lambda link: link.wire.family != "network", lambda c: c.kind != "gpu")
     return (*up, *onward)
 

@@ -154,31 +154,33 @@ def _one_ring(lanes: Lanes) -> Order | None:
 def _pack(
     room: dict[Step, int], members: Sequence[Sequence[Step]], cuts: Sequence[Sequence[Step]], bound: int
 ) -> list[int]:
-    """Indexes of as many members (repeats allowed) as `room` takes; every member uses every cut at least once."""
-    best: list[int] = []
-    steps = 0
+    """Indexes of as many members (repeats allowed) as `room` takes; every member uses every cut at least once.
 
-    def extend(chosen: list[int], start: int) -> bool:
-        nonlocal best, steps
+    Depth first, each member beside itself and later ones only. Without recursion, as wide links take thousands.
+    """
+    best: list[int] = []
+    chosen: list[int] = []
+    steps, index = 0, 0
+    while True:
         if len(chosen) > len(best):
             best = list(chosen)
         if len(best) == bound:
-            return True
+            return best
         if len(chosen) + min(sum(room[step] for step in cut) for cut in cuts) <= len(best):
-            return False
-        for index in range(start, len(members)):
+            index = len(members)  # nothing below here is better
+        while index < len(members) and not all(room[step] for step in members[index]):
             steps += 1
-            if steps > BUDGET:
-                return True
-            if all(room[step] for step in members[index]):
-                for step in members[index]:
-                    room[step] -= 1
-                done = extend([*chosen, index], index)
-                for step in members[index]:
-                    room[step] += 1
-                if done:
-                    return True
-        return False
-
-    extend([], 0)
-    return best
+            index += 1
+        if (steps := steps + 1) > BUDGET:
+            return best
+        if index < len(members):
+            chosen.append(index)
+            for step in members[index]:
+                room[step] -= 1
+        elif chosen:
+            index = chosen.pop()
+            for step in members[index]:
+                room[step] += 1
+            index += 1
+        else:
+            return best

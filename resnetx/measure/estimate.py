@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from resnetx.config import Model, Request
+from resnetx.config import WINDOW_S, Model, Request
 from resnetx.record import Brief
 
 BACKWARD = 3  # a training step is about three forward passes
@@ -33,7 +33,7 @@ class Estimator:
         if request.key in self.durations_s:
             return self.durations_s[request.key]
         rate = self.rates.get(request.model.kind, self.rates[""])
-        return self.start_up_s + _steps(request) * _step_flops(request) / request.gpus / rate
+        return self.start_up_s + _training_s(request, _step_flops(request) / request.gpus / rate)
 
 
 def estimator(past: Iterable[Brief], on_gpus: bool) -> Estimator:
@@ -47,7 +47,7 @@ def estimator(past: Iterable[Brief], on_gpus: bool) -> Estimator:
         durations[run.key].append(run.duration_s)
         if run.request.measure == "step":
             step_s = run.request.batch_size / run.images_per_s
-            start_ups.append(run.duration_s - step_s * _steps(run.request))
+            start_ups.append(run.duration_s - _training_s(run.request, step_s))
             for kind in (run.request.model.kind, ""):
                 rates[kind].append(_step_flops(run.request) / run.request.gpus / step_s)
     if not start_ups:
@@ -61,8 +61,9 @@ def estimator(past: Iterable[Brief], on_gpus: bool) -> Estimator:
     )
 
 
-def _steps(request: Request) -> int:
-    return request.warmup + request.steps * request.windows
+def _training_s(request: Request, step_s: float) -> float:
+    """Seconds of the warm-up and the windows."""
+    return request.warmup * step_s + request.windows * max(WINDOW_S, request.steps * step_s)
 
 
 def _step_flops(request: Request) -> float:

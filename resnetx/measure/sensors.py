@@ -93,11 +93,22 @@ class _Gpu:
             reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         return {
             "sm_clock_Hz": _times(1e6, ask("nvmlDeviceGetClockInfo", handle, names.NVML_CLOCK_SM)),
-            "power_W": _times(1e-3, ask("nvmlDeviceGetPowerUsage", handle)),
+            "power_W": _times(1e-3, self._power_mW()),
             "temperature_C": _times(1.0, ask("nvmlDeviceGetTemperature", handle, names.NVML_TEMPERATURE_GPU)),
             "busy": use if isinstance(use, Unknown) else use.gpu / 100,
             "throttle_reasons": reasons,
         }
+
+    def _power_mW(self) -> int | Unknown:
+        """The power of this instant; on GPUs that do not tell it, what they call the usage.
+
+        That is the mean of the last second from Ampere on (GA100 excepted): in short windows, of the warm-up.
+        """
+        instant = self._field("POWER_INSTANT", 0)
+        if not isinstance(instant, Unknown):
+            return instant
+        usage: int | Unknown = self._nvml.ask("nvmlDeviceGetPowerUsage", self._handle)
+        return usage
 
     def counters(self) -> dict[str, Any]:
         """The readings that only count up."""

@@ -9,7 +9,6 @@ from resnetx.inputs import Batches
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.phases import PARTS
 from resnetx.measure.reading_warnings import sensor_warnings
-from resnetx.measure.windows import MAX_WARMUP
 from resnetx.record import Unknown, Warning
 
 SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
@@ -23,11 +22,12 @@ def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> di
     """The fields of every run that has timed windows."""
     windows = [facts["windows_s"] for facts in every]
     measured_s = sum(max(window) for window in zip(*windows, strict=True))
-    iterations_per_s = request.steps * request.windows / measured_s
+    iterations_per_s = every[0]["window_steps"] * request.windows / measured_s
     return {
         "images_per_s": iterations_per_s * request.batch_size,
         "iterations_per_s": iterations_per_s,
         "windows_s": windows,
+        "window_steps": every[0]["window_steps"],
         "warmup_s": [facts["warmup_s"] for facts in every],
         "start_up": [facts["start_up"] for facts in every],
         "peak_memory_bytes": [facts["peak_memory_bytes"] for facts in every],
@@ -114,21 +114,20 @@ def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
 
 def _window_warnings(request: Request, every: Sequence[Facts]) -> list[Warning]:
     found = []
-    steps = len(every[0]["warmup_s"])
-    if steps >= request.warmup * MAX_WARMUP:
+    if not every[0]["steady"]:
         found.append(
             Warning(
                 code="warm-up",
-                message=f"steps were still getting faster after {steps} steps of warm-up",
+                message=f"steps were not steady after {len(every[0]['warmup_s'])} steps of warm-up",
                 remedy="raise warmup",
             )
         )
     shortest_s = min(min(facts["windows_s"]) for facts in every)
-    if shortest_s < SHORTEST_WINDOW_S:
+    if shortest_s < SHORTEST_WINDOW_S and request.measure != "phases":  # whose steps are timed each
         found.append(
             Warning(
                 code="short-windows",
-                message=f"a window of {request.steps} steps took only {shortest_s * 1e3:.0f} ms",
+                message=f"a window of {every[0]['window_steps']} steps took only {shortest_s * 1e3:.0f} ms",
                 remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
             )
         )

@@ -54,7 +54,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
 
     facts = measure_windows(step, note, request, ranks, clock)
     facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": Unknown("one rank sends no gradients")}
-    clean_s = [window / request.steps for window in facts["windows_s"]]
+    clean_s = [window / facts["window_steps"] for window in facts["windows_s"]]
     times = {
         "clock": clock_of(ranks.device).name,
         **_by_part(watch, seen),

@@ -202,7 +202,7 @@ def _windows(record: RunRecord) -> list[dict[str, float | None]]:
     """One row per window: the rate of all ranks, and the loss at its end."""
     if record.windows_s is None or record.loss is None:
         return []
-    images = record.request.steps * record.request.batch_size
+    images = record.steps_per_window * record.request.batch_size
     slowest = [max(window) for window in zip(*record.windows_s, strict=True)]
     return [
         {"images_per_s": images / seconds, "loss": loss} for seconds, loss in zip(slowest, record.loss[1:], strict=True)

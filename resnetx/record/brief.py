@@ -44,6 +44,12 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     input_state: InputState | None
     devices: list[Device] | None
     warnings: list[Warning]
+    window_steps: int | None = None
+
+    @property
+    def steps_per_window(self) -> int:
+        """See `RunRecord.steps_per_window`."""
+        return self.window_steps or self.request.steps
 
 
 class Brief(_Kept, frozen=True, kw_only=True):
@@ -130,7 +136,7 @@ def _rates(found: _Projection) -> list[float]:
         return []
     if len(counts := {len(windows) for windows in found.windows_s}) > 1:
         raise ValueError(f"windows_s: ranks have different numbers of windows, {min(counts)} to {max(counts)}")
-    images = found.request.steps * found.request.batch_size
+    images = found.steps_per_window * found.request.batch_size
     slowest_s = [max(ranks) for ranks in zip(*found.windows_s, strict=True)]
     if images < 1 or not all(SHORTEST_s < time_s < LONGEST_s for time_s in slowest_s):
         raise ValueError(f"windows_s: {images} images in {min(slowest_s)} s give no rate")

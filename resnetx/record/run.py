@@ -325,7 +325,8 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     distributed: str | None  # what exchanges gradients: "bare" (one rank), "DDP", "layerwise", "after" or "none"
     images_per_s: float | None  # images of all ranks over all windows / time of the slowest rank
     iterations_per_s: float | None
-    windows_s: list[list[float]] | None  # [rank][window]: seconds for `request.steps` steps
+    windows_s: list[list[float]] | None  # [rank][window]: seconds for `steps_per_window` steps
+    window_steps: int | None = None  # in each window; records from when it was always `request.steps` lack it
     warmup_s: list[list[float]] | None  # [rank][step]: the steps before the first window
     loss: list[float | None] | None  # mean over the ranks, after the warm-up and after every window; null: not finite
     start_up: list[StartUp] | None
@@ -345,6 +346,11 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     environment: Environment | None
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
+
+    @property
+    def steps_per_window(self) -> int:
+        """As many as were asked for, or more where a window would have been too short."""
+        return self.window_steps or self.request.steps
 
 
 # ---- making one ----------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def _windows(results: Results, key: str, twin: str | None, run: Brief) -> Iterat
             "twin": twin,
             "repeat": run.repeat,
             "window": window,
-            "window_s": run.request.steps * run.request.batch_size / rate,
+            "window_s": run.steps_per_window * run.request.batch_size / rate,
             "images_per_s": rate,
             "started_at": run.started_at,
             "run": run.folder.name,

@@ -157,7 +157,7 @@ _SETTINGS: tuple[Callable[[Request], str], ...] = (
     lambda request: "" if isinstance(request.input, SyntheticInput) else f"recipe {request.input.recipe}",
     lambda request: f"strategy {request.strategy.kind}",
     lambda request: f"{request.scaling} scaling",
-    lambda request: f"{_many(request.windows, 'window')} of {_many(request.steps, 'step')}",
+    lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",
     lambda request: f"at least {_many(request.warmup, 'step')} of warm-up",
     lambda request: f"{_many(request.threads, 'thread')} per rank",
 )

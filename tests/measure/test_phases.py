@@ -158,7 +158,7 @@ def test_the_input_alone_is_timed_without_a_model(tmp_path, task_of, made):
     ended = launch.execute(task_of({**SHORT, **input, "measure": "input"}, gpus=2), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     slowest = [max(window) for window in zip(*ended.windows_s, strict=True)]
-    assert ended.images_per_s == pytest.approx(9 * 2 * 3 / sum(slowest))
+    assert ended.images_per_s == pytest.approx(9 * ended.window_steps * 3 / sum(slowest))
     assert ended.input_state.images == 12
     for field in ("distributed", "loss", "buckets", "phases", "copies", "equality"):
         assert getattr(ended, field) is None

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -125,8 +126,15 @@ def test_two_ranks_train_and_leave_a_complete_record(two_ranks):
 def test_the_rate_is_all_images_over_the_time_of_the_slowest_rank(two_ranks):
     printed, *_ = two_ranks
     slowest = [max(window) for window in zip(*printed["windows_s"], strict=True)]
-    assert printed["images_per_s"] == pytest.approx(8 * 2 * 3 / sum(slowest))
-    assert printed["iterations_per_s"] == pytest.approx(2 * 3 / sum(slowest))
+    steps = printed["window_steps"]
+    assert printed["images_per_s"] == pytest.approx(8 * steps * 3 / sum(slowest))
+    assert printed["iterations_per_s"] == pytest.approx(steps * 3 / sum(slowest))
+
+
+def test_windows_that_would_be_too_short_have_more_steps_than_were_asked_for(two_ranks):
+    printed, *_ = two_ranks
+    assert printed["window_steps"] > printed["request"]["steps"] == 2
+    assert statistics.median(printed["windows_s"][0]) > 0.05  # 0.2 s, on a machine that nobody shares
 
 
 def test_the_buckets_of_the_record_hold_every_gradient(two_ranks):

@@ -290,12 +290,12 @@ def test_a_run_with_real_images_records_the_input_alone(tmp_path, task_of):
     assert ended.unknown["layers.device_busy"] == "a CPU rank has no device beside its host"
     assert len(times.input_s) == trace.REPEATS
     assert len(times.clean_step_s) == 3
-    assert [window / 2 for window in ended.windows_s[0]] == times.clean_step_s
+    assert [window / ended.window_steps for window in ended.windows_s[0]] == times.clean_step_s
     for times_s in (times.input_wait_s, times.host_to_device_s, times.update_s, times.step_s):
         assert len(times_s) == 6
         assert min(times_s) > 0
     assert sum(layer.gradient_bytes for layer in times.layers) == ended.workload.gradient_bytes
     assert times.gradient_copy_Bps > 0
-    assert ended.images_per_s == pytest.approx(4 * 2 * 3 / sum(ended.windows_s[0]))
+    assert ended.images_per_s == pytest.approx(4 * ended.window_steps * 3 / sum(ended.windows_s[0]))
     assert len(ended.loss) == 4
     jsonschema.validate(msgspec.to_builtins(ended), msgspec.json.decode(record.json_schema()))

@@ -1,5 +1,7 @@
 """The parts of a rank's run that need no other rank."""
 
+from itertools import chain, cycle, repeat
+
 import pytest
 import torch
 
@@ -13,24 +15,60 @@ from resnetx.measure.worker import _failure
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 
 
-def warm_up(monkeypatch, request, seconds):
-    """The warm-up with a clock that says what the test wants."""
+def warm_up(monkeypatch, request, seconds, ranks=ALONE):
+    """The warm-up with a clock that says what the test wants: seconds of a step."""
     readings = iter(seconds)
-    monkeypatch.setattr(windows, "timed", lambda *_: next(readings))
-    return windows.warm_up(lambda: None, request, ALONE)
+    monkeypatch.setattr(windows, "timed", lambda _, repeats, *__: repeats * next(readings))
+    return windows.warm_up(lambda: None, request, ranks)
 
 
 def test_the_warm_up_has_as_many_steps_as_asked_when_they_are_steady(monkeypatch, request_of):
-    assert warm_up(monkeypatch, request_of(warmup=4), [1.0, 1.0, 1.0, 1.0, 1.0]) == [1.0] * 3
+    found = warm_up(monkeypatch, request_of(warmup=4), [1.0, 1.0, 1.0, 1.0, 1.0])
+    assert (found.steps_s, found.step_s, found.steady) == ([1.0] * 3, 1.0, True)
 
 
 def test_the_warm_up_goes_on_while_steps_get_faster(monkeypatch, request_of):
-    assert warm_up(monkeypatch, request_of(warmup=3), [8.0, 4.0, 2.0, 1.9, 1.0]) == [8.0, 4.0, 2.0, 1.9]
+    found = warm_up(monkeypatch, request_of(warmup=3), [8.0, 4.0, 2.0, 1.9, 1.0])
+    assert (found.steps_s, found.step_s, found.steady) == ([8.0, 4.0, 2.0, 1.9], 1.9, True)
 
 
 def test_the_warm_up_ends_at_its_limit(monkeypatch, request_of):
-    halves = [2.0**-n for n in range(100)]
-    assert len(warm_up(monkeypatch, request_of(warmup=3), halves)) == 3 * windows.MAX_WARMUP - 1
+    found = warm_up(monkeypatch, request_of(warmup=3), [2.0**-n for n in range(100)])
+    assert (len(found.steps_s), found.steady) == (3 * windows.MAX_WARMUP - 1, False)
+
+
+ON_GPU = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
+
+
+def test_on_a_gpu_the_warm_up_lasts_two_seconds_and_until_its_clock_has_settled(monkeypatch, request_of):
+    steady = warm_up(monkeypatch, request_of(warmup=3), repeat(0.01), ON_GPU)
+    assert steady.steady
+    assert sum(steady.steps_s) == pytest.approx(windows.SHORTEST_WARMUP_S, abs=0.01 + windows.WINDOW_S)
+    assert steady.steps_s == pytest.approx([0.01] * len(steady.steps_s))
+    heating = chain((0.01 * 1.05**n for n in range(25)), repeat(0.035))
+    heated = warm_up(monkeypatch, request_of(warmup=3), heating, ON_GPU)
+    assert heated.steady
+    assert heated.step_s == 0.035
+    assert sum(heated.steps_s) > 2 * windows.SHORTEST_WARMUP_S
+
+
+def test_on_a_gpu_whose_clock_never_settles_the_warm_up_ends_and_says_so(monkeypatch, request_of):
+    found = warm_up(monkeypatch, request_of(warmup=3), cycle([0.01, 0.02]), ON_GPU)
+    assert not found.steady
+    assert sum(found.steps_s) == pytest.approx(windows.LONGEST_WARMUP_S, abs=0.5)
+
+
+def test_no_clock_of_a_gpu_decides_on_the_input(monkeypatch, request_of):
+    request = request_of({"measure": "input", "input": "torchvision", "warmup": 3})
+    assert len(warm_up(monkeypatch, request, repeat(0.01), ON_GPU).steps_s) == 2
+
+
+@pytest.mark.parametrize(
+    ("step_s", "asked", "steps"), [(0.001, 10, 200), (0.0199, 10, 11), (0.02, 10, 10), (1.0, 10, 10), (0.15, 1, 2)]
+)
+def test_windows_have_more_steps_where_they_would_be_too_short(request_of, step_s, asked, steps):
+    assert windows.window_steps(request_of(steps=asked), step_s) == steps
+    assert windows.window_steps(request_of(steps=asked, measure="phases"), step_s) == asked
 
 
 def test_auxiliary_outputs_count_with_their_weight_and_absent_ones_do_not():

@@ -79,7 +79,10 @@ MACHINES = {
     "another driver": Machine(*H200, errors={"nvmlInitWithFlags": VERSION_MISMATCH}),
     "no counters": Machine(
         *H200,
-        errors=dict.fromkeys(("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEnergyConsumption"), NO_PERMISSION),
+        errors=dict.fromkeys(
+            ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetFieldValues", "nvmlDeviceGetTotalEnergyConsumption"),
+            NO_PERMISSION,
+        ),
     ),
 }
 
