@@ -13,7 +13,7 @@ from resnetx.errors import ConfigError
 
 AMPERE = (8, 0)
 # The last torch whose wheels have kernels for Pascal (6.0) and Volta (7.0); see docs/gpu.md.
-OLDER = "python -m pip install -c constraints-cuda12.txt torch torchvision nvidia-dali-cuda120"
+OLDER = "python -m pip install -c constraints-cuda12.txt -e '.[cuda12]'"
 
 Capability = tuple[int, int]
 

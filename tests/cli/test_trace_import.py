@@ -36,7 +36,7 @@ def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--import", "FILE"], "expected batch_size= samples on the one GPU, and device= one of a100-sxm4-80gb"),
+        (["--import", "FILE"], "expected batch_size= samples on the one GPU, and device= one of a100-sxm4-40gb"),
         (["--import", "FILE", "batch_size=8"], "expected batch_size= samples on the one GPU, and device="),
         (["--import", "FILE", "batch_size=8", "device=k80"], "device=k80: no GPU has that name"),
         (["--import", "FILE", "batch_size=0", "device=k80-562mhz"], "batch_size=0: expected at least 1"),
