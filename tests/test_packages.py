@@ -123,7 +123,8 @@ def test_a_rank_without_a_package_says_so_too(monkeypatch):
 
 
 def test_the_commands_install_what_the_project_depends_on():
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["dependencies"] + project["optional-dependencies"]["cuda13"]
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in declared}
     indirect = {"omegaconf"}  # comes with hydra-core
     assert {package.distribution for package in packages.KNOWN.values()} - indirect <= names
