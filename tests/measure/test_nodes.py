@@ -146,6 +146,19 @@ def test_nodes_that_differ_are_named_with_what_differs():
     assert warning.message.endswith("gpus none (there NVIDIA H200)")
 
 
+def test_processes_of_others_on_the_gpus_of_a_run_are_told():
+    gpus = [{"index": gpu, "uuid": f"GPU-{gpu}", "name": "NVIDIA H200"} for gpu in range(4)]
+    processes = [{"gpu": gpu, "pid": 100 + gpu, "memory_bytes": 1} for gpu in (1, 3)]
+    machine = {**environment(None), "node": "a", "gpus": gpus, "gpu_processes": processes}
+    devices = [{"uuid": "GPU-0"}, {"uuid": "GPU-1"}]
+    (warning,) = nodes.warnings({0: machine}, devices)
+    assert warning.code == "shared-gpus"
+    assert warning.message == "other processes were on this run's GPUs of a: 101"
+    assert nodes.warnings({0: machine}, [{"uuid": "GPU-2"}]) == []
+    assert nodes.warnings({0: {**machine, "gpu_processes": Unknown("a container")}}, devices) == []
+    assert nodes.warnings({0: machine}, [{"uuid": Unknown("a CPU rank has no GPU")}]) == []
+
+
 def test_ranks_that_take_turns_are_warned_of(monkeypatch):
     monkeypatch.setattr(nodes, "cores", lambda: 2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
