@@ -47,6 +47,9 @@ def _on(point: PredictedPoint) -> str:
 
 def prediction(made: Prediction) -> None:
     """What is predicted for each system and library, then what went in and where such predictions were checked."""
+    if not made.points:
+        show.say("Nothing is predicted: the record holds no point.")
+        return
     found: dict[str, list[PredictedPoint]] = defaultdict(list)
     for point in made.points:
         weak = ", weak scaling: the batch grows with the GPUs" * (point.scaling == "weak")

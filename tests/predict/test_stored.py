@@ -1,4 +1,4 @@
-"""Predictions that are stored before anything of their system was measured: sealed, dated, and of all that they claim."""
+"""Predictions that are stored before anything of their system was measured: sealed, dated, and whole."""
 
 from pathlib import Path
 

@@ -213,8 +213,8 @@ def test_the_page_says_what_all_points_were_run_with(grid, results_of, tmp_path)
     requests = grid(precision=["fp32", "bf16"], gpus=[1, 2], threads=3, steps=20, windows=1, warmup=5)
     (line,) = shared_lines(page.write([results_of(requests, [])], tmp_path))
     assert line == (
-        "input dali, recipe imagenet, strategy bucket, strong scaling, 1 window of at least 20 steps, at least 5 steps of "
-        "warm-up, 3 threads per rank, 6 runs of each point and 1 of each twin asked for."
+        "input dali, recipe imagenet, strategy bucket, strong scaling, 1 window of at least 20 steps, at least 5 steps "
+        "of warm-up, 3 threads per rank, 6 runs of each point and 1 of each twin asked for."
     )
 
 
