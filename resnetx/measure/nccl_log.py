@@ -14,6 +14,8 @@ _PREFIX = "resnetx-nccl-"
 _MOST_WARNINGS = 20  # lines of one rank that are kept: the first ones, as others follow from them
 _LINE = 500  # characters
 
+_logs: list[Path] = []  # of this process
+
 
 def new_log() -> Path | None:
     """An empty file for this rank's log; None where the user has asked for a log of his own."""
@@ -21,7 +23,8 @@ def new_log() -> Path | None:
         return None
     handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{os.getpid()}-", suffix=".log")
     os.close(handle)
-    return Path(name)
+    _logs.append(Path(name))
+    return _logs[-1]
 
 
 def variables(log: Path) -> dict[str, str]:
@@ -44,11 +47,11 @@ def taken(log: Path | None) -> str:
 def warnings_left(folder: Path | None = None) -> str:
     """What NCCL warned of in the logs that ranks left in a folder, a line each; the logs are then gone.
 
-    None: the logs of this process, wherever it has its temporary files.
+    None: the logs that this process has made. A folder that others can write into is not searched: what has the name
+    of a log there may be anything.
     """
-    where = folder or Path(tempfile.gettempdir())
-    pattern = f"{_PREFIX}*.log" if folder else f"{_PREFIX}{os.getpid()}-*.log"
-    lines = [line for path in sorted(where.glob(pattern)) for line in _warnings(taken(path))]
+    logs = sorted(folder.glob(f"{_PREFIX}*.log")) if folder else _logs
+    lines = [line for log in logs for line in _warnings(taken(log))]
     return "".join(f"{line}\n" for line in lines)
 
 

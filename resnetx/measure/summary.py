@@ -114,12 +114,12 @@ def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
 
 def _window_warnings(request: Request, every: Sequence[Facts]) -> list[Warning]:
     found = []
-    if not every[0]["steady"]:
+    if every[0]["unsteady"]:
         found.append(
             Warning(
                 code="warm-up",
                 message=f"steps were not steady after {len(every[0]['warmup_s'])} steps of warm-up",
-                remedy="raise warmup",
+                remedy=every[0]["unsteady"],
             )
         )
     shortest_s = min(min(facts["windows_s"]) for facts in every)

@@ -53,7 +53,7 @@ def measure_windows(
     return {
         "start_up": clock.parts(ranks.rank),
         "warmup_s": [first, *warmup.steps_s],
-        "steady": warmup.steady,
+        "unsteady": warmup.unsteady,
         "windows_s": windows,
         "window_steps": steps,
         **readings,
@@ -68,7 +68,7 @@ class WarmUp:
 
     steps_s: list[float]  # of this rank, one entry for each step
     step_s: float  # of the slowest rank, at the end
-    steady: bool  # the last steps took as long as those before
+    unsteady: str  # what to do, as the last steps were faster than those before; "" where they were not
 
 
 def warm_up(step: Step, request: Request, ranks: Ranks) -> WarmUp:
@@ -86,7 +86,7 @@ def warm_up(step: Step, request: Request, ranks: Ranks) -> WarmUp:
         steady = len(mine) + 1 >= request.warmup and slowest[-1] > slowest[-2] * (1 - STEADY)
     if ranks.device.type == "cuda" and request.measure != "input":  # which no clock of a GPU decides
         return _settle(step, mine, slowest, ranks)
-    return WarmUp(mine, slowest[-1], steady)
+    return WarmUp(mine, slowest[-1], "" if steady else "raise warmup")
 
 
 def _settle(step: Step, mine: list[float], slowest: list[float], ranks: Ranks) -> WarmUp:
@@ -104,8 +104,8 @@ def _settle(step: Step, mine: list[float], slowest: list[float], ranks: Ranks) -
         spent_s += slowest_s
         before_s, step_s = step_s, slowest_s / count
         if spent_s >= SHORTEST_WARMUP_S and abs(step_s / before_s - 1) <= SETTLED:
-            return WarmUp(steps_s, step_s, steady=True)
-    return WarmUp(steps_s, step_s, steady=False)
+            return WarmUp(steps_s, step_s, "")
+    return WarmUp(steps_s, step_s, "lock the clock of the GPU below the one that it falls to (resnetx doctor)")
 
 
 def window_steps(request: Request, step_s: float) -> int:

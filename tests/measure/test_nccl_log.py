@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_a_rank_that_fails_takes_the_warnings_of_its_own_log(tmp_path, monkeypat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS"):
         monkeypatch.delenv(name, raising=False)
-    others = tmp_path / "resnetx-nccl-1-x.log"
+    others = tmp_path / f"resnetx-nccl-{os.getpid()}-x.log"  # whoever may write there can name a file so
     others.write_text(LOG)
     nccl_log.new_log().write_text(LOG)
     assert nccl_log.warnings_left().splitlines() == WARNINGS
