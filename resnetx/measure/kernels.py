@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from resnetx.measure import memcpy
+from resnetx.record import Unknown
+
 STEPS = 3  # that are profiled, behind the windows: profiling slows a step down
 
 
@@ -25,9 +28,25 @@ def device_events(step: Callable[[], None], device: torch.device) -> list[dict[s
     return found
 
 
-def busy_s(step: Callable[[], None], device: torch.device) -> float:
+def profiled(step: Callable[[], None], device: torch.device) -> dict[str, Any]:
+    """This rank's copies and kernels per step, as a run record has them; runs a few steps, so all ranks call it."""
+    if device.type != "cuda":
+        return {"copies": Unknown("a CPU rank copies nothing to a device"), "kernels_s": _NO_DEVICE}
+    events = device_events(step, device)
+    return {"copies": memcpy.per_step(events, STEPS), "kernels_s": _kernels_s(events)}
+
+
+def kernels_s(step: Callable[[], None], device: torch.device) -> float | Unknown:
     """Seconds of a step in which at least one kernel runs on the device."""
-    return covered_s(device_events(step, device)) / STEPS
+    return _kernels_s(device_events(step, device)) if device.type == "cuda" else _NO_DEVICE
+
+
+_NO_DEVICE = Unknown("a CPU rank has no device beside its host")
+
+
+def _kernels_s(events: Iterable[Mapping[str, Any]]) -> float | Unknown:
+    # Another profiler is attached, or nobody may profile here.
+    return covered_s(events) / STEPS or Unknown("the profiler saw no kernel")
 
 
 def covered_s(events: Iterable[Mapping[str, Any]]) -> float:

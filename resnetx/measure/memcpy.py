@@ -1,25 +1,13 @@
 """Memory copies of a step, by direction, as the CUDA profiler sees them: those of every library and stream."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-import torch
-
-from resnetx.measure.kernels import STEPS, device_events
-from resnetx.record import Unknown
 
 DIRECTIONS = {"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device"}
 
 
-def copies(step: Callable[[], None], device: torch.device) -> dict[str, float] | Unknown:
-    """This rank's copies per step as `record.Copies` has them; runs a few steps, so all ranks have to call it."""
-    if device.type != "cuda":
-        return Unknown("a CPU rank copies nothing to a device")
-    return per_step(device_events(step, device), STEPS)
-
-
 def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, float]:
-    """Bytes and seconds of the copies among the events of a Chrome trace, whose durations are in microseconds."""
+    """Bytes and seconds of the copies among the events of a Chrome trace, as `record.Copies` has them."""
     found = dict.fromkeys((f"{name}_{unit}" for name in DIRECTIONS.values() for unit in ("bytes", "s")), 0.0)
     for event in events:
         if event.get("cat") != "gpu_memcpy":
@@ -27,5 +15,5 @@ def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> dict[str, float
         direction = event["name"].split()[1]  # "Memcpy HtoD (Pinned -> Device)"
         if name := DIRECTIONS.get(direction):
             found[f"{name}_bytes"] += event["args"]["bytes"] / steps
-            found[f"{name}_s"] += event["dur"] * 1e-6 / steps
+            found[f"{name}_s"] += event["dur"] * 1e-6 / steps  # the trace has microseconds
     return found

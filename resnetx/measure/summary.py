@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from resnetx.config import Request
 from resnetx.inputs import Batches
@@ -13,6 +13,7 @@ from resnetx.record import Unknown, Warning
 
 SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
 
+T = TypeVar("T")
 Facts = Mapping[str, Any]  # what one rank has seen; lists of them are by rank
 
 _INSTRUMENTED = Unknown("taken in instrumented runs only (measure=phases): measuring it would change the clean run")
@@ -50,6 +51,7 @@ def of_training(request: Request, ranks: Ranks, name: str, every: Sequence[Facts
         "buckets": _buckets(every[0]["sizes"], watched),
         "phases": _phases(watched) if watched else _INSTRUMENTED,
         "copies": _copies([facts["copies"] for facts in every]) if watched else _INSTRUMENTED,
+        "kernels_s": _all([facts["kernels_s"] for facts in watched]) if watched else _INSTRUMENTED,
         "warnings": [*fields["warnings"], *_training_warnings(request, ranks, every, losses)],
     }
 
@@ -89,13 +91,21 @@ def _phases(watched: Sequence[Facts]) -> dict[str, Any]:
 
 def _copies(every: Sequence[dict[str, float] | Unknown]) -> dict[str, Any] | Unknown:
     """Copies of all ranks together."""
-    found = []
-    for copies in every:
-        if isinstance(copies, Unknown):
-            return copies
-        found.append(copies)
+    found = _all(every)
+    if isinstance(found, Unknown):
+        return found
     sums = {name: sum(copies[name] for copies in found) for name in found[0]}
     return {name: round(total) if name.endswith("bytes") else total for name, total in sums.items()}
+
+
+def _all(parts: Iterable[T | Unknown]) -> list[T] | Unknown:
+    """One entry per rank, or the reason why one of them has none."""
+    found: list[T] = []
+    for part in parts:
+        if isinstance(part, Unknown):
+            return part
+        found.append(part)
+    return found
 
 
 def _each(parts: Iterable[Any]) -> list[Any] | Unknown:
@@ -105,8 +115,8 @@ def _each(parts: Iterable[Any]) -> list[Any] | Unknown:
 
 
 def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
-    found = list(parts)
-    return next((part for part in found if isinstance(part, Unknown)), None) or sum(found)
+    found = _all(parts)
+    return found if isinstance(found, Unknown) else sum(found)
 
 
 # ---- warnings -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from resnetx.inputs import Batches, nothing
 from resnetx.measure import summary
 from resnetx.measure.clock import timed
 from resnetx.measure.distributed import Ranks
-from resnetx.measure.kernels import busy_s
+from resnetx.measure.kernels import kernels_s
 from resnetx.measure.layer_watch import LayerWatch, WatchedStep
 from resnetx.measure.phases import clock_of
 from resnetx.measure.process import StartUp
@@ -114,12 +114,9 @@ def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> f
 
 def _busy(step: Callable[[], None], clean_step_s: float, device: torch.device) -> dict[str, Any]:
     """The share of a clean step in which the device computes, and whether it waits for the host."""
-    if device.type != "cuda":
-        return {"device_busy": Unknown("a CPU rank has no device beside its host"), "host_bound": False}
     # Kernels take as long under the profiler as without; the gaps between them do not. So the step is the clean one.
-    kernels_s = busy_s(step, device)
-    if kernels_s == 0:  # another profiler is attached, or nobody may profile here
-        unseen = Unknown("the profiler saw no kernel")
-        return {"device_busy": unseen, "host_bound": unseen}
-    busy = min(1.0, kernels_s / clean_step_s)
+    kernels = kernels_s(step, device)
+    if isinstance(kernels, Unknown):
+        return {"device_busy": kernels, "host_bound": False if device.type != "cuda" else kernels}
+    busy = min(1.0, kernels / clean_step_s)
     return {"device_busy": busy, "host_bound": busy < BUSY}

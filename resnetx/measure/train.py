@@ -13,8 +13,9 @@ from torch import nn
 
 from resnetx import inputs, workloads
 from resnetx.config import Request
-from resnetx.measure import memcpy, summary
+from resnetx.measure import summary
 from resnetx.measure.distributed import Ranks
+from resnetx.measure.kernels import profiled
 from resnetx.measure.phases import Mark, Watch, unwatched
 from resnetx.measure.process import StartUp
 from resnetx.measure.strategies import Replica, replicate
@@ -40,7 +41,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     facts = measure_windows(step, note, request, ranks, clock)
     facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": replica.sizes()}
     if watch:
-        facts |= {"phases": watch.seen(), "copies": memcpy.copies(step, ranks.device)}
+        facts |= {"phases": watch.seen(), **profiled(step, ranks.device)}
     every = ranks.gather(facts)
     fields = summary.of_training(request, ranks, replica.name, every, batches) if ranks.first else {}
     batches.close()

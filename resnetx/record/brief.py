@@ -43,6 +43,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     transport: Transport | None
     input_state: InputState | None
     devices: list[Device] | None
+    kernels_s: list[float] | None = None
     warnings: list[Warning]
     window_steps: int | None = None
 
@@ -59,7 +60,6 @@ class Brief(_Kept, frozen=True, kw_only=True):
     key: str  # of the request
     rates: list[float]  # images/s of each window: the images of all ranks / the time of the slowest; [] where none
     sm_clock_Hz: float | None  # median over samples and GPUs
-    gpu_busy: float | None  # mean over samples and GPUs
     energy_J: float | None  # all GPUs, over the windows
     peak_memory_bytes: int | None  # of the rank that needed most
     environment: Environment | None
@@ -72,7 +72,6 @@ class Brief(_Kept, frozen=True, kw_only=True):
 
 class _GpuSamples(msgspec.Struct):
     sm_clock_Hz: list[float] | None
-    busy: list[float] | None
     energy_J: float | None
 
 
@@ -102,7 +101,6 @@ class BriefReader:
             raise RecordError(f"{folder.record}: not a record of a run ({error})") from None
         samples = [each for each in found.gpu_samples or [] if each]
         clocks = [clock for each in samples for clock in each.sm_clock_Hz or []]
-        busy = [share for each in samples for share in each.busy or []]
         energies = [each.energy_J for each in samples if each.energy_J is not None]
         kept = {field: getattr(found, field) for field in _Kept.__struct_fields__}
         kept["request"] = self._once(found.request_key, found.request)
@@ -114,7 +112,6 @@ class BriefReader:
             key=found.request_key,
             rates=rates,
             sm_clock_Hz=statistics.median(clocks) if clocks else None,
-            gpu_busy=statistics.fmean(busy) if busy else None,
             energy_J=sum(energies) if energies and len(energies) == len(found.gpu_samples or []) else None,
             peak_memory_bytes=max(found.peak_memory_bytes) if found.peak_memory_bytes else None,
             environment=environment,

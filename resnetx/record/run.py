@@ -334,6 +334,8 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     phases: Phases | None
     layers: LayerTimes | None = None  # of a run with measure=layers; records from before there were any lack it
     copies: Copies | None
+    # [rank]: of a step, in which at least one kernel runs on the device; of a few profiled steps of an instrumented run
+    kernels_s: list[float] | None = None
     equality: Equality | None
     peak_memory_bytes: list[int] | None  # [rank]: allocated on the GPU; on a CPU the process's resident set
     gpu_samples: list[GpuSamples | None] | None

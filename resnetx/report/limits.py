@@ -2,11 +2,12 @@
 
 A twin leaves one part of the work out; what the step gets shorter by is what that part cost beyond what was hidden
 behind other work. The rest is computing. On GPUs, time in which no kernel runs although nothing waits for input is the
-host's (Python, launching), at least: NVML calls a GPU busy while any kernel runs. A CPU rank computes on the host, so
-the two are one there.
+host's (Python, launching), at least: the profiler of the instrumented twin tells for how long kernels run, of whatever
+stream. A CPU rank computes on the host, so the two are one there.
 """
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +19,6 @@ from resnetx.report.results import Point
 from resnetx.statistics import Summary, derived, ratio, summarize
 
 Part = Literal["compute", "communication", "input", "host"]
-ALL_IDLE = 1e-6  # stands for a busy share of 0, which has no ratio to anything
 _TWIN_OF: dict[Part, TwinName] = {"input": "synthetic", "communication": "alone"}
 
 
@@ -44,12 +44,12 @@ def limits(point: Point) -> Limits:
     watched = [run for run in point.twins.get("phases", []) if run.phases]
     sets, unknown = _parts(point, twins)
     measured = [clean, *(twins[name] for name in sets.values())]
-    busy = [[max(run.gpu_busy, ALL_IDLE)] for run in point.good if run.gpu_busy is not None]
-    if busy:
-        measured.append(busy)
+    kernels = [[fmean(run.kernels_s) / point.request.batch_size] for run in watched if run.kernels_s]
+    if kernels:
+        measured.append(kernels)
     elif _on_gpus(point.good):
-        unknown["host"] = "NVML gave no samples"
-    shares = _Shares(list(sets), bool(busy))
+        unknown["host"] = "the profiler saw no kernel" if watched else "the twin phases has not run"
+    shares = _Shares(list(sets), bool(kernels))
     found = {part: derived(shares.of(part), *measured) for part in shares.parts}
     verdict, margin, why = _verdict(found, unknown, shares, measured)
     return Limits(
@@ -85,11 +85,11 @@ def _on_gpus(runs: list[Brief]) -> bool:
 class _Shares:
     """Each part's share as a function of the rates of the clean step and of the twins that leave a part out."""
 
-    def __init__(self, left_out: list[Part], busy: bool) -> None:
+    def __init__(self, left_out: list[Part], kernels: bool) -> None:
         self._left_out = left_out
-        self._busy = busy  # whether the last set is the share of the time in which a kernel runs
+        self._kernels = kernels  # whether the last set is the seconds for each image in which a kernel runs
         self.parts: list[Part] = ["compute", *left_out]
-        if busy:
+        if kernels:
             self.parts.append("host")
 
     def of(self, part: Part) -> Any:
@@ -104,9 +104,9 @@ class _Shares:
 
     def _all(self, clean: Any, *others: Any) -> dict[Part, Any]:
         found: dict[Part, Any] = {part: 1 - clean / rate for part, rate in zip(self._left_out, others, strict=False)}
-        if self._busy:
+        if self._kernels:
             waiting = np.maximum(found.get("input", 0.0), 0.0)
-            found["host"] = np.maximum(1 - others[-1] - waiting, 0.0)
+            found["host"] = np.maximum(1 - others[-1] * clean - waiting, 0.0)
         found["compute"] = np.ones_like(clean) - sum(found.values())
         return found
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from resnetx import inputs, record
-from resnetx.measure import launch, memcpy, phases
+from resnetx.measure import kernels, launch, memcpy, phases
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.phases import PARTS, Watch
 from resnetx.measure.strategies import replicate
@@ -129,7 +129,7 @@ def test_copies_are_summed_by_direction_per_step():
 
 
 def test_a_cpu_rank_says_why_it_copies_nothing():
-    assert isinstance(memcpy.copies(lambda: None, CPU), Unknown)
+    assert all(isinstance(part, Unknown) for part in kernels.profiled(lambda: None, CPU).values())
 
 
 # ---- records --------------------------------------------------------------------------------------------------------

@@ -261,8 +261,11 @@ def test_the_device_is_busy_while_any_kernel_runs():
 
 @pytest.mark.parametrize(("busy_s", "share", "bound"), [(0.5, 0.5, True), (0.95, 0.95, False), (1.1, 1.0, False)])
 def test_a_device_that_idles_for_more_than_a_tenth_of_a_step_waits_for_its_host(monkeypatch, busy_s, share, bound):
-    monkeypatch.setattr(trace, "busy_s", lambda *_: busy_s)
+    monkeypatch.setattr(trace, "kernels_s", lambda *_: busy_s)
     assert trace._busy(lambda: None, 1.0, torch.device("cuda")) == {"device_busy": share, "host_bound": bound}
+
+
+def test_a_cpu_rank_waits_for_no_host():
     on_cpu = trace._busy(lambda: None, 1.0, CPU)
     assert isinstance(on_cpu["device_busy"], Unknown)
     assert on_cpu["host_bound"] is False

@@ -1,18 +1,24 @@
 import pytest
 
-from resnetx.record import Device
+from resnetx.measure.phases import PARTS
+from resnetx.record import Device, Phases
 from resnetx.report.limits import limits
+
+ON_GPU = {"devices": [Device(rank=0, node="n", index=0, name="H200", uuid="", pci_bus_id="")]}
+PHASES = Phases(clock="CUDA events", begin_s=[[0.0]], **{f"{part}_s": [0.1] for part in ("step", *PARTS)})
 
 
 @pytest.fixture
 def point_of(request_of, brief_of, results_of):
     """Makes a point with a clean rate and the rates of its twins."""
 
-    def make(clean, runs=1, settings=None, wobble=0.0, clean_run=None, **twins):
+    def make(clean, runs=1, settings=None, wobble=0.0, clean_run=None, kernels_s=None, **twins):
         request = request_of(settings or {"input": "dali"}, gpus=2, threads=1)
         rates = [1 + wobble * run for run in range(runs)]
         briefs = [brief_of(request, clean * rate, **(clean_run or {})) for rate in rates]
-        briefs += [brief_of(request.twins[name], twin * rate) for name, twin in twins.items() for rate in rates]
+        for name, twin in twins.items():
+            seen = {"kernels_s": kernels_s, "phases": PHASES} if name == "phases" else {}
+            briefs += [brief_of(request.twins[name], twin * rate, **seen) for rate in rates]
         return results_of([request], briefs).points[0]
 
     return make
@@ -39,8 +45,8 @@ def test_what_makes_the_step_much_shorter_when_left_out_is_the_limit(point_of, t
 
 
 def test_time_without_kernels_that_no_input_explains_is_the_hosts(point_of):
-    on_gpu = {"gpu_busy": 0.2, "devices": [Device(rank=0, node="n", index=0, name="H200", uuid="", pci_bus_id="")]}
-    found = limits(point_of(100.0, runs=2, synthetic=110.0, alone=100.0, clean_run=on_gpu))
+    twins = {"synthetic": 110.0, "alone": 100.0, "phases": 90.0}
+    found = limits(point_of(100.0, runs=2, **twins, clean_run=ON_GPU, kernels_s=[0.06, 0.068]))  # of 0.32 s
     assert found.shares["host"].median == pytest.approx(0.8 - 10 / 110)
     assert sum(share.median for share in found.shares.values()) == pytest.approx(1)
     assert found.verdict == "host"
@@ -51,10 +57,12 @@ def test_on_cpus_host_and_compute_are_one(point_of):
     assert (found.unknown, "host" in found.shares) == ({}, False)
 
 
-def test_on_gpus_without_samples_there_is_no_verdict(point_of):
-    on_gpu = {"devices": [Device(rank=0, node="n", index=0, name="H200", uuid="", pci_bus_id="")]}
-    found = limits(point_of(100.0, runs=2, synthetic=101.0, alone=101.0, clean_run=on_gpu))
-    assert (found.verdict, found.why) == (None, "unknown: NVML gave no samples")
+def test_on_gpus_whose_kernels_nobody_saw_there_is_no_verdict(point_of):
+    twins = {"synthetic": 101.0, "alone": 101.0}
+    found = limits(point_of(100.0, runs=2, **twins, clean_run=ON_GPU))
+    assert (found.verdict, found.why) == (None, "unknown: the twin phases has not run")
+    found = limits(point_of(100.0, runs=2, **twins, phases=90.0, clean_run=ON_GPU))
+    assert (found.verdict, found.why) == (None, "unknown: the profiler saw no kernel")
 
 
 def test_a_missing_twin_leaves_the_verdict_open(point_of):
