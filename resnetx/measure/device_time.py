@@ -28,6 +28,7 @@ FIRST_CYCLES, MOST_CYCLES = 2**21, 2**30  # of the sleeping kernel: from 1 ms to
 # Launches that a queue should hold at most: beyond about 1,000 that wait, a launch waits for the device
 # (https://stackoverflow.com/questions/53970187), so that no sleep is long enough. A collective takes a few.
 MOST_LAUNCHES = 500
+TOO_SLOW = "the host takes longer to queue it than the device can be held back, or waits for the device in it"
 
 
 def timed_on_device(
@@ -60,18 +61,41 @@ def held_back(queue: Callable[[], T], device: torch.device, everywhere: Callable
 
     `everywhere`: whether something is so on all ranks, asked of each of them at the same place.
     """
-    cycles = FIRST_CYCLES
-    while cycles <= MOST_CYCLES:
-        torch.cuda.synchronize(device)
-        torch.cuda._sleep(cycles)
-        awake = mark()
+    hold = Hold(device)
+    while True:
+        hold.begin()
         queued = queue()
-        in_time = not awake.query()
+        in_time = hold.lasts()
         torch.cuda.synchronize(device)
         if everywhere(in_time):
             return queued
-        cycles *= 2
-    return Unknown("the host takes longer to queue it than the device can be held back, or waits for the device in it")
+        if not hold.lengthen():
+            return Unknown(TOO_SLOW)
+
+
+class Hold:
+    """Holds the current stream of a device back while the host queues a stretch of work, as often as it is asked to."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._cycles = FIRST_CYCLES
+
+    def begin(self) -> None:
+        """Waits until the device is done with all that is queued, and then holds it back."""
+        torch.cuda.synchronize(self._device)
+        torch.cuda._sleep(self._cycles)
+        self._awake = mark()
+
+    def lasts(self) -> bool:
+        """Whether the device is still held back: then it runs what has been queued since `begin` without gaps."""
+        return not self._awake.query()
+
+    def lengthen(self) -> bool:
+        """From now on it holds twice as long; False where that is too long."""
+        if 2 * self._cycles > MOST_CYCLES:
+            return False
+        self._cycles *= 2
+        return True
 
 
 def mark() -> torch.cuda.Event:

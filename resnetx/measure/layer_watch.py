@@ -11,8 +11,13 @@ whose backward pass came second, and storing a parameter's gradient to the first
 last layer forward and the first one backward. Where a net has branches, a layer may run backward in several pieces.
 
 **Clocks** are those of `phases`: the host's on CPUs, CUDA events on GPUs, read once the device has been waited for.
+
+**A GPU is held back** while the host queues some layers for it (`device_time.Hold`), so that their times are its own,
+without the gaps in which it would wait for the host, whose events between small layers make these gaps longer still.
+What lies between two such stretches belongs to no layer.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,12 +28,15 @@ import torch
 from torch import fx, nn
 from torch.utils.hooks import RemovableHandle
 
+from resnetx.measure.device_time import Hold
 from resnetx.measure.phases import Clock
 from resnetx.workloads.layers import Operations, operations, tensors
 
 LOSS = "loss"
 Made = Callable[[int, Any], None]  # told of a layer's place and of what it has just made
 DIGITS = 8  # of recorded seconds behind the decimal point: a small layer takes a microsecond on a CPU
+LAYERS_HELD = 50  # whose launches are queued at most: up to ten for each, with its event (`device_time.MOST_LAUNCHES`)
+HELD = -1  # stands for a layer where the device was held back
 
 
 @dataclass
@@ -38,6 +46,7 @@ class _Step:
     marks: dict[str, Any] = field(default_factory=dict)  # phase -> its begin
     forward: list[tuple[int, Any]] = field(default_factory=list)  # a layer, and its end
     backward: list[tuple[int, Any]] = field(default_factory=list)  # a layer, and the begin of a piece of it
+    in_time: bool = True  # the host queued every stretch while the device was held back
 
 
 @dataclass(frozen=True)
@@ -57,13 +66,16 @@ class LayerWatch:
 
     name = "bare"  # a trace is of one rank, which exchanges nothing
 
-    def __init__(self, module: nn.Module, image_size: int, clock: Clock) -> None:
+    def __init__(self, module: nn.Module, image_size: int, clock: Clock, hold: Hold | None = None) -> None:
+        """`hold`: of the device that runs the module; None: on the host."""
         self.module = module
         self.watching = False
         found = operations(module, image_size)
         self.names = [*found.layer_of.values(), LOSS]  # in the order of the forward pass
         self.gradient_bytes = [0] * len(self.names)  # of each layer; known once a step was watched
-        self._clock = clock
+        self._clock, self._hold = clock, hold
+        self._queued = 0  # layers, since the device is held back
+        self._host: dict[str, float] = {}  # phase of the latest step -> when the host came to it
         places = {name: place for place, name in enumerate(self.names)}
         self._watched = _telling(module, found, places, self._layer_made)
         self._made: list[tuple[int, list[Any]]] = []  # a layer, and the autograd nodes of what it made
@@ -80,19 +92,31 @@ class LayerWatch:
         """One rank has nothing on its way."""
 
     def mark(self, phase: str) -> None:
-        """The phase begins now, if anybody watches."""
+        """The phase begins now."""
+        self._host[phase] = time.perf_counter()
         if not self.watching:
             return
         if phase == "input_wait":
             self._steps.append(_Step())
         step = self._steps[-1]
+        if phase == "forward":
+            step.marks["copied"] = self._clock.now()
+            self._hold_back()
         if phase == "backward":
             self._ended(len(self.names) - 1)
             self._hook()  # takes its time, which belongs to no phase
+            if self._hold:
+                step.forward.append((HELD, self._held_anew()))
             step.backward.append((len(self.names) - 1, self._clock.now()))
         step.marks[phase] = self._clock.now()
         if phase == "end":
+            self._note_whether_held()
             self._release()
+
+    @property
+    def host_s(self) -> float:
+        """Seconds that the host spent on the latest step from its forward pass on: on a GPU, queueing its work."""
+        return self._host["end"] - self._host["forward"]
 
     def arrived(self) -> None:
         """A batch is there, and is copied to the device from now on."""
@@ -104,7 +128,33 @@ class LayerWatch:
         self._made.append((place, [tensor.grad_fn for tensor in tensors(value)]))
 
     def _ended(self, place: int) -> None:
-        self._steps[-1].forward.append((place, self._clock.now()))
+        forward = self._steps[-1].forward
+        forward.append((place, self._clock.now()))
+        if self._full():
+            forward.append((HELD, self._held_anew()))
+
+    # ---- the queue of a device --------------------------------------------------------------------------------------
+
+    def _full(self) -> bool:
+        """Whether so many layers are queued that the device has to run them before more are."""
+        self._queued += 1
+        return self._hold is not None and self._queued >= LAYERS_HELD
+
+    def _held_anew(self) -> Any:
+        """Lets the device run what is queued, and holds it back again; the moment from which what is queued counts."""
+        self._note_whether_held()
+        self._hold_back()
+        return self._clock.now()
+
+    def _hold_back(self) -> None:
+        self._queued = 0
+        if self._hold:
+            self._hold.begin()
+
+    def _note_whether_held(self) -> None:
+        if self._hold and not self._hold.lasts():
+            self._steps[-1].in_time = False
+            self._hold.lengthen()
 
     # ---- the backward pass ------------------------------------------------------------------------------------------
 
@@ -121,8 +171,13 @@ class LayerWatch:
 
     def _begins(self, place: int, _: Any) -> None:
         pieces = self._steps[-1].backward
-        if pieces[-1][0] != place:
-            pieces.append((place, self._clock.now()))
+        if pieces[-1][0] == place:
+            return
+        begin = self._clock.now()
+        if self._full():
+            pieces.append((HELD, begin))
+            begin = self._held_anew()
+        pieces.append((place, begin))
 
     def _release(self) -> None:
         """Lets go of the graph; its nodes for parameters may outlive it."""
@@ -134,33 +189,36 @@ class LayerWatch:
     # ---- what was seen ----------------------------------------------------------------------------------------------
 
     def take(self) -> list[WatchedStep]:
-        """The steps since the last call, once the device has been waited for."""
+        """The steps since the last call, once the device has been waited for; without those that had gaps."""
         steps, self._steps = self._steps, []
-        return [self._worked_up(step) for step in steps]
+        return [self._worked_up(step) for step in steps if step.in_time]
 
     def _worked_up(self, step: _Step) -> WatchedStep:
         zero = step.marks["input_wait"]
         at = {phase: self._clock.seconds(zero, mark) for phase, mark in step.marks.items()}
-        arrived = at.get("host_to_device", at["forward"])  # where the step itself copies nothing to the device
+        arrived = at.get("host_to_device", at["copied"])  # where the step itself copies nothing to the device
         ends = [(place, self._clock.seconds(zero, mark)) for place, mark in step.forward]
         begins = [(place, self._clock.seconds(zero, mark)) for place, mark in step.backward]
-        begun = [time for _, time in begins]
-        ended = [time for _, time in ends]
+        forward_s = _by_layer([place for place, _ in ends], [at["forward"], *(end for _, end in ends)])
+        backward_s = _by_layer([place for place, _ in begins], [*(begin for _, begin in begins), at["optimizer"]])
+        held_s = at["forward"] - at["copied"] + forward_s[HELD] + backward_s[HELD] if self._hold else 0.0
+        places = range(len(self.names))
         return WatchedStep(
             input_wait_s=round(arrived, DIGITS),
-            host_to_device_s=round(at["forward"] - arrived, DIGITS),
-            forward_s=self._by_layer([place for place, _ in ends], [at["forward"], *ended]),
-            backward_s=self._by_layer([place for place, _ in begins], [*begun, at["optimizer"]]),
+            host_to_device_s=round(at["copied"] - arrived, DIGITS),
+            forward_s=[round(forward_s[place], DIGITS) for place in places],
+            backward_s=[round(backward_s[place], DIGITS) for place in places],
             update_s=round(at["end"] - at["optimizer"], DIGITS),
-            step_s=round(at["end"], DIGITS),
+            step_s=round(at["end"] - held_s, DIGITS),
         )
 
-    def _by_layer(self, places: list[int], cuts: list[float]) -> list[float]:
-        """What lies between neighbouring cuts, added up for each layer."""
-        summed: dict[int, float] = defaultdict(float)
-        for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
-            summed[place] += end - begin
-        return [round(summed[place], DIGITS) for place in range(len(self.names))]
+
+def _by_layer(places: list[int], cuts: list[float]) -> dict[int, float]:
+    """What lies between neighbouring cuts, added up for each layer; 0 for any other."""
+    summed: dict[int, float] = defaultdict(float)
+    for place, begin, end in zip(places, cuts, cuts[1:], strict=False):
+        summed[place] += end - begin
+    return summed
 
 
 def _telling(module: nn.Module, found: Operations, places: dict[str, int], made: Made) -> fx.GraphModule:

@@ -3,10 +3,10 @@
 `measure` is the page to read. A window of clean steps, then as many watched ones (`layer_watch`), and so on: what
 slows the machine for a while slows both, so that the watched steps can be held against the clean ones. Behind the
 windows follows what a prediction needs besides: how fast the input pipeline is alone, how fast gradients are copied
-into messages, and whether a clean step keeps the device busy.
+into messages, whether a clean step keeps the device busy, and how long the host takes to queue one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -18,6 +18,7 @@ from resnetx.config import Request, SyntheticInput
 from resnetx.inputs import Batches, nothing
 from resnetx.measure import summary
 from resnetx.measure.clock import timed
+from resnetx.measure.device_time import TOO_SLOW, Hold
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.kernels import kernels_s
 from resnetx.measure.layer_watch import LayerWatch, WatchedStep
@@ -25,10 +26,11 @@ from resnetx.measure.phases import clock_of
 from resnetx.measure.process import StartUp
 from resnetx.measure.strategies import Message, copy_scaled, trainable
 from resnetx.measure.train import build, training_step
-from resnetx.measure.windows import measure_windows
+from resnetx.measure.windows import Step, measure_windows
 from resnetx.record import Unknown
 
 WATCHED_WARMUP = 3  # watched steps before the first that counts
+ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer
 REPEATS = 10  # of what is measured behind the windows
 # Between kernels that are queued one behind the other the device idles for a microsecond or two: a few hundredths of a
 # step of small kernels. Where it idles for more than a tenth of the step, the host is late with the next kernel.
@@ -37,7 +39,8 @@ BUSY = 0.9
 
 def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     """Trains on one rank; returns what the record has of it."""
-    watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device))
+    hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
+    watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
     clock.lap("model_s")
     batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
     clock.lap("input_s")
@@ -46,10 +49,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
 
     def note(windows: int) -> None:
         progress.note()
-        watch.watching = True
-        timed(step, request.steps if windows else WATCHED_WARMUP, ranks.device, ranks.barrier)
-        watch.watching = False
-        taken = watch.take()
+        taken = watched(step, watch, request.steps if windows else WATCHED_WARMUP, ranks)
         seen.extend(taken if windows else [])
 
     facts = measure_windows(step, note, request, ranks, clock)
@@ -60,6 +60,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
         **_by_part(watch, seen),
         "clean_step_s": clean_s,
         **_busy(step, median(clean_s), ranks.device),
+        "host_s": queueing_s(step, watch, ranks.device),
         "gradient_copy_Bps": copy_rate_Bps(watch.module.parameters(), ranks.device),
     }
     if not isinstance(request.input, SyntheticInput):  # which is not read ahead: what a step waits is what it takes
@@ -67,6 +68,33 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     fields = summary.of_training(request, ranks, watch.name, [facts], batches) | {"layers": times}
     batches.close()
     return fields
+
+
+def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[WatchedStep]:
+    """So many steps, watched; where the device had gaps in some of them, others in their place."""
+    seen: list[WatchedStep] = []
+    watch.watching = True
+    for _ in range(ROUNDS):
+        timed(step, steps - len(seen), ranks.device, ranks.barrier)
+        seen += watch.take()
+        if len(seen) == steps:
+            break
+    watch.watching = False
+    if not seen:
+        raise RuntimeError(f"no step could be watched layer by layer: {TOO_SLOW}")
+    return seen
+
+
+def queueing_s(step: Step, watch: LayerWatch, device: torch.device) -> list[float] | Unknown:
+    """Seconds that the host takes to queue a clean step for a device that has nothing else to do."""
+    if device.type != "cuda":
+        return Unknown("a CPU rank has no device beside its host")
+    found = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize(device)  # a queue that is full would make the host wait
+        step()
+        found.append(watch.host_s)
+    return found
 
 
 def _by_part(watch: LayerWatch, steps: Sequence[WatchedStep]) -> dict[str, Any]:
@@ -112,7 +140,7 @@ def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> f
     return message.buffer.nbytes / median(timed(copy, 1, device, nothing) for _ in range(REPEATS))
 
 
-def _busy(step: Callable[[], None], clean_step_s: float, device: torch.device) -> dict[str, Any]:
+def _busy(step: Step, clean_step_s: float, device: torch.device) -> dict[str, Any]:
     """The share of a clean step in which the device computes, and whether it waits for the host."""
     # Kernels take as long under the profiler as without; the gaps between them do not. So the step is the clean one.
     kernels = kernels_s(step, device)

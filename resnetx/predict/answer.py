@@ -63,12 +63,12 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], fed: Sequence[
         "compute": slowest.compute_s,
         "communication": sent.time_s,
         "input": input_s,
-        "host": slowest.host_s,
+        "host": slowest.host_s + slowest.queue_s,
     }
     saved = _saved(job, whole_s, alone_s)
     limit = max(saved, key=lambda name: (round(saved[name], DIGITS), alone_s[name]))
     alone = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
-    errors = _errors(sent, computes, fed)
+    errors = _errors(sent, computes, fed, HOST_ERROR if point.setting.host_s else 0.0)
     return {
         "outcome": "ok",
         "reason": "",
@@ -129,13 +129,13 @@ def _saved(job: Job, whole_s: float, alone_s: Mapping[Limit, float]) -> dict[Lim
     }
 
 
-def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> Errors:
+def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed], host: float) -> Errors:
     return Errors(
         compute=max(each.error for each in computes),
         messages=sent.error,
         reading=max(each.reading_error for each in fed),
         copying=max(each.copying_error for each in fed),
-        host=HOST_ERROR,
+        host=max(host, *(each.queue_error for each in computes)),
     )
 
 

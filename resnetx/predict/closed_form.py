@@ -1,7 +1,8 @@
 """What an iteration takes where a formula says it: `docs/ssgd.md`, equations 1 to 5.
 
 The simulation of `ssgd` gives the same (tests hold it to that) in more time. No formula is known to us where ranks take
-different times, share the cores of a host, or send two messages at once: these are simulated.
+different times, share the cores of a host, or send two messages at once: these are simulated. So is a host that takes
+time to queue the work of a step (`queue_s`), unless all else of it runs ahead of the device.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def iteration_s(
         return reading_s + copy_s + computing_s
     if not copies_ahead:
         return copy_s + max(reading_s, computing_s)
-    return max(reading_s + copy_s, computing_s)
+    return max(reading_s + copy_s, computing_s, step.queue_s * by.host)
 
 
 def _passes_s(step: StepTimes, messages: Sequence[Message], cuts: Sequence[int], by: Stretch) -> float:

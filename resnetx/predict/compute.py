@@ -4,8 +4,9 @@
     rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
-A trace is never used elsewhere in silence: the note says what was done, and a trace that was bound by its host is
-refused for any other host.
+A trace is never used elsewhere in silence: the note says what was done. What the host takes to queue a step is taken
+from the trace, too (`StepTimes.queue_s`): for its own host as measured, for another one as between nothing and twice as
+much. A trace that was bound by its host, and does not say what the device alone takes, is refused for any other host.
 """
 
 import re
@@ -33,6 +34,9 @@ ONCE = 0.3  # assumed: relative error of a step that was seen once
 RECONCILED = 0.1  # layers that add up to more or less than this of the clean step are told
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
 COPY_SHARE = 0.5 * 0.8
+# Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
+# another's by less than a factor of two.
+OTHER_HOST = 1.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Compute:
     gradient_copy_Bps: float
     clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
     jitter: float = 0.0  # standard deviation of one step from the next over their mean
+    queue_error: float = 0.0  # relative, of the host's time to queue a step
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -59,10 +64,24 @@ def of_point(point: Point, images: int) -> Compute:
         assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
         gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
         found = of_roofline(subject.layers, size, images, subject.precision, gpu, setting.clock_Hz)
-    step = replace(found.step, host_s=setting.host_s)
+    found = replace(found, step=replace(found.step, host_s=setting.host_s))
     if subject.trace is not None and not is_own_host(subject.trace, system):
-        step = replace(step, input_s=0.0, host_to_device_s=0.0)  # what another host takes says nothing of this one
-    return replace(found, step=step)
+        # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
+        step = replace(found.step, input_s=0.0, host_to_device_s=0.0)
+        return replace(
+            found, step=step, queue_error=OTHER_HOST, note=found.note + _queued_elsewhere(subject.trace, step)
+        )
+    return found
+
+
+def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
+    """What is to be said of the host's time to queue a step, where it may be what a step takes."""
+    if step.queue_s * (1 + OTHER_HOST) < step.compute_s:
+        return ""
+    return (
+        f"; its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step, and what this one takes is "
+        "assumed to be between nothing and twice that"
+    )
 
 
 def is_own_host(trace: Trace, system: System) -> bool:
@@ -88,12 +107,15 @@ def of_trace(
     batches, share = _around(trace, batch_size)
     _refuse_other_host(trace, system, batches)
     step, spread, between = _at(trace, batches, share)
+    queue_error = max(_spread(each.times.host_s or []) for each in batches)
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
         note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
         copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
         jitter = max(jitter_of(each.times) for each in batches)
         clock_Hz = trace.sm_clock_Hz
-        return Compute(step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, clock_Hz, jitter)
+        return Compute(
+            step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, clock_Hz, jitter, queue_error
+        )
     if CPU in gpu.product_names:
         why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
         raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
@@ -113,7 +135,7 @@ def of_trace(
     )
     error = (spread**2 + off**2) ** 0.5
     copy_Bps, at_Hz = gpu.memory_Bps.value * COPY_SHARE, clock_Hz or gpu.clock_Hz.value
-    return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, copy_Bps, at_Hz)
+    return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, copy_Bps, at_Hz, queue_error=queue_error)
 
 
 @lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
@@ -165,8 +187,8 @@ def _part_of(trace: Trace) -> Gpu:
 
 
 def _refuse_other_host(trace: Trace, system: System, batches: Sequence[TracedBatch]) -> None:
-    """A device that waited for its host did so for that host."""
-    bound = [each.batch_size for each in batches if each.times.host_bound]
+    """A device that waited for its host did so for that host; where it was held back instead, its times are its own."""
+    bound = [each.batch_size for each in batches if each.times.host_bound and each.times.host_s is None]
     if not bound:
         return
     if not is_own_host(trace, system):
@@ -258,12 +280,16 @@ def step_of(traced: TracedBatch) -> StepTimes:
 def _parts(traced: TracedBatch) -> StepTimes:
     times = traced.times
     layers = tuple(map(_layer, times.layers))
-    return StepTimes(layers, _median(times.update_s), _median(times.input_s), _median(times.host_to_device_s))
+    input_s, copy_s, queue_s = map(_median, (times.input_s, times.host_to_device_s, times.host_s or []))
+    return StepTimes(layers, _median(times.update_s), input_s, copy_s, queue_s=queue_s)
 
 
 def _stretch(parts: StepTimes, times: LayerTimes) -> float:
-    """Watching makes steps longer, and what no part covers belongs to all; waiting for input is no computing."""
-    if not times.clean_step_s or parts.compute_s == 0:
+    """Watching makes steps longer, and what no part covers belongs to all; waiting for input is no computing.
+
+    Nor is waiting for a host that takes longer to queue a step than the device to run it.
+    """
+    if not times.clean_step_s or parts.compute_s == 0 or parts.queue_s > parts.compute_s:
         return 1.0
     waited_s = _median(times.input_wait_s) + parts.host_to_device_s
     computing_s = median(times.clean_step_s) - waited_s
@@ -277,8 +303,11 @@ def spread_of(times: LayerTimes) -> float:
     Without clean steps, of what the layers of each iteration add up to; of a single iteration nothing is known, and
     `ONCE` is assumed.
     """
-    steps = times.clean_step_s or times.step_s or _iterations_s(times)
-    return SPREAD * stdev(steps) / fmean(steps) if len(steps) > 1 else ONCE
+    return _spread(times.clean_step_s or times.step_s or _iterations_s(times))
+
+
+def _spread(values: Sequence[float]) -> float:
+    return SPREAD * stdev(values) / fmean(values) if len(values) > 1 else ONCE
 
 
 def jitter_of(times: LayerTimes) -> float:
@@ -316,6 +345,7 @@ def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
         line(below.update_s, above.update_s),
         line(below.input_s, above.input_s),
         line(below.host_to_device_s, above.host_to_device_s),
+        queue_s=line(below.queue_s, above.queue_s),
     )
 
 

@@ -7,7 +7,9 @@ they become ready; an update ends the iteration. Edges that go to the next itera
     reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
     copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
     forward          needs its batch on the device, and the update before it
+    queueing         of the host, beside the passes: needs its batch read, and the queueing before it
     message          needs the backward pass of its layers, on all ranks
+    update           needs the passes, all messages, and that the host has queued it
 
 So what a strategy overlaps is decided by its messages alone: one message of all layers overlaps nothing. Ranks that do
 the same in the same time stand for each other: the graph has one chain for each *class* of ranks, so that a thousand
@@ -95,10 +97,11 @@ class Bar:
 
 def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
-    if len(job.classes) > 1 or job.host is not None or job.at_once > 1:
+    step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
+    queues_ahead = not step.queue_s or (all(overlap) and not step.host_s)
+    if len(job.classes) > 1 or job.host is not None or job.at_once > 1 or not queues_ahead:
         return simulated_s(job, by)
-    overlap = job.overlap.input, job.overlap.host_to_device
-    return closed_form.iteration_s(job.classes[0].step, job.messages, job.cuts, overlap, by)
+    return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by)
 
 
 def simulated_s(job: Job, by: Stretch = AS_IT_IS) -> float:
@@ -170,42 +173,51 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
 def _graph(job: Job, by: Stretch, detailed: bool) -> _Graph:
     graph = _Graph(*_resources(job))
     passes = [_Passes.of(each.step, by, job.cuts, detailed) for each in job.classes]
-    copied: list[list[int]] = []  # [iteration][class]: the batch is on the device
+    arrived: list[list[_Arrival]] = []  # [iteration][class]
     for iteration in range(ITERATIONS):
         updated = graph.updates[-1] if graph.updates else []
-        copied.append(_arrivals(graph, job, by, copied))
+        arrived.append(_arrivals(graph, job, by, arrived))
         computed = [
-            _compute(graph, number, each, [copied[-1][number], *updated[number : number + 1]])
+            _compute(graph, number, each, arrived[-1][number], updated[number : number + 1])
             for number, each in enumerate(passes)
         ]
         sent = [
             graph.add(
-                "collectives", -1, f"all-reduce {index + 1}", message.time_s * by.messages, [at[cut] for at in computed]
+                "collectives",
+                -1,
+                f"all-reduce {index + 1}",
+                message.time_s * by.messages,
+                [each.layers_done[cut] for each in computed],
             )
             for index, (message, cut) in enumerate(zip(job.messages, job.cuts, strict=True))
         ]
         graph.updates.append(
-            [
-                _update(graph, number, each, job.messages, sent, computed[number][-1])
-                for number, each in enumerate(passes)
-            ]
+            [_update(graph, number, each, job.messages, sent, computed[number]) for number, each in enumerate(passes)]
         )
         assert len(graph.updates) == iteration + 1
     return graph
 
 
-def _arrivals(graph: _Graph, job: Job, by: Stretch, copied: list[list[int]]) -> list[int]:
+@dataclass(frozen=True)
+class _Arrival:
+    """The tasks that end the arrival of a batch: in the host's memory, and on the device."""
+
+    read: int
+    copied: int
+
+
+def _arrivals(graph: _Graph, job: Job, by: Stretch, arrived: list[list[_Arrival]]) -> list[_Arrival]:
     """The next batch of each class, read and copied to the device."""
     updates = graph.updates
     found = []
     for number, each in enumerate(job.classes):
         last_update = [updates[-1][number]] if updates else []
-        before = [copied[-1][number]] if copied and job.overlap.input else last_update
+        before = [arrived[-1][number].copied] if arrived and job.overlap.input else last_update
         read = graph.add("input", number, "read", each.step.input_s * by.reading, before)
         room = [updates[-2][number]] if len(updates) > 1 and job.overlap.host_to_device else []
         after = [read, *(room if job.overlap.host_to_device else last_update)]
         copy_s = each.step.host_to_device_s * by.copying
-        found.append(graph.add("copies", number, "copy to device", copy_s, after))
+        found.append(_Arrival(read, graph.add("copies", number, "copy to device", copy_s, after)))
     return found
 
 
@@ -214,6 +226,7 @@ class _Passes:
     """What one class computes between a batch and its update: tasks with their seconds, alike in every iteration."""
 
     host_s: float
+    queue_s: float
     forward: list[tuple[str, float]]
     backward: list[tuple[int, str, float]]  # (layers done, name, seconds)
     update_s: float
@@ -224,6 +237,7 @@ class _Passes:
         slowness = by.compute
         return cls(
             step.host_s * by.host,
+            step.queue_s * by.host,
             [(name, work_s * slowness) for name, work_s in _forward(step.layers, detailed)],
             [(place, name, work_s * slowness) for place, name, work_s in _backward(step.layers, set(cuts), detailed)],
             step.update_s * slowness,
@@ -231,17 +245,29 @@ class _Passes:
         )
 
 
-def _compute(graph: _Graph, number: int, passes: _Passes, after: list[int]) -> dict[int, int]:
-    """Forward and backward of one class; answers (layers done backward -> the task that ends them), -1 for all."""
-    waits = [graph.add("host", number, "host", passes.host_s, after)] if passes.host_s else after
+@dataclass(frozen=True)
+class _Computed:
+    """The tasks of one class that others wait for, of its passes in one iteration."""
+
+    layers_done: dict[int, int]  # so many layers of the backward pass -> the task that ends the last of them
+    backward: int  # ends the backward pass
+    queued: list[int]  # ends the host's queueing; [] where that takes no time
+
+
+def _compute(graph: _Graph, number: int, passes: _Passes, batch: _Arrival, updated: list[int]) -> _Computed:
+    """Forward and backward of one class; `updated`: the update before."""
+    waits, may_queue = [batch.copied, *updated], [batch.read]
+    if passes.host_s:
+        waits = may_queue = [graph.add("host", number, "host", passes.host_s, waits)]
+    queued = [graph.add("host", number, "queue", passes.queue_s, may_queue)] if passes.queue_s else []
     for name, work_s in passes.forward:
         waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, waits)]
-    done: dict[int, int] = {}
+    layers_done: dict[int, int] = {}
+    task = waits[0]
     for place, name, work_s in passes.backward:
-        waits = [graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)]
-        done[place] = waits[0]
-    done[-1] = waits[0]
-    return done
+        task = graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)
+        waits, layers_done[place] = [task], task
+    return _Computed(layers_done, task, queued)
 
 
 def _forward(layers: Sequence[LayerTime], detailed: bool) -> Iterator[tuple[str, float]]:
@@ -262,12 +288,17 @@ def _backward(layers: Sequence[LayerTime], cuts: set[int], detailed: bool) -> It
 
 
 def _update(
-    graph: _Graph, number: int, passes: _Passes, messages: Sequence[Message], sent: Sequence[int], computed: int
+    graph: _Graph,
+    number: int,
+    passes: _Passes,
+    messages: Sequence[Message],
+    sent: Sequence[int],
+    computed: _Computed,
 ) -> int:
     """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
-    waits = [computed, *sent]
+    waits = [computed.backward, *computed.queued, *sent]
     for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
         if unpack_s := message.unpack_s * passes.slowness:
-            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed])
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.backward])
             waits.append(unpacked)
     return graph.add("compute", number, "update", passes.update_s, waits)

@@ -24,6 +24,7 @@ class StepTimes:
     input_s: float = 0.0  # reading and decoding its share of the batch
     host_to_device_s: float = 0.0
     host_s: float = 0.0  # of the host, once in each step, while the device waits
+    queue_s: float = 0.0  # of the host, to queue a step's work while the device runs what it has
 
     @cached_property
     def forward_s(self) -> float:

@@ -61,7 +61,7 @@ def _of_communication(sent: TracedCommunication) -> Iterator[str]:
 
 
 def _times(times: LayerTimes) -> Iterator[tuple[str, list[float]]]:
-    for part in ("input_s", "input_wait_s", "host_to_device_s", "update_s", "step_s", "clean_step_s"):
+    for part in ("input_s", "input_wait_s", "host_to_device_s", "update_s", "step_s", "clean_step_s", "host_s"):
         yield part, getattr(times, part) or []
     for layer in times.layers:
         yield f"layer {layer.name}", [*layer.forward_s, *layer.backward_s, *layer.communication_s]

@@ -31,6 +31,9 @@ class LayerTimes(_Part, frozen=True, kw_only=True):
     The parts of an iteration (waiting for input, copy to the device, layers, update) add up to less than `step_s`, the
     watched iteration as a whole; `clean_step_s` are steps of the same process that nobody watched, between the watched
     ones: an entry is the mean of a window.
+
+    With `host_s`, layers and update are what the device itself takes, without waiting for its host: a clean step takes
+    about as long as the slower of the two.
     """
 
     clock: str  # "host", "CUDA events", or what an imported file was measured with
@@ -44,7 +47,10 @@ class LayerTimes(_Part, frozen=True, kw_only=True):
     step_s: list[float] | None
     clean_step_s: list[float] | None
     device_busy: float | None  # share of a clean step in which kernels run on the device, 0 to 1; null on CPUs
-    host_bound: bool | None  # the device waits for the host: the times say nothing of a device under another host
+    host_bound: bool | None  # the device waits for the host in a clean step
+    # Of the host, to queue a clean step for a device that has nothing else to do, from the forward pass to the update;
+    # null on CPUs, and where layers were timed with the gaps in which the device waited.
+    host_s: list[float] | None = None
     gradient_copy_Bps: float | None  # rate at which gradients are scaled and copied into the buffers that are sent
 
 

@@ -18,6 +18,7 @@ class TraceSums:
     """Seconds of one iteration; None where the trace does not have it, as imported ones may not."""
 
     input_s: float | None  # of the input pipeline alone; no part of the step, which waits for it only
+    host_s: float | None  # of the host alone, to queue a step
     input_wait_s: float | None
     host_to_device_s: float | None
     forward_s: float
@@ -48,6 +49,7 @@ def sums(times: LayerTimes) -> TraceSums:
     accounted = [step - left for step, left in zip(watched, rest, strict=False)]
     return TraceSums(
         input_s=_median(times.input_s),
+        host_s=_median(times.host_s or []),
         input_wait_s=_median(times.input_wait_s),
         host_to_device_s=_median(times.host_to_device_s),
         forward_s=_median(forward) or 0.0,

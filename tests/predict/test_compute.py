@@ -116,6 +116,20 @@ def test_a_host_bound_trace_is_good_for_its_own_host_only():
         of_trace(other, 8, H200, 0, None)
 
 
+def of_two_clocks(**changed):
+    """A step that the device alone runs in 2 s, and the host queues in 5, as batch 8 of a trace."""
+    return trace(batch(8, [layer("a", 1, 1)], clean_s=[5.1, 5.1], host_s=[5.0, 5.0], host_bound=True), **changed)
+
+
+def test_a_device_that_was_held_back_has_times_of_its_own_on_any_host():
+    own = of_trace(of_two_clocks(), 8, H200, 0, None)
+    assert (own.step.compute_s, own.step.queue_s) == (2.0, 5.0)  # not stretched to the clean step
+    other = of_trace(of_two_clocks(cpu="AMD EPYC 7742"), 8, H200, 0, None)
+    assert (other.step.compute_s, other.step.queue_s) == (2.0, 5.0)
+    bound_by_device = batch(8, [layer("a", 2, 2)], clean_s=[5.0, 5.0], host_s=[3.0, 3.0])
+    assert of_trace(trace(bound_by_device), 8, H200, 0, None).step.compute_s == 5.0
+
+
 def test_by_the_roofline_a_lower_clock_takes_longer():
     fast, slow = (of_roofline(tuple(TABLE), 227, 64, "fp32", DGX1.gpu_part(0), clock) for clock in (None, 1227e6))
     assert fast.source == slow.source == "roofline"

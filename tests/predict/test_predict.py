@@ -74,6 +74,20 @@ def test_the_host_is_a_limit_of_its_own():
     assert found["limited_by"] == "host"
 
 
+def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
+    def host_bound(cpu):
+        slow = trace(batch(4, LAYERS, clean_s=[9.0, 9.0], update_s=1.0, host_s=[9.0, 9.0]), cpu=cpu)
+        return predict(Point(Subject.of_import(slow, After()), Fabric(H200, "nccl2"), (0,), 4, Setting()))
+
+    own = host_bound("Intel(R) Xeon(R) Platinum 8480C")
+    assert (own["iteration_s"], own["limited_by"]) == (9.0, "host")
+    assert own["limit_share"] == pytest.approx(2 / 9)
+    assert own["interval_s"] == [9.0, 9.0]  # as its steps are all alike
+    other = host_bound("AMD EPYC 7742")
+    assert (other["iteration_s"], other["interval_s"]) == (9.0, [7.0, 18.0])
+    assert "took 9,000.00 ms to queue a step, and what this one takes is assumed to be between" in other["compute_note"]
+
+
 def test_gradients_in_half_precision_are_half_the_bytes():
     slow = {None: Measured("made up", (MeasuredPoint(6e8, 6.0), MeasuredPoint(12e8, 12.0)))}
     large = trace(batch(4, [layer("a", 1.0, 1.0, 12 * 10**8)]))

@@ -92,12 +92,16 @@ def test_equation_6_speed_up_under_weak_scaling(drawn, ranks):
     assert speedup == pytest.approx(ranks * each.compute_s / (each.compute_s + not_overlapped(each, times)))
 
 
-@given(steps(), st.booleans(), st.booleans(), seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
-def test_the_formula_that_predictions_use_says_what_is_simulated(drawn, reading, copying, host_s, unpack_s, slowness):
+@given(steps(), st.booleans(), st.booleans(), seconds, seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+def test_the_formula_that_predictions_use_says_what_is_simulated(
+    drawn, reading, copying, host_s, queue_s, unpack_s, slowness
+):
     each, times = drawn
     messages = [Message(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
     overlap = Overlap(reading, copying and reading)
-    whole = job(replace(each, host_s=host_s), messages, overlap)
+    if host_s or not (reading and copying):
+        queue_s = 0.0  # is simulated
+    whole = job(replace(each, host_s=host_s, queue_s=queue_s), messages, overlap)
     for by in (Stretch(), Stretch(compute=slowness, messages=0.5, reading=2, copying=0, host=slowness)):
         assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
 
@@ -157,6 +161,16 @@ def test_sending_takes_cores_from_computing():
 
 def test_the_host_is_a_term_of_its_own():
     assert iteration_s(job(step([1], [1], update=1, host_s=2))) == 5
+
+
+def test_a_host_that_queues_more_slowly_than_the_device_runs_is_what_a_step_takes():
+    each = step([1], [1], update=1)
+    message = Message(("a",), 2)
+    assert iteration_s(job(replace(each, queue_s=4), [message], Overlap())) == 5  # the device, with its message, takes longer
+    assert iteration_s(job(replace(each, queue_s=7), [message], Overlap())) == 7
+    assert iteration_s(job(replace(each, queue_s=7), [message], Overlap()), Stretch(host=0)) == 5
+    # The next batch is read behind the update, and nothing is queued before it is read.
+    assert iteration_s(job(replace(each, queue_s=7, input_s=3), [message], Overlap(False, False))) == 3 + 7 + 1
 
 
 @given(steps())
