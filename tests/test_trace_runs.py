@@ -78,6 +78,8 @@ def test_a_trace_has_the_batches_of_its_runs_and_what_its_ranks_sent(traced, tmp
         "sm_clock_Hz": "no GPU",
         "batches.0.times.device_busy": "no device",
         "batches.1.times.device_busy": "no device",
+        "batches.0.times.host_s": "the run does not tell it",
+        "batches.1.times.host_s": "the run does not tell it",
     }
     assert set(trace.unknown) == set(record.nulls(msgspec.to_builtins(trace)))
     (sent,) = trace.communication

@@ -285,6 +285,7 @@ def _times(iterations: Sequence[_Iteration], on_device: bool) -> dict[str, Any]:
         "update_s": _measured(iteration.update_s for iteration in iterations),
         "clean_step_s": Unknown(slowed),
         "device_busy": Unknown(slowed),
+        "host_s": Unknown(slowed),
         "host_bound": Unknown(f"{slowed}, and profiling slows the host") if on_device else False,
         "gradient_copy_Bps": Unknown("a profile does not say"),
     }

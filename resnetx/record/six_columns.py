@@ -59,6 +59,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
         "step_s": Unknown(silent),
         "clean_step_s": Unknown(silent),
         "device_busy": Unknown(silent),
+        "host_s": Unknown(silent),
         "host_bound": Unknown(silent),
         "gradient_copy_Bps": Unknown(silent),
     }

@@ -166,7 +166,9 @@ def test_the_host_is_a_term_of_its_own():
 def test_a_host_that_queues_more_slowly_than_the_device_runs_is_what_a_step_takes():
     each = step([1], [1], update=1)
     message = Message(("a",), 2)
-    assert iteration_s(job(replace(each, queue_s=4), [message], Overlap())) == 5  # the device, with its message, takes longer
+    assert (
+        iteration_s(job(replace(each, queue_s=4), [message], Overlap())) == 5
+    )  # the device, with its message, takes longer
     assert iteration_s(job(replace(each, queue_s=7), [message], Overlap())) == 7
     assert iteration_s(job(replace(each, queue_s=7), [message], Overlap()), Stretch(host=0)) == 5
     # The next batch is read behind the update, and nothing is queued before it is read.
