@@ -51,7 +51,7 @@ def of_training(request: Request, ranks: Ranks, name: str, every: Sequence[Facts
         "buckets": _buckets(every[0]["sizes"], watched),
         "phases": _phases(watched) if watched else _INSTRUMENTED,
         "copies": _copies([facts["copies"] for facts in every]) if watched else _INSTRUMENTED,
-        "kernels_s": _all([facts["kernels_s"] for facts in watched]) if watched else _INSTRUMENTED,
+        "kernels_s": _all([facts["kernels_s"] for facts in every]) if watched else _INSTRUMENTED,
         "warnings": [*fields["warnings"], *_training_warnings(request, ranks, every, losses)],
     }
 
