@@ -51,9 +51,10 @@ def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
 
 def _batches(found: Trace) -> None:
     """The sums of each batch, held against the watched and the clean step."""
+    hosts = any(batch.times.host_s for batch in found.batches)
     columns = [
         ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest", ">watched step", ">clean step",
-        ">watched/clean", ">parts/clean", ">input alone", ">host alone", "device busy",
+        ">watched/clean", ">parts/clean", ">input alone", *[">host alone"] * hosts, "device busy",
     ]  # fmt: skip
     rows = []
     for batch in found.batches:
@@ -66,7 +67,7 @@ def _batches(found: Trace) -> None:
                 _ratio(each.watched_over_clean),
                 _ratio(each.parts_over_clean),
                 _ms(each.input_s),
-                _ms(each.host_s),
+                *[_ms(each.host_s)] * hosts,
                 _busy(batch),
             ]
         )
@@ -75,7 +76,7 @@ def _batches(found: Trace) -> None:
         "watched. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
         "input alone: a batch, when nothing else runs."
     )
-    if any(batch.times.host_s for batch in found.batches):
+    if hosts:
         note += (
             " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
             "alone: it is held back until the host has queued them."
@@ -83,18 +84,10 @@ def _batches(found: Trace) -> None:
     if any(batch.times.host_bound and not batch.times.host_s for batch in found.batches):
         note += "\nhost-bound: the device waits for this host; under another one, these times say nothing."
     least = [
-        "copy", "input alone", "input wait", "rest", "device busy", "watched/clean", "update", "host alone",
+        "copy", "input alone", "input wait", "rest", "device busy", "watched/clean", "update", *["host alone"] * hosts,
         "watched step",
     ]  # fmt: skip
-    if not any(batch.times.host_s for batch in found.batches):
-        columns, rows = _without(columns, rows, ">host alone")
     show.table(f"{found.workload}: what a step is made of, by batch", columns, rows, note, least)
-
-
-def _without(columns: list[str], rows: list[list[str]], name: str) -> tuple[list[str], list[list[str]]]:
-    """A table without one of its columns."""
-    place = columns.index(name)
-    return columns[:place] + columns[place + 1 :], [row[:place] + row[place + 1 :] for row in rows]
 
 
 def _busy(batch: TracedBatch) -> str:
