@@ -195,6 +195,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Settings that came later have the value here that all runs before them had: their keys stay.
     channels_last: bool = True  # images and weights lie in memory channel by channel of each pixel (NHWC), else NCHW
     memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
+    graph: bool = False  # each step is one CUDA graph
 
     @property
     def key(self) -> str:
@@ -227,7 +228,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The runs that tell what limits this point, each with one part of its work left out or watched.
 
         synthetic: without input work. alone: without exchanging gradients. input: nothing but input work. phases: the
-        steps watched from inside. Left out is what would be no other run than the point itself.
+        steps watched from inside. Left out is what would be no other run than the point itself. Nothing can be watched
+        in a graph, so its steps are watched as they are without one.
         """
         if self.measure != "step":
             return {}
@@ -237,8 +239,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.gpus > 1 and not isinstance(self.strategy, NoExchange):
             found["alone"] = msgspec.structs.replace(self, strategy=NoExchange())
         if not isinstance(self.input, SyntheticInput):
-            found["input"] = msgspec.structs.replace(self, measure="input")
-        return {**found, "phases": msgspec.structs.replace(self, measure="phases")}
+            found["input"] = msgspec.structs.replace(self, measure="input", graph=False)
+        return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -449,6 +451,8 @@ def check(r: Request) -> None:
     check_ranks(r.gpus, r.devices, r.env)
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
         raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
+    if r.graph and r.measure != "step":
+        raise ConfigError(f"graph=true with measure={r.measure}: a graph is launched whole; leave out graph=true")
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "

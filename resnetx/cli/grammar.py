@@ -20,6 +20,7 @@ CFG = "cfg"  # the one flag that has a value: --cfg job
 POINT = (
     "model", "batch_size", "scaling", "split", "image_size", "precision", "input", "strategy", "optimizer", "gpus",
     "devices", "env", "threads", "seed", "measure", "warmup", "steps", "windows", "channels_last", "memory_limit",
+    "graph",
 )  # fmt: skip
 KEPT = ("repeats", "twins", "budget", "baseline", "timeout", "results", "convention", "tracker")
 RUN = (*POINT, "timeout", "results", "convention", "tracker", "oversubscribe", "dirty")

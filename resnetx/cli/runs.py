@@ -216,6 +216,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         )
     if not present and request.memory_limit is not None:
         return "memory_limit: it limits what PyTorch allocates on GPUs, and this machine shows none; leave it out"
+    if not present and request.graph:
+        return "graph=true: only GPUs have CUDA graphs, and this machine shows none; leave it out"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 

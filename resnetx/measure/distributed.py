@@ -167,11 +167,11 @@ def joined(
             if ranks.sharing:
                 _check_sharing()
                 stack.enter_context(_environment(NCCL_MULTI_RANK_GPU_ENABLE="1"))
-            if timed_by_nccl:
-                stack.enter_context(_environment(TORCH_NCCL_ENABLE_TIMING="1"))
             if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what ranks agree on
                 stack.enter_context(_environment(NCCL_SOCKET_IFNAME=loopback))
             dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
+            if timed_by_nccl:
+                dist.group.WORLD._enable_collectives_timing()
         ranks = replace(ranks, log=log)
     else:
         with ExitStack() as stack:

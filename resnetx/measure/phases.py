@@ -184,6 +184,7 @@ class _DeviceClock:
 
     def times(self, begin: torch.cuda.Event, message: _Sent) -> dict[str, float]:
         end_s = self.seconds(begin, message.end)
-        # NCCL's own events around its kernel (TORCH_NCCL_ENABLE_TIMING), in milliseconds.
+        # Events of its own around NCCL's kernel, in milliseconds; they can be read once torch knows that it is over.
+        assert message.start.is_completed(), "the device was not waited for"
         start_s = end_s - message.start._get_duration() / 1e3
         return {"ready_s": self.seconds(begin, message.ready), "start_s": start_s, "end_s": end_s}

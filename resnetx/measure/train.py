@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.config import Request
+from resnetx.config import Request, SyntheticInput
 from resnetx.measure import summary
 from resnetx.measure.distributed import Ranks
+from resnetx.measure.graph import GraphedStep, own_stream
 from resnetx.measure.kernels import profiled
 from resnetx.measure.phases import Mark, Watch, unwatched
 from resnetx.measure.process import StartUp
@@ -26,6 +27,11 @@ AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 
 def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     """Trains; returns what the record has of it (all of it in rank 0)."""
+    with own_stream(ranks.device, request.graph):
+        return _measured(request, ranks, clock)
+
+
+def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
     clock.lap("model_s")
@@ -78,9 +84,7 @@ def training_step(
     weight = loss_weight(request, ranks.rank)
     progress = Progress(scaler)
 
-    def step() -> None:
-        mark("input_wait")
-        images, labels = next(batches)
+    def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
         mark("forward")
         with torch.autocast(kind, dtype=half, enabled=half is not None):
             loss = _loss(replica(images), labels)
@@ -93,6 +97,12 @@ def training_step(
         optimizer.zero_grad(set_to_none=True)
         progress.loss = loss.detach()
         mark("end")
+
+    run = GraphedStep(compute, isinstance(request.input, SyntheticInput)) if request.graph else compute
+
+    def step() -> None:
+        mark("input_wait")
+        run(*next(batches))
 
     return step, progress
 

@@ -64,7 +64,10 @@ def of_point(point: Point, images: int) -> Compute:
         assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
         gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
         found = of_roofline(subject.layers, size, images, subject.precision, gpu, setting.clock_Hz)
-    found = replace(found, step=replace(found.step, host_s=setting.host_s))
+    graphed = subject.request is not None and subject.request.graph  # the host launches it whole
+    found = replace(
+        found, step=replace(found.step, host_s=setting.host_s, queue_s=0.0 if graphed else found.step.queue_s)
+    )
     if subject.trace is not None and not is_own_host(subject.trace, system):
         # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
         step = replace(found.step, input_s=0.0, host_to_device_s=0.0)

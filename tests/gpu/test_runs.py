@@ -29,6 +29,16 @@ def test_one_gpu_trains_in_every_precision_that_it_has(tmp_path, task_of, has_bf
     assert all(loss == loss for loss in ended.loss)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_step_may_be_a_graph(tmp_path, task_of, has_bf16, precision):
+    if precision == "bf16" and not has_bf16:
+        pytest.skip("no bf16 before Ampere")
+    ended = launch.execute(task_of({**SHORT, "precision": precision, "graph": True}), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+    assert all(loss == loss for loss in ended.loss)
+    assert len(set(ended.loss)) > 1  # every launch of the graph updates the parameters
+
+
 @pytest.mark.parametrize("model", ["alexnet", "googlenet"])
 def test_the_papers_other_models_train(tmp_path, task_of, model):
     settings = {"model": model, "batch_size": 4, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
@@ -55,6 +65,13 @@ def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_
     assert ended.transport.used
     shared = len({device.uuid for device in ended.devices}) < 2
     assert ("oversubscribed" in {warning.code for warning in ended.warnings}) == shared
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_graphs_hold_what_ranks_exchange(strategy, tmp_path, on_ranks):
+    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy, "graph": True}), RunFolder(tmp_path / "run"))
+    assert ended.outcome == "ok", ended.reason
+    assert len(set(ended.loss)) > 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -70,6 +70,7 @@ def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
 def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, request_of):
     monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 0)
     assert runs.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
+    assert runs.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
 
 
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------
