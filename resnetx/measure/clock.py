@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 
-def timed(work: Callable[[], None], repeats: int, device: torch.device, barrier: Callable[[], None]) -> float:
+def timed(work: Callable[[], object], repeats: int, device: torch.device, barrier: Callable[[], None]) -> float:
     """Seconds that this rank needs for `repeats` calls of `work`, all ranks starting together."""
     _synchronize(device)
     barrier()
