@@ -128,6 +128,7 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
     assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
     for layer in ended.layers.layers:
         assert sum(layer.forward_s) > 0
+    assert ended.layers.gradient_copy_Bps > 0, ended.unknown
 
 
 def test_weights_may_lie_in_memory_as_nchw(tmp_path, task_of):
