@@ -249,6 +249,7 @@ def _imported(file: Path, found: measured.Measured, asked: Asked) -> BenchRecord
                 "wrong": untold if point.wrong is None else point.wrong,
                 "cpu_share": untold,
                 "computing_lost": untold,
+                "queued_s": Unknown("`times_s` is the mean of a queue, as nccl-tests times them"),
             }
             for point in found.points
         ],

@@ -3,12 +3,14 @@
     launch/local.sh 2 RUN.json
 
 As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
-behind a barrier, and counts with the slowest rank's time (nccl-tests times many in a row and divides, so that its small
-sizes come out shorter by what it takes to start and to notice one); sizes come in random order; all is in place.
+behind a barrier, and counts with the slowest rank's time; sizes come in random order; all is in place. So it takes the
+host's time to start one and to notice its end, which a step that trains on GPUs does not wait for: there, the host
+queues messages ahead. So operations on GPUs are also timed in queues, as nccl-tests does it, by the device's clock
+(`device_time`), and plans are calibrated by these.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import median
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 from resnetx.measure import distributed, exact, nodes
 from resnetx.measure.beside import LEAST_BYTES, computing_lost, crowding
 from resnetx.measure.clock import timed_with_cpu
+from resnetx.measure.device_time import timed_on_device
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.host_load import cpu_times, host_load
 from resnetx.measure.moment import Moment
@@ -37,6 +40,9 @@ from resnetx.record import (
 )
 
 _ELEMENT_BYTES = 4  # fp32, as gradients
+QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
+QUEUES = 5  # of each size
+_NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
 
 
 def run(task: BenchFile, started: Moment) -> BenchRecord | None:
@@ -57,6 +63,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
             return None
         fields = {
             "crowding": crowd,
+            "queue_length": _queue_length(ranks),
             "points": points,
             **nodes.described(machines, loads),
             "devices": devices,
@@ -90,6 +97,7 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
         operation()
     seen = [timed_with_cpu(operation, ranks.device, ranks.barrier) for _ in range(request.iterations)]
     every = ranks.gather(seen)
+    queued_s = _queued_s(operation, ranks)
     lost = _computing_lost(name, array, median(wall for wall, _ in every[0]), ranks)
     exact.fill(array, name, ranks)
     operation()
@@ -101,7 +109,25 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
         "wrong": sum(wrong),
         "cpu_share": _cpu_share(every, ranks),
         "computing_lost": lost,
+        "queued_s": queued_s,
     }
+
+
+def _queue_length(ranks: Ranks) -> int | Unknown:
+    return QUEUE_LENGTH if ranks.device.type == "cuda" else _NO_QUEUE
+
+
+def _queued_s(operation: Callable[[], object], ranks: Ranks) -> list[float] | Unknown:
+    """Seconds of one operation of each queue, the slowest rank's."""
+    if ranks.device.type != "cuda":
+        return _NO_QUEUE
+    found = []
+    for _ in range(QUEUES):
+        queue_s = timed_on_device(operation, QUEUE_LENGTH, ranks.device, ranks.barrier, ranks.everywhere)
+        if isinstance(queue_s, Unknown):  # on all ranks alike
+            return queue_s
+        found.append(max(ranks.gather(queue_s)) / QUEUE_LENGTH)
+    return found
 
 
 def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> float | Unknown:

@@ -71,6 +71,10 @@ class Ranks:
             dist.all_gather_object(values, value)
         return values
 
+    def everywhere(self, holds: bool) -> bool:
+        """Whether something holds on all ranks."""
+        return all(self.gather(holds))
+
     def send(self, buffer: torch.Tensor) -> Work:
         """Starts to add `buffer` up over the ranks, in place. All ranks must send their buffers in the same order.
 

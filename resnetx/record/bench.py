@@ -64,6 +64,9 @@ class BenchPoint(_Part, frozen=True):
     # Seconds of computing that a CPU rank loses for each second that the operation takes alone, when it runs beside. Of
     # allreduce on CPUs only, from some size on.
     computing_lost: float | None = None
+    # Seconds of one operation among `queue_length` that follow each other on GPUs, the slowest rank's; of each queue.
+    # They lack what `times_s` have: the host's time to start an operation, and to notice its end. null on CPUs.
+    queued_s: list[float] | None = None
 
 
 class BenchRecord(_Part, frozen=True, kw_only=True):
@@ -82,6 +85,7 @@ class BenchRecord(_Part, frozen=True, kw_only=True):
     world_size: int | None
     library: str | None  # "gloo (torch 2.15.0)", "NCCL 2.27.3", "nccl-tests"
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute, not one
+    queue_length: int | None = None  # operations of each queue that `queued_s` is of; null on CPUs
     points: list[BenchPoint]  # in the order in which they were timed
     transport: Transport | None
     devices: list[Device] | None

@@ -129,14 +129,19 @@ def launched(monkeypatch):
         ended = record.cut_short(task, 0.0, "ok", "")
         points = [
             BenchPoint(
-                collective="allreduce", size_bytes=size, times_s=[time_s] * 3, wrong=execute.wrong, cpu_share=1.0
+                collective="allreduce",
+                size_bytes=size,
+                times_s=[time_s] * 3,
+                wrong=execute.wrong,
+                cpu_share=None if execute.queued_s else 1.0,
+                queued_s=execute.queued_s,
             )
             for size, time_s in ((2**10, 1e-4), (2**20, 1e-3))
         ]
         record.write(folder.record, ended)
-        return msgspec.structs.replace(ended, points=points, library="gloo")
+        return msgspec.structs.replace(ended, points=points, library="gloo", queue_length=20)
 
-    execute.wrong = 0
+    execute.wrong, execute.queued_s = 0, None
     monkeypatch.setattr(launch, "execute", execute)
     tasks.append(execute)
     return tasks
@@ -191,6 +196,17 @@ def test_the_table_has_nccl_tests_columns_and_the_fit(capsys, tmp_path, launched
     ]
     assert "from 0 B: 99.1 us + size / 1.16 GB/s" in out
     assert "too few sizes to hold any out" in out
+
+
+def test_where_operations_were_queued_the_table_shows_them_and_bandwidths_are_of_them(capsys, tmp_path, launched):
+    launched[0].queued_s = [0.5e-3, 0.4e-3, 0.8e-3]
+    _, out, _ = run(capsys, "bench", f"results={tmp_path}")
+    lines = out.splitlines()
+    assert "queued us" in lines[1]
+    assert [line.split() for line in lines if line.lstrip().startswith("1 MiB")] == [
+        ["1", "MiB", "1048576", "1,000.0", "1,000.0", "to", "1,000.0", "500.0", "2.10", "2.10", "0"]
+    ]
+    assert "Queued: one of 20 that follow each other on the GPU; bandwidths and the fit are of these." in out
 
 
 def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.inputs import images
-from resnetx.measure import launch, trace
+from resnetx.measure import collectives, launch, trace
 from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
 
 pytestmark = pytest.mark.gpu
@@ -77,17 +77,21 @@ def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_
 
 def test_every_collective_of_a_bench_is_right(tmp_path, on_ranks):
     shared = on_ranks(SHORT).oversubscribe
-    collectives = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
+    names = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
     request = BenchRequest(
-        collectives=collectives, sizes_bytes=[8, 2**16, 2**20], gpus=2, devices=None, env={}, threads=1, warmup=2,
+        collectives=names, sizes_bytes=[8, 2**16, 2**20], gpus=2, devices=None, env={}, threads=1, warmup=2,
         iterations=5, seed=0,
     )  # fmt: skip
     task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=120, oversubscribe=shared)
     ended = launch.execute(task, RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
-    assert {point.collective for point in ended.points} == set(collectives)
+    assert {point.collective for point in ended.points} == set(names)
     assert [point.wrong for point in ended.points] == [0] * len(ended.points)
     assert ended.library.startswith("NCCL ")
+    assert ended.queue_length == collectives.QUEUE_LENGTH
+    for point in ended.points:
+        assert point.queued_s, ended.unknown
+        assert min(point.queued_s) > 0
 
 
 # ---- watched --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from resnetx.measure import collectives, exact
 from resnetx.measure.distributed import Ranks
 from resnetx.record import BenchRequest, Unknown, array_bytes
+from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
 ELEMENTS = 1200  # of the whole array: divides over the ranks, and is no multiple of the data's period
@@ -175,6 +176,35 @@ def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ran
 def test_gpus_have_no_share_of_the_cpu(alone):
     on_gpu = dataclasses.replace(alone, device=torch.device("cuda", 0))
     assert isinstance(collectives._cpu_share([[(1.0, 1.0)]], on_gpu), Unknown)
+
+
+GPU = torch.device("cuda", 0)
+
+
+def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_start_them(alone, monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+    of_queues = collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
+    assert of_queues == pytest.approx([1e-6] * collectives.QUEUES)
+
+
+def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
+    class Slower(Alone):
+        def gather(self, value):
+            return [value, value] if isinstance(value, bool) else [value, 2 * value]
+
+    gpu = SimulatedGpu(monkeypatch)
+    ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
+    assert collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * collectives.QUEUES)
+
+
+def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+    assert isinstance(collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU)), Unknown)
+
+
+def test_cpus_have_no_queues(alone):
+    assert {type(point["queued_s"]) for point in collectives.measure(REQUEST, alone)} == {Unknown}
+    assert isinstance(collectives._queue_length(alone), Unknown)
 
 
 def test_a_busy_host_is_warned_of():
