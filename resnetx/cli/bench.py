@@ -50,6 +50,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | str
     results: str
     oversubscribe: bool
+    registered: bool
 
 
 def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -124,6 +125,7 @@ def _requests(asked: Asked, sizes: Iterable[int]) -> list[BenchRequest]:
             warmup=asked.warmup,
             iterations=ITERATIONS if asked.iterations is None else asked.iterations,
             seed=asked.seed,
+            registered=asked.registered,
         )
         for count in dict.fromkeys(counts)
     ]
@@ -172,6 +174,12 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
         check_bench(request)
     except ConfigError as error:
         return str(error)
+    from resnetx.measure.nvml import gpus_here
+
+    if request.registered and not gpus_here():
+        return (
+            "registered=true: it registers memory with NCCL, and this machine shows no GPU: gloo has none to register"
+        )
     return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 
@@ -253,6 +261,7 @@ def _imported(file: Path, found: measured.Measured, asked: Asked) -> BenchRecord
             }
             for point in found.points
         ],
+        "skipped": [],
         "warnings": [],
         "unknown": {},
     }

@@ -25,6 +25,7 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     for name in sorted({point.collective for point in record.points}):
         points = sorted((each for each in record.points if each.collective == name), key=lambda each: each.size_bytes)
         title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
+        title += ", registered buffers" * bool(record.request and record.request.registered)
         columns = [
             ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">queued us", ">algbw GB/s",
             ">busbw GB/s", ">#wrong", ">CPU/rank",
@@ -33,11 +34,11 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
             _row(each, median(telling), record.world_size)
             for each, telling in zip(points, telling_times(points), strict=True)
         ]
-        show.table(
-            title, columns, rows, _note(points, record.queue_length), ["bytes", "CPU/rank", columns[3].lstrip(">")]
-        )
+        show.table(title, columns, rows, _note(points, record), ["bytes", "CPU/rank", columns[3].lstrip(">")])
         for line in _fits(record, name):
             show.say(line)
+    for skipped in record.skipped:
+        show.say(f"not measured: {skipped.reason}")
     show_run.warnings(record.warnings)
     show.line(f"record: {folder.record}")
 
@@ -74,15 +75,13 @@ def _GBps(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def _note(points: Sequence[BenchPoint], queue_length: int | None) -> str:
-    counts = {len(point.times_s) for point in points}
-    if counts == {1}:
+def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
+    if record.source != "measured":
         return "Means, as they were imported."
-    note = f"Medians of {max(counts)} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
+    count = max(len(point.times_s) for point in points)
+    note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
     if all(point.queued_s for point in points):
-        note += (
-            f" Queued: one of {queue_length} that follow each other on the GPU; bandwidths and the fit are of these."
-        )
+        note += f" Queued: one of {record.queue_length} that follow each other on the GPU; bandwidths and the fit are of these."
     return note + " CPU/rank: CPU seconds per second of the operation." * _has_cpu(points)
 
 

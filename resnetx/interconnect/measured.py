@@ -55,6 +55,7 @@ class Measured:
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
     here: bool = False  # by a bench of resnetx, not taken over from elsewhere
+    registered: bool = False  # in memory that was registered with NCCL
 
     @property
     def cpu_share(self) -> float | None:
@@ -105,6 +106,10 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
         if found.gpus in measured_on:
             raise ConfigError(f"calibration={path}: has several benches of {found.gpus} GPUs; name the folder of one")
         measured_on[found.gpus] = found
+    if len({found.registered for found in measured_on.values()}) > 1:
+        raise ConfigError(
+            f"calibration={path}: has benches with registered buffers and without; name the folder of one"
+        )
     return measured_on
 
 
@@ -203,8 +208,9 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
     if record.crowding is not None and not 0 < record.crowding <= MOST:
         raise ConfigError(f"{where}: crowding={record.crowding}: expected more than 0")
     here = record.source == "measured"
+    registered = record.request is not None and record.request.registered
     found = tuple(map(_point, points, telling_times(points)))
-    return Measured(source, found, wanted, record.world_size, record.crowding, here)
+    return Measured(source, found, wanted, record.world_size, record.crowding, here, registered)
 
 
 def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from resnetx.measure import distributed, exact, nodes
+from resnetx.measure import buffers, distributed, exact, nodes
 from resnetx.measure.beside import LEAST_BYTES, computing_lost, crowding
+from resnetx.measure.buffers import ELEMENT_BYTES
 from resnetx.measure.clock import timed_with_cpu
 from resnetx.measure.device_time import timed_on_device
 from resnetx.measure.distributed import Ranks
@@ -39,7 +40,6 @@ from resnetx.record import (
     seal,
 )
 
-_ELEMENT_BYTES = 4  # fp32, as gradients
 QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
 QUEUES = 5  # of each size
 _NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
@@ -55,7 +55,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         machines = nodes.machines(None, ranks)
         before = cpu_times()
         crowd = _crowding(ranks)
-        points = measure(request, ranks)
+        measured = measure(request, ranks)
         loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(distributed.describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
@@ -63,8 +63,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
             return None
         fields = {
             "crowding": crowd,
-            "queue_length": _queue_length(ranks),
-            "points": points,
+            **measured,
             **nodes.described(machines, loads),
             "devices": devices,
             "transport": distributed.transport(ranks, logs),
@@ -78,15 +77,17 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         return _record(task, fields, started)
 
 
-def measure(request: BenchRequest, ranks: Ranks) -> list[dict[str, Any]]:
-    """Every collective at every size, in an order that is random and the same on all ranks: `BenchPoint`s as dicts."""
+def measure(request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
+    """Every collective at every size, in an order that is random and the same on all ranks: fields of the record."""
     pairs = product(request.collectives, request.sizes_bytes)
-    points = list(dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs))
-    random.Random(request.seed).shuffle(points)
-    # One array for all: written to, so that the kernel gives it pages of its own, and zero, so that sums stay finite.
-    largest = max(size_bytes for _, size_bytes in points)
-    buffer = torch.empty(largest // _ELEMENT_BYTES, device=ranks.device).zero_()
-    return [_point(name, buffer[: size_bytes // _ELEMENT_BYTES], request, ranks) for name, size_bytes in points]
+    asked = dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs)
+    arrays, skipped = buffers.fitting(asked, ranks)
+    if not arrays:
+        raise MemoryError(f"{skipped[0]['reason']}; ask for smaller sizes with size=")
+    random.Random(request.seed).shuffle(arrays)
+    buffer, _pool = buffers.allocated(max(size_bytes for _, size_bytes in arrays), request.registered, ranks)
+    points = [_point(name, buffer[: size_bytes // ELEMENT_BYTES], request, ranks) for name, size_bytes in arrays]
+    return {"points": points, "skipped": skipped, "queue_length": _queue_length(ranks)}
 
 
 def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
     wrong = ranks.gather(exact.wrong_elements(array, name, ranks))
     return {
         "collective": name,
-        "size_bytes": len(array) * _ELEMENT_BYTES,
+        "size_bytes": len(array) * ELEMENT_BYTES,
         "times_s": [max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
         "wrong": sum(wrong),
         "cpu_share": _cpu_share(every, ranks),

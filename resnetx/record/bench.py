@@ -34,11 +34,12 @@ class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
     warmup: int  # operations of each size before those that are timed
     iterations: int  # timed operations of each size
     seed: int  # of the order in which sizes are timed
+    registered: bool = False  # the array lies in memory that is registered with NCCL (user buffer registration)
 
     @property
     def slug(self) -> str:
-        """A name for people and folders: "allreduce-broadcast_g2"."""
-        return f"{'-'.join(self.collectives)}_g{self.gpus}"
+        """A name for people and folders: "allreduce-broadcast_g2", "allreduce_g8_registered"."""
+        return f"{'-'.join(self.collectives)}_g{self.gpus}" + "_registered" * self.registered
 
 
 class BenchFile(_Part, frozen=True):
@@ -69,6 +70,14 @@ class BenchPoint(_Part, frozen=True):
     queued_s: list[float] | None = None
 
 
+class SkippedArray(msgspec.Struct, frozen=True):
+    """A collective at a size that was not measured."""
+
+    collective: str
+    size_bytes: int
+    reason: str
+
+
 class BenchRecord(_Part, frozen=True, kw_only=True):
     """`record.json` of a bench."""
 
@@ -87,6 +96,7 @@ class BenchRecord(_Part, frozen=True, kw_only=True):
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute, not one
     queue_length: int | None = None  # operations of each queue that `queued_s` is of; null on CPUs
     points: list[BenchPoint]  # in the order in which they were timed
+    skipped: list[SkippedArray] = []  # sizes that found no memory
     transport: Transport | None
     devices: list[Device] | None
     host_load: HostLoad | None  # from the first to the last operation
@@ -106,6 +116,7 @@ def bench_opening(task: BenchFile, started: float) -> dict[str, Any]:
         "started_at": timestamp(started),
         "world_size": task.request.gpus,
         "points": [],
+        "skipped": [],
     }
 
 

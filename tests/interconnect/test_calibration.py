@@ -202,6 +202,17 @@ def test_a_folder_of_benches_is_read_by_gpus(bench_file, tmp_path):
     assert list(by_gpus(str(tmp_path / "typed.yaml"), "allreduce")) == [None]
 
 
+def test_benches_with_registered_buffers_and_without_are_not_mixed(bench_file, tmp_path):
+    made = record.read(Path(bench_file(*BOTH)), record.BenchRecord)
+    of_four = msgspec.structs.replace(made.request, gpus=4, registered=True)
+    registered = msgspec.structs.replace(made, request=of_four, world_size=4)
+    record.write(tmp_path / "c" / "record.json", registered)
+    with pytest.raises(ConfigError, match="has benches with registered buffers and without; name the folder of one"):
+        by_gpus(str(tmp_path), "allreduce")
+    assert read(str(tmp_path / "c"), "allreduce").registered
+    assert not read(str(tmp_path / "b"), "allreduce").registered
+
+
 def test_a_broken_record_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "record.json").write_text('{"kind": "bench", "schema": 1}')
     with pytest.raises(ConfigError, match="not a BenchRecord of resnetx"):
