@@ -81,7 +81,8 @@ def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
     count = max(len(point.times_s) for point in points)
     note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
     if all(point.queued_s for point in points):
-        note += f" Queued: one of {record.queue_length} that follow each other on the GPU; bandwidths and the fit are of these."
+        note += f" Queued: one of {record.queue_length} that follow each other on the GPU"
+        note += "; bandwidths and the fit are of these."
     return note + " CPU/rank: CPU seconds per second of the operation." * _has_cpu(points)
 
 

@@ -40,9 +40,7 @@ class Point:
     time_s: float
     wrong: int | None = None  # elements that were not what they should be; None: nobody looked
     cpu_share: float | None = None  # CPU seconds that a rank spends for each second of it; None: unknown, or on GPUs
-    computing_lost: float | None = (
-        None  # seconds of computing that a CPU rank loses to it, for each that it takes alone
-    )
+    computing_lost: float | None = None  # seconds of computing that a rank loses to it, for each that it takes alone
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from resnetx.measure import buffers, distributed, exact, nodes
-from resnetx.measure.beside import LEAST_BYTES, computing_lost, crowding
+from resnetx.measure import beside, beside_nccl, buffers, distributed, exact, nodes
 from resnetx.measure.buffers import ELEMENT_BYTES
 from resnetx.measure.clock import timed_with_cpu
 from resnetx.measure.device_time import timed_on_device
@@ -99,7 +98,7 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
     seen = [timed_with_cpu(operation, ranks.device, ranks.barrier) for _ in range(request.iterations)]
     every = ranks.gather(seen)
     queued_s = _queued_s(operation, ranks)
-    lost = _computing_lost(name, array, median(wall for wall, _ in every[0]), ranks)
+    lost = _computing_lost(name, array, queued_s, every, ranks)
     exact.fill(array, name, ranks)
     operation()
     wrong = ranks.gather(exact.wrong_elements(array, name, ranks))
@@ -143,15 +142,29 @@ def _crowding(ranks: Ranks) -> float | Unknown:
     """What ranks on the cores of one host lose to each other."""
     if ranks.device.type == "cuda":
         return Unknown("GPUs do not compute on the cores of a host")
-    return float(ranks.gather(crowding(ranks))[0])
+    return float(ranks.gather(beside.crowding(ranks))[0])
 
 
-def _computing_lost(name: str, array: torch.Tensor, alone_s: float, ranks: Ranks) -> float | Unknown:
+def _computing_lost(
+    name: str,
+    array: torch.Tensor,
+    queued_s: list[float] | Unknown,
+    every: Sequence[Sequence[tuple[float, float]]],
+    ranks: Ranks,
+) -> float | Unknown:
     """What computing loses to the collective beside it, the mean of the ranks."""
-    if ranks.device.type == "cuda" or name != "allreduce" or array.nbytes < LEAST_BYTES:
-        return Unknown(f"measured of allreduce on CPU ranks, from {LEAST_BYTES} bytes on")
+    of_device = beside_nccl if ranks.device.type == "cuda" else beside
+    if name != "allreduce" or array.nbytes < of_device.LEAST_BYTES:
+        return Unknown(f"measured of allreduce, from {of_device.LEAST_BYTES} bytes on")
+    if of_device is beside_nccl and isinstance(queued_s, Unknown):
+        return queued_s
+    alone_s = median((wall for wall, _ in every[0]) if isinstance(queued_s, Unknown) else queued_s)
     array.zero_()
-    shares = ranks.gather(computing_lost(ranks.send, array, alone_s, ranks))
+    shares: list[float] = []
+    for share in ranks.gather(of_device.computing_lost(ranks.send, array, alone_s, ranks)):
+        if isinstance(share, Unknown):
+            return share
+        shares.append(share)
     return sum(shares) / len(shares)
 
 

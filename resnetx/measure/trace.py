@@ -113,11 +113,13 @@ def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> f
     parts = [pairs[start : start + COPIES_AT_ONCE] for start in range(0, len(pairs), COPIES_AT_ONCE)]
     times_s = []
     for _ in range(1 + REPEATS):
-        found = [timed_on_device(partial(_copy, part), 1, device) for part in parts]
-        for part_s in found:
+        all_s = 0.0
+        for part in parts:
+            part_s = timed_on_device(partial(_copy, part), 1, device)
             if isinstance(part_s, Unknown):
                 return part_s
-        times_s.append(sum(found))
+            all_s += part_s
+        times_s.append(all_s)
     return message.buffer.nbytes / median(times_s[1:])
 
 

@@ -62,8 +62,8 @@ class BenchPoint(_Part, frozen=True):
     # CPU seconds (all threads, user and system) that a rank spends for each second of the operation; what computing
     # loses to it on CPU ranks. null on GPUs.
     cpu_share: float | None
-    # Seconds of computing that a CPU rank loses for each second that the operation takes alone, when it runs beside. Of
-    # allreduce on CPUs only, from some size on.
+    # Seconds of computing that a rank loses for each second that the operation takes alone, when it runs beside. Of
+    # allreduce only, from some size on. Predictions take it into account on CPUs.
     computing_lost: float | None = None
     # Seconds of one operation among `queue_length` that follow each other on GPUs, the slowest rank's; of each queue.
     # They lack what `times_s` have: the host's time to start an operation, and to notice its end. null on CPUs.

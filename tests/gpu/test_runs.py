@@ -105,6 +105,12 @@ def test_every_collective_of_a_bench_is_right_and_timed_in_queues(bench_of, regi
     for point in ended.points:
         assert point.queued_s, ended.unknown
         assert min(point.queued_s) > 0
+    (of_a_mebibyte,) = (each for each in ended.points if (each.collective, each.size_bytes) == ("allreduce", 2**20))
+    place = ended.points.index(of_a_mebibyte)
+    if of_a_mebibyte.computing_lost is None:  # ranks that share a GPU take turns, so that a message may take long
+        assert "takes longer than" in ended.unknown[f"points.{place}.computing_lost"]
+    else:
+        assert of_a_mebibyte.computing_lost >= 0
 
 
 def test_a_size_beyond_the_gpus_memory_is_left_out_and_the_others_are_measured(bench_of):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure import buffers, collectives, exact
+from resnetx.measure import beside_nccl, buffers, collectives, exact
 from resnetx.measure.distributed import Ranks
 from resnetx.record import BenchRequest, Unknown, array_bytes
 from tests.measure.simulated_gpu import SimulatedGpu
@@ -252,6 +252,26 @@ def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
 def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
     assert isinstance(collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU)), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "queued_s", "reason"),
+    [
+        ("broadcast", 2**18, [1e-3], "measured of allreduce, from 1048576 bytes on"),
+        ("allreduce", 2**10, [1e-3], "measured of allreduce, from 1048576 bytes on"),
+        ("allreduce", 2**18, Unknown("not held back"), "not held back"),
+        ("allreduce", 2**18, [1e-3, 2e-3, 3e-3], "of 0.002 s on cuda:0"),
+    ],
+)
+def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
+    alone, monkeypatch, name, elements, queued_s, reason
+):
+    def lost(_, array, alone_s, ranks):
+        return Unknown(f"of {alone_s} s on {ranks.device}")
+
+    monkeypatch.setattr(beside_nccl, "computing_lost", lost)
+    ranks = dataclasses.replace(alone, device=GPU)
+    assert collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
 
 
 def test_cpus_have_no_queues(alone):
