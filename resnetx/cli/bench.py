@@ -25,7 +25,7 @@ from resnetx.config import (
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
-from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal
+from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
@@ -194,7 +194,7 @@ def check_bench(r: BenchRequest) -> None:
         raise ConfigError("gpus=1: one rank has nobody to send to; use gpus=2 or more")
     bounds.check({**msgspec.to_builtins(r), "size": r.sizes_bytes})
     check_ranks(r.gpus, r.devices, r.env)
-    times = len(r.collectives) * len(r.sizes_bytes) * r.iterations
+    times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)
     if times * MEASURED_BYTES > MAX_BYTES:
         raise ConfigError(f"iterations={r.iterations}: a record of {times:,} times would be {too_large('bench')}")
 

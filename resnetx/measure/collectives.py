@@ -28,6 +28,7 @@ from resnetx.measure.process import keep_freed_memory
 from resnetx.measure.reading_warnings import foreign_load
 from resnetx.measure.torchrun import run_started
 from resnetx.record import (
+    QUEUES,
     BenchFile,
     BenchRecord,
     BenchRequest,
@@ -40,7 +41,6 @@ from resnetx.record import (
 )
 
 QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
-QUEUES = 5  # of each size
 _NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
 
 
@@ -123,7 +123,7 @@ def _queued_s(operation: Callable[[], object], ranks: Ranks) -> list[float] | Un
         return _NO_QUEUE
     found = []
     for _ in range(QUEUES):
-        queue_s = timed_on_device(operation, QUEUE_LENGTH, ranks.device, ranks.barrier, ranks.everywhere)
+        queue_s = timed_on_device(operation, QUEUE_LENGTH, ranks.device, everywhere=ranks.everywhere)
         if isinstance(queue_s, Unknown):  # on all ranks alike
             return queue_s
         found.append(max(ranks.gather(queue_s)) / QUEUE_LENGTH)

@@ -8,6 +8,7 @@ stored; medians and speed-ups are derived when reading.
 """
 
 from resnetx.record.bench import (
+    QUEUES,
     BenchFile,
     BenchPoint,
     BenchRecord,
@@ -47,6 +48,7 @@ from resnetx.record.unknown import Unknown, nulls, seal
 
 __all__ = [
     "MAX_BYTES",
+    "QUEUES",
     "SCHEMA",
     "BenchFile",
     "BenchPoint",

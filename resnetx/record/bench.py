@@ -17,6 +17,8 @@ from resnetx.record.run import (
     timestamp,
 )
 
+QUEUES = 5  # of operations of each size on GPUs
+
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
     pass

@@ -235,6 +235,11 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["devices=[0,9]"], "devices=[0, 9]: this machine shows 2 GPUs; ask for fewer"),
         (["gpus=[2,4]"], "gpus=4: this machine shows 2 GPUs; ask for fewer"),
         (["iterations=0"], "iterations=0: expected at least 1"),
+        # 2,580,000 times of single operations would just fit.
+        (
+            [f"size={[8 * place for place in range(1, 259)]}", "iterations=10000"],
+            "a record of 2,581,290 times would be",
+        ),
         (["registered=maybe"], "registered=maybe: expected true or false"),
         (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
         (["model=alexne"], "model=alexne: no such model (did you mean alexnet?)"),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from resnetx.measure import beside_nccl, buffers, collectives, exact
 from resnetx.measure.distributed import Ranks
-from resnetx.record import BenchRequest, Unknown, array_bytes
+from resnetx.record import QUEUES, BenchRequest, Unknown, array_bytes
 from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
@@ -236,7 +236,7 @@ GPU = torch.device("cuda", 0)
 def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_start_them(alone, monkeypatch):
     gpu = SimulatedGpu(monkeypatch)
     of_queues = collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
-    assert of_queues == pytest.approx([1e-6] * collectives.QUEUES)
+    assert of_queues == pytest.approx([1e-6] * QUEUES)
 
 
 def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
@@ -246,7 +246,7 @@ def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
 
     gpu = SimulatedGpu(monkeypatch)
     ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
-    assert collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * collectives.QUEUES)
+    assert collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * QUEUES)
 
 
 def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
