@@ -56,10 +56,29 @@ def cores() -> int:
 def memory_bytes() -> int:
     """The host's memory, or less where a control group limits it: the page cache counts there, too."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    return min([*limits, *(limit for _, limit in _memory_limits())])
+
+
+def free_memory_bytes() -> int:
+    """What may still be taken of the host's memory, or of a control group's; the page cache counts as free."""
+    free = [int(line.split()[1]) * 1024 for line in _lines("proc/meminfo") if line.startswith("MemAvailable:")]
+    for group, limit in _memory_limits():
+        used = kernel_text(group / "memory.current") or kernel_text(group / "memory.usage_in_bytes")
+        files = [line.split()[1] for line in _lines(group / "memory.stat") if re.match("(in)?active_file ", line)]
+        free += [limit - int(used) + sum(map(int, files))] if used.isdigit() else []
+    return max(0, min(free, default=memory_bytes()))
+
+
+def _memory_limits() -> Iterator[tuple[Path, int]]:
+    """The control groups that limit memory, each with its limit."""
     for group in _control_groups("memory"):
         limit = kernel_text(group / "memory.max") or kernel_text(group / "memory.limit_in_bytes")
-        limits += [int(limit)] if limit.isdigit() else []
-    return min(limits)
+        if limit.isdigit():
+            yield group, int(limit)
+
+
+def _lines(path: str | Path) -> list[str]:
+    return kernel_text(path).splitlines()
 
 
 def _cpu_quota(group: Path) -> float | None:

@@ -47,6 +47,22 @@ def other_machine(tmp_path, monkeypatch):
     return write
 
 
+def test_free_memory_is_what_the_tightest_limit_leaves_and_the_page_cache_is_free(other_machine):
+    other_machine({"proc/meminfo": "MemTotal: 900 kB\nMemAvailable:   600 kB"})
+    assert host.free_memory_bytes() == 600 * 1024
+    other_machine({
+        "proc/self/cgroup": "0::/pod",
+        "sys/fs/cgroup/pod/memory.max": "5000",
+        "sys/fs/cgroup/pod/memory.current": "4500",
+        "sys/fs/cgroup/pod/memory.stat": "anon 4000\nfile 500\ninactive_file 300\nactive_file 100",
+    })  # fmt: skip
+    assert host.free_memory_bytes() == 5000 - 4500 + 400
+
+
+def test_without_the_kernels_files_all_memory_counts_as_free(other_machine):
+    assert host.free_memory_bytes() == host.memory_bytes() == MEMORY
+
+
 CGROUP_2 = {
     "proc/self/cgroup": "0::/pod/train",
     "sys/fs/cgroup/pod/train/cpu.max": "max 100000",

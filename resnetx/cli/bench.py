@@ -25,7 +25,7 @@ from resnetx.config import (
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
-from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal
+from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
@@ -50,6 +50,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | str
     results: str
     oversubscribe: bool
+    registered: bool
 
 
 def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -124,6 +125,7 @@ def _requests(asked: Asked, sizes: Iterable[int]) -> list[BenchRequest]:
             warmup=asked.warmup,
             iterations=ITERATIONS if asked.iterations is None else asked.iterations,
             seed=asked.seed,
+            registered=asked.registered,
         )
         for count in dict.fromkeys(counts)
     ]
@@ -172,6 +174,12 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
         check_bench(request)
     except ConfigError as error:
         return str(error)
+    from resnetx.measure.nvml import gpus_here
+
+    if request.registered and not gpus_here():
+        return (
+            "registered=true: it registers memory with NCCL, and this machine shows no GPU: gloo has none to register"
+        )
     return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 
@@ -186,7 +194,7 @@ def check_bench(r: BenchRequest) -> None:
         raise ConfigError("gpus=1: one rank has nobody to send to; use gpus=2 or more")
     bounds.check({**msgspec.to_builtins(r), "size": r.sizes_bytes})
     check_ranks(r.gpus, r.devices, r.env)
-    times = len(r.collectives) * len(r.sizes_bytes) * r.iterations
+    times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)
     if times * MEASURED_BYTES > MAX_BYTES:
         raise ConfigError(f"iterations={r.iterations}: a record of {times:,} times would be {too_large('bench')}")
 
@@ -249,9 +257,11 @@ def _imported(file: Path, found: measured.Measured, asked: Asked) -> BenchRecord
                 "wrong": untold if point.wrong is None else point.wrong,
                 "cpu_share": untold,
                 "computing_lost": untold,
+                "queued_s": Unknown("`times_s` is the mean of a queue, as nccl-tests times them"),
             }
             for point in found.points
         ],
+        "skipped": [],
         "warnings": [],
         "unknown": {},
     }

@@ -39,7 +39,7 @@ TOPOLOGY = (
 )  # fmt: skip
 BENCH = (
     "collective", "size", "gpus", "devices", "env", "threads", "warmup", "iterations", "seed", "timeout", "results",
-    "oversubscribe", "study", "model", "image_size", "precision", "strategy",
+    "oversubscribe", "registered", "study", "model", "image_size", "precision", "strategy",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from resnetx.cli import show, show_run
 from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Band, bands
 from resnetx.interconnect.collective import bus_factor
-from resnetx.interconnect.measured import measured
+from resnetx.interconnect.measured import measured, telling_times
 from resnetx.record import BenchPoint, BenchRecord, RunFolder
 from resnetx.units import si, size_text
 
@@ -24,14 +25,20 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     for name in sorted({point.collective for point in record.points}):
         points = sorted((each for each in record.points if each.collective == name), key=lambda each: each.size_bytes)
         title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
+        title += ", registered buffers" * bool(record.request and record.request.registered)
         columns = [
-            ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">algbw GB/s", ">busbw GB/s",
-            ">#wrong", ">CPU/rank",
+            ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">queued us", ">algbw GB/s",
+            ">busbw GB/s", ">#wrong", ">CPU/rank",
         ]  # fmt: skip
-        rows = [_row(each, record.world_size) for each in points]
-        show.table(title, columns, rows, _note(points), ["bytes", "CPU/rank", columns[3].lstrip(">")])
+        rows = [
+            _row(each, median(telling), record.world_size)
+            for each, telling in zip(points, telling_times(points), strict=True)
+        ]
+        show.table(title, columns, rows, _note(points, record), ["bytes", "CPU/rank", columns[3].lstrip(">")])
         for line in _fits(record, name):
             show.say(line)
+    for skipped in record.skipped:
+        show.say(f"not measured: {skipped.reason}")
     show_run.warnings(record.warnings)
     show.line(f"record: {folder.record}")
 
@@ -46,16 +53,17 @@ def _has_cpu(points: Sequence[BenchPoint]) -> bool:
     return any(point.cpu_share is not None for point in points)
 
 
-def _row(point: BenchPoint, ranks: int | None) -> list[str]:
-    time_s = float(np.median(point.times_s))
+def _row(point: BenchPoint, telling_s: float, ranks: int | None) -> list[str]:
+    """`telling_s`: the time that bandwidths are of."""
     low_s, high_s = np.percentile(point.times_s, _SPREAD)
-    algbw_GBps = point.size_bytes / time_s / 1e9
+    algbw_GBps = point.size_bytes / telling_s / 1e9
     busbw_GBps = algbw_GBps * bus_factor(point.collective, ranks) if ranks else math.nan
     return [
         size_text(point.size_bytes),
         f"{point.size_bytes}",
-        f"{time_s * 1e6:,.1f}",
+        f"{median(point.times_s) * 1e6:,.1f}",
         f"{low_s * 1e6:,.1f} to {high_s * 1e6:,.1f}" if len(point.times_s) > 1 else "",
+        f"{median(point.queued_s) * 1e6:,.1f}" if point.queued_s else "",
         _GBps(algbw_GBps),
         "?" if math.isnan(busbw_GBps) else _GBps(busbw_GBps),
         "N/A" if point.wrong is None else f"{point.wrong}",
@@ -67,11 +75,14 @@ def _GBps(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
-def _note(points: Sequence[BenchPoint]) -> str:
-    counts = {len(point.times_s) for point in points}
-    if counts == {1}:
+def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
+    if record.source != "measured":
         return "Means, as they were imported."
-    note = f"Medians of {max(counts)} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
+    count = max(len(point.times_s) for point in points)
+    note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
+    if all(point.queued_s for point in points):
+        note += f" Queued: one of {record.queue_length} that follow each other on the GPU"
+        note += "; bandwidths and the fit are of these."
     return note + " CPU/rank: CPU seconds per second of the operation." * _has_cpu(points)
 
 

@@ -40,9 +40,7 @@ class Point:
     time_s: float
     wrong: int | None = None  # elements that were not what they should be; None: nobody looked
     cpu_share: float | None = None  # CPU seconds that a rank spends for each second of it; None: unknown, or on GPUs
-    computing_lost: float | None = (
-        None  # seconds of computing that a CPU rank loses to it, for each that it takes alone
-    )
+    computing_lost: float | None = None  # seconds of computing that a rank loses to it, for each that it takes alone
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ class Measured:
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
     here: bool = False  # by a bench of resnetx, not taken over from elsewhere
+    registered: bool = False  # in memory that was registered with NCCL
 
     @property
     def cpu_share(self) -> float | None:
@@ -105,6 +104,10 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
         if found.gpus in measured_on:
             raise ConfigError(f"calibration={path}: has several benches of {found.gpus} GPUs; name the folder of one")
         measured_on[found.gpus] = found
+    if len({found.registered for found in measured_on.values()}) > 1:
+        raise ConfigError(
+            f"calibration={path}: has benches with registered buffers and without; name the folder of one"
+        )
     return measured_on
 
 
@@ -172,7 +175,7 @@ def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
 
 
 def measured(record: BenchRecord, collective: str | None, source: str, where: str) -> Measured:
-    """The points of one collective of a bench record: medians of the raw times, smallest size first."""
+    """The points of one collective of a bench record, smallest size first: medians of its `telling_times`."""
     names = sorted({point.collective for point in record.points})
     if not names:
         raise ConfigError(
@@ -191,12 +194,11 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
             raise ConfigError(
                 f"{where}: {point.wrong} wrong elements at {point.size_bytes} bytes: its times mean nothing"
             )
-        if not (
-            point.times_s
-            and all(SHORTEST_s <= time_s <= LONGEST_s for time_s in point.times_s)
-            and 1 <= point.size_bytes <= MOST_BYTES
-        ):
-            raise ConfigError(f"{where}: expected times above 0 of sizes above 0, got {point.times_s[:3]} s")
+        for times_s in (point.times_s, [SHORTEST_s] if point.queued_s is None else point.queued_s):
+            if not (times_s and all(SHORTEST_s <= time_s <= LONGEST_s for time_s in times_s)):
+                raise ConfigError(f"{where}: expected times above 0, got {times_s[:3]} s")
+        if not 1 <= point.size_bytes <= MOST_BYTES:
+            raise ConfigError(f"{where}: expected sizes above 0, got {point.size_bytes} bytes")
         if not all(-MOST <= share <= MOST for share in (point.cpu_share, point.computing_lost) if share is not None):
             raise ConfigError(
                 f"{where}: expected shares of a rank's time, got {point.cpu_share}, {point.computing_lost}"
@@ -204,11 +206,23 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
     if record.crowding is not None and not 0 < record.crowding <= MOST:
         raise ConfigError(f"{where}: crowding={record.crowding}: expected more than 0")
     here = record.source == "measured"
-    return Measured(source, tuple(map(_median, points)), wanted, record.world_size, record.crowding, here)
+    registered = record.request is not None and record.request.registered
+    found = tuple(map(_point, points, telling_times(points)))
+    return Measured(source, found, wanted, record.world_size, record.crowding, here, registered)
 
 
-def _median(point: BenchPoint) -> Point:
-    return Point(point.size_bytes, median(point.times_s), point.wrong, point.cpu_share, point.computing_lost)
+def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:
+    """The times of each point that say what a training step waits for.
+
+    On GPUs they are those of queues, as the host queues messages ahead; where a point lacks them, all points' times are
+    those of single operations, as the two are not to be mixed.
+    """
+    queued = [point.queued_s for point in points if point.queued_s is not None]
+    return queued if len(queued) == len(points) else [point.times_s for point in points]
+
+
+def _point(of: BenchPoint, times_s: list[float]) -> Point:
+    return Point(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)
 
 
 # ---- nccl-tests (its src/util.cu writes both forms)

@@ -1,5 +1,7 @@
 """What computing on CPU ranks loses to other ranks that compute, and to a collective that runs beside it.
 
+On GPUs: `beside_nccl`.
+
 gloo's threads move and add gradients on the cores that train. How much computing they cost cannot be read off their CPU
 time: they also take caches and memory bandwidth, and wait for their turn. So it is measured: the same computing alone,
 and with the collective started before it, in turns. It is half convolutions and half passes over arrays larger than

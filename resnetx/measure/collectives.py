@@ -3,21 +3,24 @@
     launch/local.sh 2 RUN.json
 
 As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
-behind a barrier, and counts with the slowest rank's time (nccl-tests times many in a row and divides, so that its small
-sizes come out shorter by what it takes to start and to notice one); sizes come in random order; all is in place.
+behind a barrier, and counts with the slowest rank's time; sizes come in random order; all is in place. So it takes the
+host's time to start one and to notice its end, which a step that trains on GPUs does not wait for: there, the host
+queues messages ahead. So operations on GPUs are also timed in queues, as nccl-tests does it, by the device's clock
+(`device_time`), and plans are calibrated by these.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import median
 from typing import Any
 
 import torch
 
-from resnetx.measure import distributed, exact, nodes
-from resnetx.measure.beside import LEAST_BYTES, computing_lost, crowding
+from resnetx.measure import beside, beside_nccl, buffers, distributed, exact, nodes
+from resnetx.measure.buffers import ELEMENT_BYTES
 from resnetx.measure.clock import timed_with_cpu
+from resnetx.measure.device_time import timed_on_device
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.host_load import cpu_times, host_load
 from resnetx.measure.moment import Moment
@@ -25,6 +28,7 @@ from resnetx.measure.process import keep_freed_memory
 from resnetx.measure.reading_warnings import foreign_load
 from resnetx.measure.torchrun import run_started
 from resnetx.record import (
+    QUEUES,
     BenchFile,
     BenchRecord,
     BenchRequest,
@@ -36,7 +40,8 @@ from resnetx.record import (
     seal,
 )
 
-_ELEMENT_BYTES = 4  # fp32, as gradients
+QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
+_NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
 
 
 def run(task: BenchFile, started: Moment) -> BenchRecord | None:
@@ -49,7 +54,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         machines = nodes.machines(None, ranks)
         before = cpu_times()
         crowd = _crowding(ranks)
-        points = measure(request, ranks)
+        measured = measure(request, ranks)
         loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(distributed.describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
@@ -57,7 +62,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
             return None
         fields = {
             "crowding": crowd,
-            "points": points,
+            **measured,
             **nodes.described(machines, loads),
             "devices": devices,
             "transport": distributed.transport(ranks, logs),
@@ -71,15 +76,17 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         return _record(task, fields, started)
 
 
-def measure(request: BenchRequest, ranks: Ranks) -> list[dict[str, Any]]:
-    """Every collective at every size, in an order that is random and the same on all ranks: `BenchPoint`s as dicts."""
+def measure(request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
+    """Every collective at every size, in an order that is random and the same on all ranks: fields of the record."""
     pairs = product(request.collectives, request.sizes_bytes)
-    points = list(dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs))
-    random.Random(request.seed).shuffle(points)
-    # One array for all: written to, so that the kernel gives it pages of its own, and zero, so that sums stay finite.
-    largest = max(size_bytes for _, size_bytes in points)
-    buffer = torch.empty(largest // _ELEMENT_BYTES, device=ranks.device).zero_()
-    return [_point(name, buffer[: size_bytes // _ELEMENT_BYTES], request, ranks) for name, size_bytes in points]
+    asked = dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs)
+    arrays, skipped = buffers.fitting(asked, ranks)
+    if not arrays:
+        raise MemoryError(f"{skipped[0]['reason']}; ask for smaller sizes with size=")
+    random.Random(request.seed).shuffle(arrays)
+    buffer, _pool = buffers.allocated(max(size_bytes for _, size_bytes in arrays), request.registered, ranks)
+    points = [_point(name, buffer[: size_bytes // ELEMENT_BYTES], request, ranks) for name, size_bytes in arrays]
+    return {"points": points, "skipped": skipped, "queue_length": _queue_length(ranks)}
 
 
 def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
@@ -90,18 +97,37 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
         operation()
     seen = [timed_with_cpu(operation, ranks.device, ranks.barrier) for _ in range(request.iterations)]
     every = ranks.gather(seen)
-    lost = _computing_lost(name, array, median(wall for wall, _ in every[0]), ranks)
+    queued_s = _queued_s(operation, ranks)
+    lost = _computing_lost(name, array, queued_s, every, ranks)
     exact.fill(array, name, ranks)
     operation()
     wrong = ranks.gather(exact.wrong_elements(array, name, ranks))
     return {
         "collective": name,
-        "size_bytes": len(array) * _ELEMENT_BYTES,
+        "size_bytes": len(array) * ELEMENT_BYTES,
         "times_s": [max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
         "wrong": sum(wrong),
         "cpu_share": _cpu_share(every, ranks),
         "computing_lost": lost,
+        "queued_s": queued_s,
     }
+
+
+def _queue_length(ranks: Ranks) -> int | Unknown:
+    return QUEUE_LENGTH if ranks.device.type == "cuda" else _NO_QUEUE
+
+
+def _queued_s(operation: Callable[[], object], ranks: Ranks) -> list[float] | Unknown:
+    """Seconds of one operation of each queue, the slowest rank's."""
+    if ranks.device.type != "cuda":
+        return _NO_QUEUE
+    found = []
+    for _ in range(QUEUES):
+        queue_s = timed_on_device(operation, QUEUE_LENGTH, ranks.device, everywhere=ranks.everywhere)
+        if isinstance(queue_s, Unknown):  # on all ranks alike
+            return queue_s
+        found.append(max(ranks.gather(queue_s)) / QUEUE_LENGTH)
+    return found
 
 
 def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> float | Unknown:
@@ -116,15 +142,29 @@ def _crowding(ranks: Ranks) -> float | Unknown:
     """What ranks on the cores of one host lose to each other."""
     if ranks.device.type == "cuda":
         return Unknown("GPUs do not compute on the cores of a host")
-    return float(ranks.gather(crowding(ranks))[0])
+    return float(ranks.gather(beside.crowding(ranks))[0])
 
 
-def _computing_lost(name: str, array: torch.Tensor, alone_s: float, ranks: Ranks) -> float | Unknown:
+def _computing_lost(
+    name: str,
+    array: torch.Tensor,
+    queued_s: list[float] | Unknown,
+    every: Sequence[Sequence[tuple[float, float]]],
+    ranks: Ranks,
+) -> float | Unknown:
     """What computing loses to the collective beside it, the mean of the ranks."""
-    if ranks.device.type == "cuda" or name != "allreduce" or array.nbytes < LEAST_BYTES:
-        return Unknown(f"measured of allreduce on CPU ranks, from {LEAST_BYTES} bytes on")
+    of_device = beside_nccl if ranks.device.type == "cuda" else beside
+    if name != "allreduce" or array.nbytes < of_device.LEAST_BYTES:
+        return Unknown(f"measured of allreduce, from {of_device.LEAST_BYTES} bytes on")
+    if of_device is beside_nccl and isinstance(queued_s, Unknown):
+        return queued_s
+    alone_s = median((wall for wall, _ in every[0]) if isinstance(queued_s, Unknown) else queued_s)
     array.zero_()
-    shares = ranks.gather(computing_lost(ranks.send, array, alone_s, ranks))
+    shares: list[float] = []
+    for share in ranks.gather(of_device.computing_lost(ranks.send, array, alone_s, ranks)):
+        if isinstance(share, Unknown):
+            return share
+        shares.append(share)
     return sum(shares) / len(shares)
 
 

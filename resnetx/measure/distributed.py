@@ -71,6 +71,10 @@ class Ranks:
             dist.all_gather_object(values, value)
         return values
 
+    def everywhere(self, holds: bool) -> bool:
+        """Whether something holds on all ranks."""
+        return all(self.gather(holds))
+
     def send(self, buffer: torch.Tensor) -> Work:
         """Starts to add `buffer` up over the ranks, in place. All ranks must send their buffers in the same order.
 
@@ -274,6 +278,25 @@ def bucket_sizes(wrapped: DistributedDataParallel) -> list[int] | Unknown:
         return Unknown(f"torch {torch.__version__} does not report DDP's buckets")
     sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
     return [int(size) for size in str(sizes).split(",") if size.strip()]
+
+
+def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Tensor, object]:
+    """A tensor that `make` allocates, in memory that is registered with NCCL, and the pool that has to live as long.
+
+    NCCL then sends from where the tensor lies, and reduces there, where it would copy it into buffers of its own (NCCL
+    User Guide, "User Buffer Registration"). Every rank has to call it.
+    """
+    nccl: Any = dist.distributed_c10d._get_default_group()._get_backend(ranks.device)
+    if not hasattr(nccl, "register_mem_pool") or not hasattr(torch.cuda, "MemPool"):
+        raise ConfigError(
+            f"registered=true: torch {torch.__version__} registers no memory with {backend(ranks.device)}; "
+            "leave it out, or use a newer torch on GPUs"
+        )
+    pool = torch.cuda.MemPool(nccl.mem_allocator)
+    with torch.cuda.use_mem_pool(pool, ranks.device):
+        tensor = make()
+    nccl.register_mem_pool(pool)
+    return tensor, pool
 
 
 def describe_device(ranks: Ranks) -> Device | dict[str, Any]:

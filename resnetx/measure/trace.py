@@ -7,6 +7,7 @@ into messages, whether a clean step keeps the device busy, and how long the host
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -18,7 +19,7 @@ from resnetx.config import Request, SyntheticInput
 from resnetx.inputs import Batches, nothing
 from resnetx.measure import summary
 from resnetx.measure.clock import timed
-from resnetx.measure.device_time import TOO_SLOW, Hold
+from resnetx.measure.device_time import MOST_LAUNCHES, TOO_SLOW, Hold, timed_on_device
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.kernels import kernels_s
 from resnetx.measure.layer_watch import LayerWatch, WatchedStep
@@ -32,6 +33,7 @@ from resnetx.record import Unknown
 WATCHED_WARMUP = 3  # watched steps before the first that counts
 ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer
 REPEATS = 10  # of what is measured behind the windows
+COPIES_AT_ONCE = MOST_LAUNCHES // 2  # that are timed in one queue, which holds them twice
 # Between kernels that are queued one behind the other the device idles for a microsecond or two: a few hundredths of a
 # step of small kernels. Where it idles for more than a tenth of the step, the host is late with the next kernel.
 BUSY = 0.9
@@ -127,17 +129,30 @@ def pipeline_s(batches: Batches, request: Request, device: torch.device) -> list
     return [timed(read, request.steps, device, nothing) / request.steps for _ in range(REPEATS)]
 
 
-def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> float:
-    """Bytes of gradients per second that the strategies `layerwise` and `after` copy into their messages."""
+def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> float | Unknown:
+    """Bytes of gradients per second that the strategies `layerwise` and `after` copy into their messages.
+
+    On a GPU by the device's time: in a step the copies are queued behind the backward pass, one launch a parameter.
+    """
     message = Message(trainable(parameters))
-    gradients = [torch.ones_like(parameter) for parameter, _ in message.views]  # zeros may lie in no memory at all
+    # Ones, as zeros may lie in no memory at all.
+    pairs = [(torch.ones_like(parameter), view) for parameter, view in message.views]
+    parts = [pairs[start : start + COPIES_AT_ONCE] for start in range(0, len(pairs), COPIES_AT_ONCE)]
+    times_s = []
+    for _ in range(1 + REPEATS):
+        all_s = 0.0
+        for part in parts:
+            part_s = timed_on_device(partial(_copy, part), 1, device)
+            if isinstance(part_s, Unknown):
+                return part_s
+            all_s += part_s
+        times_s.append(all_s)
+    return message.buffer.nbytes / median(times_s[1:])
 
-    def copy() -> None:
-        for gradient, (_, view) in zip(gradients, message.views, strict=True):
-            copy_scaled(gradient, 0.5, view)
 
-    timed(copy, 1, device, nothing)
-    return message.buffer.nbytes / median(timed(copy, 1, device, nothing) for _ in range(REPEATS))
+def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for gradient, view in pairs:
+        copy_scaled(gradient, 0.5, view)
 
 
 def _busy(step: Step, clean_step_s: float, device: torch.device) -> dict[str, Any]:

@@ -7,7 +7,16 @@ stored; medians and speed-ups are derived when reading.
     python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates a JSON Schema: run or bench
 """
 
-from resnetx.record.bench import BenchFile, BenchPoint, BenchRecord, BenchRequest, array_bytes, bench_opening
+from resnetx.record.bench import (
+    QUEUES,
+    BenchFile,
+    BenchPoint,
+    BenchRecord,
+    BenchRequest,
+    SkippedArray,
+    array_bytes,
+    bench_opening,
+)
 from resnetx.record.brief import Brief, BriefReader
 from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
 from resnetx.record.limits import MAX_BYTES
@@ -39,6 +48,7 @@ from resnetx.record.unknown import Unknown, nulls, seal
 
 __all__ = [
     "MAX_BYTES",
+    "QUEUES",
     "SCHEMA",
     "BenchFile",
     "BenchPoint",
@@ -64,6 +74,7 @@ __all__ = [
     "RunFile",
     "RunFolder",
     "RunRecord",
+    "SkippedArray",
     "StudyFolder",
     "StudyRecord",
     "Task",

@@ -17,6 +17,8 @@ from resnetx.record.run import (
     timestamp,
 )
 
+QUEUES = 5  # of operations of each size on GPUs
+
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
     pass
@@ -34,11 +36,12 @@ class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
     warmup: int  # operations of each size before those that are timed
     iterations: int  # timed operations of each size
     seed: int  # of the order in which sizes are timed
+    registered: bool = False  # the array lies in memory that is registered with NCCL (user buffer registration)
 
     @property
     def slug(self) -> str:
-        """A name for people and folders: "allreduce-broadcast_g2"."""
-        return f"{'-'.join(self.collectives)}_g{self.gpus}"
+        """A name for people and folders: "allreduce-broadcast_g2", "allreduce_g8_registered"."""
+        return f"{'-'.join(self.collectives)}_g{self.gpus}" + "_registered" * self.registered
 
 
 class BenchFile(_Part, frozen=True):
@@ -61,9 +64,20 @@ class BenchPoint(_Part, frozen=True):
     # CPU seconds (all threads, user and system) that a rank spends for each second of the operation; what computing
     # loses to it on CPU ranks. null on GPUs.
     cpu_share: float | None
-    # Seconds of computing that a CPU rank loses for each second that the operation takes alone, when it runs beside. Of
-    # allreduce on CPUs only, from some size on.
+    # Seconds of computing that a rank loses for each second that the operation takes alone, when it runs beside. Of
+    # allreduce only, from some size on. Predictions take it into account on CPUs.
     computing_lost: float | None = None
+    # Seconds of one operation among `queue_length` that follow each other on GPUs, the slowest rank's; of each queue.
+    # They lack what `times_s` have: the host's time to start an operation, and to notice its end. null on CPUs.
+    queued_s: list[float] | None = None
+
+
+class SkippedArray(msgspec.Struct, frozen=True):
+    """A collective at a size that was not measured."""
+
+    collective: str
+    size_bytes: int
+    reason: str
 
 
 class BenchRecord(_Part, frozen=True, kw_only=True):
@@ -82,7 +96,9 @@ class BenchRecord(_Part, frozen=True, kw_only=True):
     world_size: int | None
     library: str | None  # "gloo (torch 2.15.0)", "NCCL 2.27.3", "nccl-tests"
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute, not one
+    queue_length: int | None = None  # operations of each queue that `queued_s` is of; null on CPUs
     points: list[BenchPoint]  # in the order in which they were timed
+    skipped: list[SkippedArray] = []  # sizes that found no memory
     transport: Transport | None
     devices: list[Device] | None
     host_load: HostLoad | None  # from the first to the last operation
@@ -102,6 +118,7 @@ def bench_opening(task: BenchFile, started: float) -> dict[str, Any]:
         "started_at": timestamp(started),
         "world_size": task.request.gpus,
         "points": [],
+        "skipped": [],
     }
 
 

@@ -15,7 +15,7 @@ from resnetx import record
 from resnetx.cli import main
 from resnetx.measure import launch
 from resnetx.measure.executor import one_node
-from resnetx.record import BenchPoint, BenchRecord, RunFolder
+from resnetx.record import BenchPoint, BenchRecord, RunFolder, SkippedArray
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
@@ -102,7 +102,7 @@ def test_train_does_not_take_a_bench_for_a_run(two_ranks, capsys):
 @pytest.mark.parametrize(
     ("words", "outcome", "reason"),
     [
-        (["size=1TiB"], "oom", "can't allocate memory"),
+        (["size=1TiB"], "oom", "allreduce of 1024 GiB takes 2048 GiB of memory in each rank"),
         (["size=8", "env.GLOO_SOCKET_IFNAME=none0"], "failed", "Unable to find address for: none0"),
         (["size=8", "timeout=1"], "timeout", "not finished after timeout=1 seconds"),
     ],
@@ -129,14 +129,19 @@ def launched(monkeypatch):
         ended = record.cut_short(task, 0.0, "ok", "")
         points = [
             BenchPoint(
-                collective="allreduce", size_bytes=size, times_s=[time_s] * 3, wrong=execute.wrong, cpu_share=1.0
+                collective="allreduce",
+                size_bytes=size,
+                times_s=[time_s] * execute.times,
+                wrong=execute.wrong,
+                cpu_share=None if execute.queued_s else 1.0,
+                queued_s=execute.queued_s,
             )
             for size, time_s in ((2**10, 1e-4), (2**20, 1e-3))
         ]
         record.write(folder.record, ended)
-        return msgspec.structs.replace(ended, points=points, library="gloo")
+        return msgspec.structs.replace(ended, points=points, library="gloo", queue_length=20, skipped=execute.skipped)
 
-    execute.wrong = 0
+    execute.wrong, execute.queued_s, execute.skipped, execute.times = 0, None, [], 3
     monkeypatch.setattr(launch, "execute", execute)
     tasks.append(execute)
     return tasks
@@ -193,6 +198,22 @@ def test_the_table_has_nccl_tests_columns_and_the_fit(capsys, tmp_path, launched
     assert "too few sizes to hold any out" in out
 
 
+def test_where_operations_were_queued_the_table_shows_them_and_bandwidths_are_of_them(capsys, tmp_path, launched):
+    launched[0].queued_s = [0.5e-3, 0.4e-3, 0.8e-3]
+    _, out, _ = run(capsys, "bench", f"results={tmp_path}")
+    lines = out.splitlines()
+    assert "queued us" in lines[1]
+    assert [line.split() for line in lines if line.lstrip().startswith("1 MiB")] == [
+        ["1", "MiB", "1048576", "1,000.0", "1,000.0", "to", "1,000.0", "500.0", "2.10", "2.10", "0"]
+    ]
+    assert "Queued: one of 20 that follow each other on the GPU; bandwidths and the fit are of these." in out
+
+
+def test_one_operation_is_not_taken_for_an_imported_mean(capsys, tmp_path, launched):
+    launched[0].times = 1
+    assert "Medians of 1 operations, each the slowest rank's" in run(capsys, "bench", f"results={tmp_path}")[1]
+
+
 def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
     launched[0].wrong = 7
     status, out, _ = run(capsys, "bench", f"results={tmp_path}")
@@ -214,6 +235,12 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["devices=[0,9]"], "devices=[0, 9]: this machine shows 2 GPUs; ask for fewer"),
         (["gpus=[2,4]"], "gpus=4: this machine shows 2 GPUs; ask for fewer"),
         (["iterations=0"], "iterations=0: expected at least 1"),
+        # 2,580,000 times of single operations would just fit.
+        (
+            [f"size={[8 * place for place in range(1, 259)]}", "iterations=10000"],
+            "a record of 2,581,290 times would be",
+        ),
+        (["registered=maybe"], "registered=maybe: expected true or false"),
         (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
         (["model=alexne"], "model=alexne: no such model (did you mean alexnet?)"),
         (["study=papr"], "study=papr: no study has that name; did you mean paper?"),
@@ -238,6 +265,28 @@ def test_what_is_asked_wrongly_is_refused_in_one_sentence_and_nothing_starts(
     assert err.count("\n") == 1
     assert not asked(launched)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_was_not_measured_is_said_below_the_table(capsys, tmp_path, launched):
+    launched[0].skipped = [SkippedArray("allreduce", 2**33, "allreduce of 8 GiB takes too much")]
+    _, out, _ = run(capsys, "bench", f"results={tmp_path}")
+    assert "not measured: allreduce of 8 GiB takes too much\n" in out
+
+
+def test_registered_buffers_are_asked_for_named_and_shown(capsys, tmp_path, launched, monkeypatch):
+    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 2)
+    _, out, _ = run(capsys, "bench", "registered=true", f"results={tmp_path}")
+    (request,) = asked(launched)
+    assert request.registered
+    assert request.slug == "allreduce_g2_registered"
+    assert out.splitlines()[0] == "allreduce, gpus=2, gloo (measured), registered buffers"
+
+
+def test_gloo_has_no_memory_to_register(capsys, tmp_path, launched):
+    status, _, err = run(capsys, "bench", "registered=true", f"results={tmp_path}")
+    assert status == 2
+    assert err.startswith("resnetx: registered=true: it registers memory with NCCL, and this machine shows no GPU")
+    assert not asked(launched)
 
 
 # ---- files of nccl-tests

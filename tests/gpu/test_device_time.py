@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from resnetx.inputs import nothing
 from resnetx.measure.clock import timed
 from resnetx.measure.device_time import timed_on_device
+from resnetx.measure.trace import copy_rate_Bps
 from resnetx.record import Unknown
 
 pytestmark = pytest.mark.gpu
@@ -33,3 +35,10 @@ def test_a_small_kernel_takes_less_than_its_launch(array):
 
 def test_what_waits_for_the_device_has_no_time_of_its_own(array):
     assert isinstance(timed_on_device(lambda: array.sum().item(), 2, GPU), Unknown)
+
+
+def test_gradients_of_small_layers_are_copied_faster_than_they_are_launched(array):
+    parameters = [nn.Parameter(torch.zeros(16, device=GPU)) for _ in range(100)]
+    one_s = 64 / copy_rate_Bps(parameters, GPU)
+    by_host_s = timed(lambda: torch.mul(array, 0.5, out=array), 100, GPU, nothing) / 100
+    assert 0 < one_s < by_host_s

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.inputs import images
-from resnetx.measure import launch, trace
+from resnetx.measure import collectives, launch, trace
 from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
 
 pytestmark = pytest.mark.gpu
@@ -92,19 +92,57 @@ def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_
     assert ended.equality.equal
 
 
-def test_every_collective_of_a_bench_is_right(tmp_path, on_ranks):
-    shared = on_ranks(SHORT).oversubscribe
-    collectives = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
-    request = BenchRequest(
-        collectives=collectives, sizes_bytes=[8, 2**16, 2**20], gpus=2, devices=None, env={}, threads=1, warmup=2,
-        iterations=5, seed=0,
-    )  # fmt: skip
-    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=120, oversubscribe=shared)
-    ended = launch.execute(task, RunFolder(tmp_path / "run"))
+COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
+
+
+@pytest.fixture
+def bench_of(on_ranks, tmp_path):
+    """Runs a bench of two ranks."""
+
+    def bench(names, sizes, **more):
+        request = BenchRequest(
+            collectives=names, sizes_bytes=sizes, gpus=2, devices=None, env={}, threads=1, warmup=2, iterations=5,
+            seed=0, **more,
+        )  # fmt: skip
+        shared = on_ranks(SHORT).oversubscribe
+        task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=300, oversubscribe=shared)
+        return launch.execute(task, RunFolder(tmp_path / "run"))
+
+    return bench
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_every_collective_of_a_bench_is_right_and_timed_in_queues(bench_of, registered):
+    ended = bench_of(COLLECTIVES, [8, 2**16, 2**20], registered=registered)
     assert ended.outcome == "ok", ended.reason
-    assert {point.collective for point in ended.points} == set(collectives)
+    assert {point.collective for point in ended.points} == set(COLLECTIVES)
     assert [point.wrong for point in ended.points] == [0] * len(ended.points)
     assert ended.library.startswith("NCCL ")
+    assert ended.queue_length == collectives.QUEUE_LENGTH
+    for point in ended.points:
+        assert point.queued_s, ended.unknown
+        assert min(point.queued_s) > 0
+    (of_a_mebibyte,) = (each for each in ended.points if (each.collective, each.size_bytes) == ("allreduce", 2**20))
+    place = ended.points.index(of_a_mebibyte)
+    if of_a_mebibyte.computing_lost is None:  # ranks that share a GPU take turns, so that a message may take long
+        assert "takes longer than" in ended.unknown[f"points.{place}.computing_lost"]
+    else:
+        assert of_a_mebibyte.computing_lost >= 0
+
+
+def test_a_size_beyond_the_gpus_memory_is_left_out_and_the_others_are_measured(bench_of):
+    ended = bench_of(["allreduce"], [2**10, 2**40])
+    assert ended.outcome == "ok", ended.reason
+    assert [point.size_bytes for point in ended.points] == [2**10]
+    assert [skipped.size_bytes for skipped in ended.skipped] == [2**40]
+
+
+def test_more_elements_than_32_bits_count_are_right(bench_of):
+    size_bytes = 4 * (2**31 + 2**20)
+    ended = bench_of(["allreduce", "allgather"], [size_bytes])
+    if not ended.points:
+        pytest.skip(ended.reason)
+    assert [point.wrong for point in ended.points] == [0, 0]
 
 
 # ---- watched --------------------------------------------------------------------------------------------------------
@@ -145,6 +183,7 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
     assert ended.layers.host_bound == (ended.layers.device_busy < trace.BUSY)
     for layer in ended.layers.layers:
         assert sum(layer.forward_s) > 0
+    assert ended.layers.gradient_copy_Bps > 0, ended.unknown
 
 
 def test_weights_may_lie_in_memory_as_nchw(tmp_path, task_of):

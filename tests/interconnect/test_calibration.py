@@ -2,16 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Measured, Parts, Point, bands, fit, read
 from resnetx.interconnect.collective import calibrate, plan
-from resnetx.interconnect.measured import by_gpus
+from resnetx.interconnect.measured import by_gpus, measured
 from resnetx.interconnect.system import load
-from resnetx.record import BenchFile, BenchPoint, BenchRequest, cut_short
+from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short
 
 SIZES = [2**20 * 4**power for power in range(6)]
 
@@ -120,7 +122,15 @@ def bench_file(tmp_path):
         request = BenchRequest(collectives=["allreduce"], sizes_bytes=[8], devices=None, env={}, **counts)
         task = BenchFile(kind="bench", schema=record.SCHEMA, request=request, timeout_s=1)
         made = [
-            BenchPoint(collective=name, size_bytes=size, times_s=times_s, wrong=0, cpu_share=share, computing_lost=1.0)
+            {
+                "collective": name,
+                "size_bytes": size,
+                "times_s": times_s,
+                "wrong": 0,
+                "cpu_share": share,
+                "computing_lost": 1.0,
+                "queued_s": Unknown("made by a test"),
+            }
             for name, size, times_s, share in points
         ]
         record.write(tmp_path / "b" / "record.json", cut_short(task, 0.0, outcome, "made by a test", points=made))
@@ -141,6 +151,29 @@ def test_a_record_gives_the_medians_of_one_collective_by_size(bench_file, tmp_pa
         found = read(path, "allreduce")
         assert found.points == (Point(100, 1.0, 0, 0.4, 1.0), Point(300, 4.0, 0, 0.8, 1.0))
         assert (found.source, found.collective, found.gpus) == ("b/record.json", "allreduce", 2)
+
+
+@pytest.mark.parametrize(("last", "times"), [([2.0, 2.0], [0.5, 2.0]), (None, [1.0, 4.0])])
+def test_queued_operations_are_what_counts_where_every_size_has_them(bench_file, last, times):
+    path = bench_file(*BOTH)
+    made = record.read(Path(path), record.BenchRecord)
+    queued = {100: [0.5, 0.4, 0.6], 300: last}
+    points = [
+        msgspec.structs.replace(point, queued_s=queued[point.size_bytes])
+        for point in made.points if point.collective == "allreduce"
+    ]  # fmt: skip
+    record.write(Path(path), msgspec.structs.replace(made, points=points))
+    assert [point.time_s for point in read(path).points] == times
+
+
+@pytest.mark.parametrize("queued_s", [[], [0.0], [float("inf")], [-1.0]])
+def test_queued_times_that_nobody_measured_are_refused(bench_file, queued_s):
+    made = record.read(Path(bench_file(*BOTH)), record.BenchRecord)
+    made = msgspec.structs.replace(
+        made, points=[msgspec.structs.replace(point, queued_s=queued_s) for point in made.points]
+    )
+    with pytest.raises(ConfigError, match="expected times above 0"):
+        measured(made, "allreduce", "made", "calibration=made")
 
 
 def test_the_share_of_the_cpu_is_that_of_large_sizes(bench_file):
@@ -167,6 +200,17 @@ def test_a_folder_of_benches_is_read_by_gpus(bench_file, tmp_path):
     assert by_gpus(path, "allreduce") == by_gpus(str(tmp_path), "allreduce")
     (tmp_path / "typed.yaml").write_text(YAML)
     assert list(by_gpus(str(tmp_path / "typed.yaml"), "allreduce")) == [None]
+
+
+def test_benches_with_registered_buffers_and_without_are_not_mixed(bench_file, tmp_path):
+    made = record.read(Path(bench_file(*BOTH)), record.BenchRecord)
+    of_four = msgspec.structs.replace(made.request, gpus=4, registered=True)
+    registered = msgspec.structs.replace(made, request=of_four, world_size=4)
+    record.write(tmp_path / "c" / "record.json", registered)
+    with pytest.raises(ConfigError, match="has benches with registered buffers and without; name the folder of one"):
+        by_gpus(str(tmp_path), "allreduce")
+    assert read(str(tmp_path / "c"), "allreduce").registered
+    assert not read(str(tmp_path / "b"), "allreduce").registered
 
 
 def test_a_broken_record_is_refused_in_a_sentence(tmp_path):

@@ -6,9 +6,10 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure import collectives, exact
+from resnetx.measure import beside_nccl, buffers, collectives, exact
 from resnetx.measure.distributed import Ranks
-from resnetx.record import BenchRequest, Unknown, array_bytes
+from resnetx.record import QUEUES, BenchRequest, Unknown, array_bytes
+from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
 ELEMENTS = 1200  # of the whole array: divides over the ranks, and is no multiple of the data's period
@@ -76,6 +77,18 @@ def test_a_collective_that_does_nothing_is_found(collective):
     assert min(wrong(collective, arrays)[1:]) > 0
 
 
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_large_arrays_are_looked_at_a_part_at_a_time(collective, monkeypatch):
+    monkeypatch.setattr(exact, "_AT_ONCE", exact.PERIOD)
+    looked_at = []
+    look = exact._unlike_part
+    monkeypatch.setattr(exact, "_unlike_part", lambda part, period: looked_at.append(len(part)) or look(part, period))
+    arrays = carried_out(collective)
+    arrays[0][PART - 1] += 1
+    assert wrong(collective, arrays) == [1, 0, 0]
+    assert max(looked_at) == exact.PERIOD
+
+
 @pytest.mark.parametrize(
     ("collective", "asked", "used"),
     [
@@ -90,6 +103,36 @@ def test_a_collective_that_does_nothing_is_found(collective):
 )
 def test_arrays_are_rounded_up_to_16_bytes_per_rank(collective, asked, used):
     assert array_bytes(collective, asked, ranks=4) == used
+
+
+# ---- memory
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_sizes_that_do_not_fit_into_every_ranks_memory_are_left_out_with_a_reason(kind, monkeypatch):
+    class Fuller(Ranks):
+        def gather(self, value):
+            return [value, value // 2]
+
+    ranks = Fuller(rank=0, local_rank=0, world_size=2, device=torch.device(kind))
+    monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 8000)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (8000, 10**6))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    usable = 3000  # of half of 8,000 B, a quarter is kept free
+    most = usable // (2 if kind == "cpu" else 1)
+    kept, skipped = buffers.fitting([("allreduce", 8), ("reduce", most), ("reduce", most + 4)], ranks)
+    assert kept == [("allreduce", 8), ("reduce", most)]
+    (left_out,) = skipped
+    assert (left_out["collective"], left_out["size_bytes"]) == ("reduce", most + 4)
+    assert left_out["reason"].endswith("of memory in each rank, and 3.00 kB can be had")
+
+
+def test_ranks_that_share_a_gpu_share_its_memory(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (8000, 10**6))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    ranks = Ranks(rank=0, local_rank=0, world_size=3, device=torch.device("cuda"))
+    assert buffers._free_bytes(ranks) == 4000
 
 
 # ---- timing
@@ -132,7 +175,7 @@ REQUEST = BenchRequest(
 
 
 def test_every_size_is_warmed_up_timed_and_checked_once(alone):
-    points = collectives.measure(REQUEST, alone)
+    points = collectives.measure(REQUEST, alone)["points"]
     places = [(point["collective"], point["size_bytes"]) for point in points]
     assert sorted(places) == [(name, size) for name in REQUEST.collectives for size in (8, 32, 4096, 65536)]  # 20 is 32
     assert asked == [place for place in places for _ in range(2 + 3 + 1)]
@@ -140,9 +183,19 @@ def test_every_size_is_warmed_up_timed_and_checked_once(alone):
     assert {point["wrong"] for point in points} == {0}
 
 
+def test_what_fits_is_measured_and_the_record_says_what_was_left_out(alone, monkeypatch):
+    monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 4 * 4096)
+    measured = collectives.measure(REQUEST, alone)
+    assert {point["size_bytes"] for point in measured["points"]} == {8, 32, 4096}
+    assert {skipped["size_bytes"] for skipped in measured["skipped"]} == {65536}
+    monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 4)
+    with pytest.raises(MemoryError, match=r"allreduce of 8 B takes 16 B of memory in each rank, and 3\.00 B "):
+        collectives.measure(REQUEST, alone)
+
+
 def test_sizes_come_in_random_order_that_the_seed_decides(alone):
     orders = [
-        [(point["collective"], point["size_bytes"]) for point in collectives.measure(request, alone)]
+        [(point["collective"], point["size_bytes"]) for point in collectives.measure(request, alone)["points"]]
         for request in (REQUEST, REQUEST, replace(REQUEST, seed=1))
     ]
     assert orders[0] == orders[1]
@@ -152,7 +205,7 @@ def test_sizes_come_in_random_order_that_the_seed_decides(alone):
 
 def test_a_wrong_result_is_counted_where_it_happened(alone):
     broken.append(True)
-    points = collectives.measure(REQUEST, alone)
+    points = collectives.measure(REQUEST, alone)["points"]
     assert {(point["collective"], point["wrong"]) for point in points} == {("allreduce", 0), ("broadcast", 1)}
 
 
@@ -160,13 +213,13 @@ class Two(Alone):
     """Rank 0 of two, the other one being three times as slow in every second operation."""
 
     def gather(self, value):
-        if isinstance(value, int):
-            return [value, 5]
+        if isinstance(value, int):  # wrong elements, or free memory
+            return [value, 5 if value == 0 else value]
         return [[(1.0, 0.5), (2.0, 1.0), (1.0, 0.5)], [(3.0, 3.0), (1.0, 1.0), (3.0, 3.0)]]
 
 
 def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ranks_add_up(alone):
-    points = collectives.measure(REQUEST, Two(**dataclasses.asdict(alone)))
+    points = collectives.measure(REQUEST, Two(**dataclasses.asdict(alone)))["points"]
     assert {tuple(point["times_s"]) for point in points} == {(3.0, 2.0, 3.0)}
     assert {point["wrong"] for point in points} == {5}
     assert points[0]["cpu_share"] == pytest.approx((0.5 + 1.0) / 2)
@@ -175,6 +228,56 @@ def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ran
 def test_gpus_have_no_share_of_the_cpu(alone):
     on_gpu = dataclasses.replace(alone, device=torch.device("cuda", 0))
     assert isinstance(collectives._cpu_share([[(1.0, 1.0)]], on_gpu), Unknown)
+
+
+GPU = torch.device("cuda", 0)
+
+
+def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_start_them(alone, monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+    of_queues = collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
+    assert of_queues == pytest.approx([1e-6] * QUEUES)
+
+
+def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):
+    class Slower(Alone):
+        def gather(self, value):
+            return [value, value] if isinstance(value, bool) else [value, 2 * value]
+
+    gpu = SimulatedGpu(monkeypatch)
+    ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
+    assert collectives._queued_s(lambda: gpu.launch(1e-6), ranks) == pytest.approx([2e-6] * QUEUES)
+
+
+def test_operations_that_wait_for_the_device_have_no_queue(alone, monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+    assert isinstance(collectives._queued_s(gpu.wait, dataclasses.replace(alone, device=GPU)), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "queued_s", "reason"),
+    [
+        ("broadcast", 2**18, [1e-3], "measured of allreduce, from 1048576 bytes on"),
+        ("allreduce", 2**10, [1e-3], "measured of allreduce, from 1048576 bytes on"),
+        ("allreduce", 2**18, Unknown("not held back"), "not held back"),
+        ("allreduce", 2**18, [1e-3, 2e-3, 3e-3], "of 0.002 s on cuda:0"),
+    ],
+)
+def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
+    alone, monkeypatch, name, elements, queued_s, reason
+):
+    def lost(_, array, alone_s, ranks):
+        return Unknown(f"of {alone_s} s on {ranks.device}")
+
+    monkeypatch.setattr(beside_nccl, "computing_lost", lost)
+    ranks = dataclasses.replace(alone, device=GPU)
+    assert collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
+
+
+def test_cpus_have_no_queues(alone):
+    measured = collectives.measure(REQUEST, alone)
+    assert {type(point["queued_s"]) for point in measured["points"]} == {Unknown}
+    assert isinstance(measured["queue_length"], Unknown)
 
 
 def test_a_busy_host_is_warned_of():

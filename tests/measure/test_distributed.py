@@ -1,4 +1,14 @@
-from resnetx.measure.distributed import Ranks, transport
+"""What `distributed` reads of NCCL's log, and what it asks torch for to register memory with NCCL."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from resnetx.errors import ConfigError
+from resnetx.measure import distributed
+from resnetx.measure.distributed import Ranks, registered, transport
 from resnetx.measure.nccl_log import channel_lines
 
 # Two lines of an NCCL 2.2x log at INFO, between others that a reader must not take for them.
@@ -19,8 +29,46 @@ def test_the_transport_of_each_connection_is_read_from_ncclss_log():
 
 
 def test_the_transport_of_gpu_ranks_is_what_nccl_says_and_unknown_where_it_says_nothing():
-    import torch
-
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cuda", 0))
     assert transport(ranks, [LOG, ""])["used"] == ["P2P/CUMEM", "SHM/direct/direct"]
     assert transport(ranks, ["", ""])["used"] == "NCCL's log names no connections"
+
+
+# ---- registered memory: torch's own functions are the border, as gloo and a machine without GPUs have none of it
+
+GPU_RANK = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cuda", 0))
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What torch is told of memory, in order, where the process group is NCCL's."""
+    told: list[tuple[str, ...]] = []
+
+    @contextmanager
+    def within(pool, device):
+        told.append(("from here in", pool, f"{device}"))
+        yield
+        told.append(("to here in", pool))
+
+    nccl = SimpleNamespace(mem_allocator="NCCL", register_mem_pool=lambda pool: told.append(("registered", pool)))
+    told_of = SimpleNamespace(told=told, nccl=nccl)
+    group = SimpleNamespace(_get_backend=lambda _: told_of.nccl)
+    monkeypatch.setattr(distributed.dist.distributed_c10d, "_get_default_group", lambda: group)
+    monkeypatch.setattr(torch.cuda, "MemPool", lambda allocator: f"pool of {allocator}", raising=False)
+    monkeypatch.setattr(torch.cuda, "use_mem_pool", within, raising=False)
+    return told_of
+
+
+def test_a_registered_tensor_is_allocated_in_a_pool_of_nccl_that_is_then_registered(told):
+    tensor, pool = registered(lambda: told.told.append(("made",)) or torch.ones(3), GPU_RANK)
+    assert tensor.sum() == 3
+    name = "pool of NCCL"
+    assert pool == name
+    assert told.told == [("from here in", name, "cuda:0"), ("made",), ("to here in", name), ("registered", name)]
+
+
+def test_a_process_group_that_registers_nothing_is_refused_before_anything_is_allocated(told):
+    told.nccl = SimpleNamespace()
+    with pytest.raises(ConfigError, match=r"registered=true: torch .* registers no memory with nccl; leave it out"):
+        registered(lambda: told.told.append(("made",)), GPU_RANK)
+    assert told.told == []

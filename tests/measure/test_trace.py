@@ -16,6 +16,7 @@ from resnetx.measure.phases import clock_of
 from resnetx.measure.strategies import replicate
 from resnetx.measure.train import build, training_step
 from resnetx.record import RunFolder, Unknown
+from tests.measure.simulated_gpu import SimulatedGpu
 
 CPU = torch.device("cpu")
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=CPU)
@@ -246,8 +247,22 @@ def test_gradients_are_copied_at_their_bytes_over_the_median_time(monkeypatch):
         work()
         return next(times)
 
-    monkeypatch.setattr(trace, "timed", timed)
+    monkeypatch.setattr(trace, "timed_on_device", timed)
     assert trace.copy_rate_Bps(Branches().parameters(), CPU) == 4 * (3 * 4 + 4 + 4 * 2 + 2) / 1.5
+
+
+@pytest.mark.parametrize("layers", [2, 1000])
+def test_on_a_gpu_gradients_are_copied_at_the_devices_rate_and_not_the_hosts(monkeypatch, layers):
+    gpu = SimulatedGpu(monkeypatch)
+    monkeypatch.setattr(trace, "copy_scaled", lambda gradient, *_: gpu.launch(gradient.nbytes / 1e9))
+    parameters = [nn.Parameter(torch.zeros(10)) for _ in range(layers)]
+    assert trace.copy_rate_Bps(parameters, torch.device("cuda")) == pytest.approx(1e9)
+
+
+def test_a_copy_that_waits_for_the_device_has_no_rate(monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+    monkeypatch.setattr(trace, "copy_scaled", lambda *_: gpu.wait())
+    assert isinstance(trace.copy_rate_Bps(Branches().parameters(), torch.device("cuda")), Unknown)
 
 
 def test_the_device_is_busy_while_any_kernel_runs():
