@@ -70,6 +70,20 @@ def peak_memory_bytes(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def device_memory(device: torch.device, rank: int) -> dict[str, int] | Unknown:
+    """What this rank takes of its GPU, as `record.DeviceMemory` has it."""
+    if device.type != "cuda":
+        return Unknown("a CPU rank has no device beside its host")
+    free, total = torch.cuda.mem_get_info(device)
+    return {
+        "rank": rank,
+        "allocated_bytes": torch.cuda.max_memory_allocated(device),
+        "reserved_bytes": torch.cuda.max_memory_reserved(device),
+        "used_bytes": total - free,
+        "total_bytes": total,
+    }
+
+
 def bytes_read() -> int | Unknown:
     """Bytes that this process fetched from storage so far (Linux counts them per process)."""
     try:

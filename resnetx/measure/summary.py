@@ -32,6 +32,7 @@ def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> di
         "warmup_s": [facts["warmup_s"] for facts in every],
         "start_up": [facts["start_up"] for facts in every],
         "peak_memory_bytes": [facts["peak_memory_bytes"] for facts in every],
+        "device_memory": _all(facts["device_memory"] for facts in every),
         "gpu_samples": _each(facts["gpu_samples"] for facts in every),
         "link_counters": _each(facts["link_counters"] for facts in every),
         "host_load": [facts["host_load"] for facts in every],  # `nodes.described` takes one of each node

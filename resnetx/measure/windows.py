@@ -14,7 +14,7 @@ import torch
 from resnetx.config import WINDOW_S, Request
 from resnetx.measure.clock import timed
 from resnetx.measure.distributed import Ranks
-from resnetx.measure.process import StartUp, bytes_read, difference, peak_memory_bytes
+from resnetx.measure.process import StartUp, bytes_read, device_memory, difference, peak_memory_bytes
 from resnetx.measure.sensors import Sensors
 
 STEADY = 0.1  # a step that is not this much faster than the one before ends the warm-up
@@ -58,6 +58,7 @@ def measure_windows(
         "window_steps": steps,
         **readings,
         "peak_memory_bytes": peak_memory_bytes(ranks.device),
+        "device_memory": device_memory(ranks.device, ranks.rank),
         "reads_bytes": difference(bytes_read(), reads),
     }
 

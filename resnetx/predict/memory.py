@@ -17,6 +17,10 @@ inputs. The peak over these times is what is needed. What an operation keeps, ea
     sum, concatenation     nothing
     any other              its inputs and its output
 
+In bf16 and fp16 by autocast, convolutions and products read their inputs in half precision: an input in fp32 is copied,
+and the copy is kept. LRN takes its power in fp32, so its output is fp32, and so is all that follows until the next
+convolution or product. (PyTorch, "Automatic Mixed Precision", lists what runs in which precision on CUDA.)
+
 `caffe` is Caffe as Tallent et al. 2017 ran it: a value and a gradient of every blob, all alive all the time, and of
 every parameter a value, a gradient and a momentum. Of the points that they report as not fitting into 16 GB it finds
 GoogLeNet at 256 and 512 on one GPU and 512 on two, and ResNet/32 at 64 on one. It cannot find the other two, nor could
@@ -27,7 +31,7 @@ on one does.
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -60,7 +64,7 @@ def needed_bytes(
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:
     """What the forward pass in PyTorch keeps for the backward pass, without parameters."""
-    return sum(batch_size * kept.bytes_per_image for kept in _kept(table, image_size, PRECISION_BYTES[precision]))
+    return sum(batch_size * kept.bytes_per_image for kept in _kept(table, image_size, _widths(table, precision)))
 
 
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int) -> int:
@@ -96,13 +100,14 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
     copied = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     if gradients_stay:
         staying += BYTES_PER_PARAMETER * parameters
-    peak = max(_backward_bytes(table, image_size, batch_size, width, growing=copied or not gradients_stay), default=0)
-    at_update = BYTES_PER_PARAMETER * parameters if copied or not gradients_stay else 0
+    widths, growing = _widths(table, precision), copied or not gradients_stay
+    peak = max(_backward_bytes(table, image_size, batch_size, widths, growing), default=0)
+    at_update = BYTES_PER_PARAMETER * parameters if growing else 0
     return staying + max(peak, at_update)
 
 
 def _backward_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, width: int, growing: bool
+    table: Sequence[Layer], image_size: int, batch_size: int, widths: Mapping[str, int], growing: bool
 ) -> Iterator[int]:
     """What is alive beside what stays, during the backward pass of each layer.
 
@@ -110,30 +115,49 @@ def _backward_bytes(
     """
     elements = _elements(table, image_size)
     kept = [0] * len(table)  # released when the layer at this place is done
-    for each in _kept(table, image_size, width):
+    for each in _kept(table, image_size, widths):
         kept[each.first] += each.bytes_per_image
     saved, grown = sum(kept), 0
     for place in reversed(range(len(table))):
         layer = table[place]
         own = BYTES_PER_PARAMETER * sum(layer.parameters)
-        passing = width * (layer.elements + sum(elements[name] for name in layer.inputs if name != DATA))
+        passing = sum(widths[name] * elements[name] for name in (layer.name, *layer.inputs) if name != DATA)
         yield batch_size * (saved + passing) + grown + own
         saved -= kept[place]
         grown += own if growing else 0
 
 
-def _kept(table: Sequence[Layer], image_size: int, width: int) -> Iterator[_Kept]:
+def _widths(table: Sequence[Layer], precision: str) -> dict[str, int]:
+    """Bytes of an element of what each layer makes, by its name; of the images, too."""
+    least, widths = PRECISION_BYTES[precision], {DATA: BYTES_PER_PARAMETER}
+    for layer in table:
+        if layer.kind in _IN_HALF:
+            widths[layer.name] = least
+        elif layer.kind in _IN_FULL:
+            widths[layer.name] = BYTES_PER_PARAMETER
+        else:
+            widths[layer.name] = max((widths[name] for name in layer.inputs), default=least)
+    return widths
+
+
+_IN_HALF, _IN_FULL = ("conv", "linear"), ("lrn", "layernorm", "groupnorm", "softmax")  # by autocast
+
+
+def _kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) -> Iterator[_Kept]:
     """Every piece of memory that is kept, once, with the earliest layer that keeps it."""
     elements = _elements(table, image_size)
     memory = _memory(table)
     tensors: dict[str, int] = {}
     for place, layer in enumerate(table):
         for name in _keeps(layer):
-            tensors.setdefault(memory[name], place)
-        if beside := _keeps_beside(layer, width):
+            if layer.kind in _IN_HALF and widths[name] > widths[layer.name]:
+                yield _Kept(place, elements[name] * widths[layer.name])  # a copy
+            else:
+                tensors.setdefault(memory[name], place)
+        if beside := _keeps_beside(layer, widths):
             yield _Kept(place, beside)
     for name, place in tensors.items():
-        yield _Kept(place, elements[name] * width)
+        yield _Kept(place, elements[name] * widths[name])
 
 
 def _keeps(layer: Layer) -> tuple[str, ...]:
@@ -150,14 +174,15 @@ def _keeps(layer: Layer) -> tuple[str, ...]:
     return (*layer.inputs, layer.name)
 
 
-def _keeps_beside(layer: Layer, width: int) -> int:
+def _keeps_beside(layer: Layer, widths: Mapping[str, int]) -> int:
     """Bytes per image of what it keeps besides the network's tensors; statistics of a batch are too small to count."""
     match layer.kind:
         case "pool":
             return 0 if _is_mean(layer) else INDEX_BYTES * layer.elements
         case "lrn":
             channels, *_ = layer.output_shape
-            return width * (2 * layer.elements + layer.elements * (channels + LRN_PADDING) // channels)
+            squares = layer.elements * (channels + LRN_PADDING) // channels
+            return widths[layer.inputs[0]] * squares + widths[layer.name] * 2 * layer.elements
         case "dropout":
             return layer.elements
     return 0

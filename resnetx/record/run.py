@@ -71,6 +71,17 @@ class GpuSamples(_Part, frozen=True):
     energy_J: float | None  # over the windows
 
 
+class DeviceMemory(_Part, frozen=True):
+    """What the run of one rank took of its GPU's memory, in bytes."""
+
+    rank: int
+    allocated_bytes: int  # by PyTorch's tensors, at most
+    reserved_bytes: int  # by PyTorch, for these and for later ones, at most
+    # After the windows, by whatever is on this GPU: besides PyTorch the CUDA context, NCCL, DALI, and other processes.
+    used_bytes: int
+    total_bytes: int
+
+
 class LinkCounters(_Part, frozen=True):
     """What the links of one GPU counted over the windows: differences between the end and the start."""
 
@@ -338,6 +349,7 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     kernels_s: list[float] | None = None
     equality: Equality | None
     peak_memory_bytes: list[int] | None  # [rank]: allocated on the GPU; on a CPU the process's resident set
+    device_memory: list[DeviceMemory] | None = None  # [rank]; records from before it was read lack it
     gpu_samples: list[GpuSamples | None] | None
     link_counters: list[LinkCounters | None] | None
     host_load: HostLoad | None

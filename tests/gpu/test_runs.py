@@ -25,6 +25,8 @@ def test_one_gpu_trains_in_every_precision_that_it_has(tmp_path, task_of, has_bf
     assert ended.outcome == "ok", ended.reason
     assert ended.devices[0].pci_bus_id
     assert ended.gpu_samples[0].sm_clock_Hz
+    (memory,) = ended.device_memory
+    assert 0 < memory.allocated_bytes <= memory.reserved_bytes < memory.used_bytes <= memory.total_bytes
     assert ended.environment.gpus
     assert all(loss == loss for loss in ended.loss)
 

@@ -38,6 +38,13 @@ def really_saved_bytes(model, batch_size):
 
     with without_elements():
         network = workloads.build(model, size_of(model)).train()
+    with torch.device("meta"):
+        return saved_by(network, batch_size, size_of(model))
+
+
+def saved_by(network, batch_size, image_size, device=None):
+    import torch
+
     own = {tensor.untyped_storage()._cdata for tensor in [*network.parameters(), *network.buffers()]}
     storages = {}
 
@@ -47,11 +54,34 @@ def really_saved_bytes(model, batch_size):
             storages[storage._cdata] = storage  # kept, so that no other comes to have its place
         return tensor
 
-    with torch.device("meta"), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        outputs = network(torch.empty(batch_size, 3, size_of(model), size_of(model)))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        outputs = network(torch.empty(batch_size, 3, image_size, image_size, device=device))
         for logits in outputs if isinstance(outputs, tuple) else (outputs,):
-            torch.nn.functional.cross_entropy(logits, torch.zeros(batch_size, dtype=torch.long))
+            torch.nn.functional.cross_entropy(logits, torch.zeros(batch_size, dtype=torch.long, device=device))
     return sum(storage.nbytes() for storage in storages.values())
+
+
+def really_saved_in_bf16(model, batch_size, monkeypatch):
+    """The same under autocast to bf16 on a GPU that is none: tensors that have a device, but no elements."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from resnetx.workloads.layers import without_elements
+
+    with without_elements():
+        network = workloads.build(model, size_of(model)).train()
+    with FakeTensorMode():
+        for module in network.modules():
+            for kept in (module._parameters, module._buffers):
+                for name, tensor in [each for each in kept.items() if each[1] is not None]:
+                    on_gpu = torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
+                    kept[name] = torch.nn.Parameter(on_gpu) if kept is module._parameters else on_gpu
+        with monkeypatch.context() as patched:  # otherwise autocast finds no GPU, and does nothing
+            patched.setattr(torch.cuda, "is_available", lambda: True)
+            patched.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+            autocast = torch.autocast("cuda", dtype=torch.bfloat16)
+        with autocast:
+            return saved_by(network, batch_size, size_of(model), "cuda")
 
 
 def test_the_probe_sees_what_a_real_run_saves():
@@ -73,6 +103,18 @@ def test_the_probe_sees_what_a_real_run_saves():
 def test_saved_bytes_are_those_that_pytorch_saves(model):
     table = workloads.table(model, size_of(model))
     assert saved_bytes(table, size_of(model), 2, "fp32") == pytest.approx(really_saved_bytes(model, 2), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [ALEXNET, GOOGLENET, resnetx(8), config.Torchvision(name="vgg11", classes=1000)],
+    ids=lambda each: each.label,
+)
+def test_in_half_precision_weights_are_copied_and_what_follows_lrn_is_full(model, monkeypatch):
+    table = workloads.table(model, size_of(model))
+    copies = 2 * counts.parameters(table, "torch")
+    saved = saved_bytes(table, size_of(model), 8, "bf16") + copies
+    assert saved == pytest.approx(really_saved_in_bf16(model, 8, monkeypatch), rel=0.015)
 
 
 def test_saved_bytes_grow_with_the_batch_and_halve_with_the_precision():
