@@ -19,6 +19,7 @@ from typing import Any
 from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.host import visible_cores
+from resnetx.measure import clock_journal
 from resnetx.measure.environment import machine
 from resnetx.measure.finding import Finding, Verdict, limited, missing, ok
 from resnetx.measure.graphics import graphics_here
@@ -35,6 +36,7 @@ from resnetx.measure.nvml import fabric_not_ready
 from resnetx.record import Unknown
 
 _GiB = 2**30
+_VOLTA = 7  # major compute capability of the first GPUs whose clocks can be locked
 _SHARED_MEMORY_BYTES = _GiB  # a container starts with 64 MiB, which a few loader processes or NCCL ranks fill
 _FREE_BYTES = _GiB  # a record is some 10 kB, but the logs of a tracker are not
 _COUNTING_S = 1.0  # for counting images: enough for some 100,000
@@ -126,7 +128,8 @@ def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
         return limited(f"{what}; MIG is on, and NCCL does not join its instances", mend)
     if not isinstance(processes, Unknown) and processes:
         mend = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name --format=csv   (then end them)"
-        return limited(f"{what}; {len(processes)} processes of others run on them", mend)
+        many = f"{len(processes)} processes of others run" if len(processes) > 1 else "a process of somebody else runs"
+        return limited(f"{what}; {many} on them", mend)
     return ok(what)
 
 
@@ -210,21 +213,32 @@ def _bf16() -> Verdict:
 
 
 def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
-    """Whether clocks may wander. NVML does not tell whether a GPU's clock is locked."""
+    """Whether clocks may wander: those of GPUs, or without any those of the CPUs."""
     governor, gpus = host["cpu_governor"], graphics["gpus"]
-    if not isinstance(gpus, Unknown) and not isinstance(gpus[0]["sm_clock_max_Hz"], Unknown):
-        top = f"{gpus[0]['sm_clock_max_Hz'] / 1e6:.0f}"
-        what = (
-            f"GPUs boost up to {top} MHz as heat and power allow: to compare machines, lock a clock that all can hold"
-        )
-        mend = f"sudo nvidia-smi --lock-gpu-clocks={top},{top}   (undo: sudo nvidia-smi --reset-gpu-clocks)"
-        return limited(what, mend)
+    if not isinstance(gpus, Unknown):
+        return _gpu_clocks(gpus)
     if isinstance(governor, Unknown):
         return limited(f"CPU clocks are not known: {governor}")
     if governor == "performance":
         return ok("the CPU governor is performance")
     mend = "sudo cpupower frequency-set --governor performance"
     return limited(f"the CPU governor is {governor}: clocks follow the load", mend)
+
+
+def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
+    """NVML does not tell whether a GPU's clock is locked, only what a killed `doctor clock=...` has noted."""
+    if left := clock_journal.left_behind():
+        named = ", ".join(str(each.gpu) for each in left)
+        what = f"a `resnetx doctor` that was killed has left the clocks of GPUs {named} locked"
+        return limited(what, clock_journal.command(left))
+    top_Hz = gpus[0]["sm_clock_max_Hz"]
+    up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
+    what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
+    version = gpus[0]["compute_capability"]
+    if not isinstance(version, Unknown) and int(version.partition(".")[0]) < _VOLTA:
+        mend = "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS   (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
+        return limited(what, mend)
+    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (leaves none locked)')
 
 
 def _shared_memory(host: dict[str, Any]) -> Verdict:

@@ -109,7 +109,7 @@ def test_gpus_that_others_use_are_told_where_process_ids_mean_anything(on):
     if isinstance(seen(on, "shared")["gpu_processes"], str):
         pytest.skip("in this container process ids are not the host's")
     assert seen(on, "shared")["gpu_processes"] == [{"gpu": 0, "pid": NOBODY, "memory_bytes": 3 * 2**30}]
-    assert "1 processes of others" in doctor(on, "shared")["GPU"]["what"]
+    assert "a process of somebody else runs on them" in doctor(on, "shared")["GPU"]["what"]
 
 
 SENSED = """
