@@ -121,15 +121,15 @@ def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
     what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
     if waiting := fabric_not_ready():
-        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version; then look again)"
+        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version)"
         return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
     if any(gpu["mig"] is True for gpu in gpus):
         mend = "sudo nvidia-smi --multi-instance-gpu=0"
         return limited(f"{what}; MIG is on, and NCCL does not join its instances", mend)
     if not isinstance(processes, Unknown) and processes:
-        mend = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name --format=csv   (then end them)"
+        mend = "nvidia-smi --query-compute-apps=pid,name --format=csv   (then end them)"
         many = f"{len(processes)} processes of others run" if len(processes) > 1 else "a process of somebody else runs"
-        return limited(f"{what}; {many} on them", mend)
+        return limited(f"{what}; {many} there", mend)
     return ok(what)
 
 
@@ -149,7 +149,7 @@ def _give_gpus(container: str | Unknown, why: str) -> str:
     if mismatch in why:
         return "sudo reboot   (the driver was updated while it was loaded)"
     if no_right in why:
-        return "ls -l /dev/nvidia*   (then have yourself added to the group that may open them)"
+        return "ls -l /dev/nvidia*   (then join the group that may open them)"
     ways = {
         "docker": "docker run --gpus all ...",
         "podman": "podman run --device nvidia.com/gpu=all ...",
@@ -234,10 +234,12 @@ def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
     top_Hz = gpus[0]["sm_clock_max_Hz"]
     up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
     what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
+    if any(gpu["mig"] is True for gpu in gpus):
+        return limited(f"{what}; with MIG on, none can be found")
     version = gpus[0]["compute_capability"]
     if not isinstance(version, Unknown) and int(version.partition(".")[0]) < _VOLTA:
-        mend = "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS   (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
-        return limited(what, mend)
+        what += "; before Volta that is an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
+        return limited(what, "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS")
     return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (leaves none locked)')
 
 
