@@ -6,7 +6,7 @@ How it is measured is in `measure.clock_trial` and `measure.clock_search`. Nothi
 """
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from resnetx.errors import ConfigError
 from resnetx.host import kernel_file
 from resnetx.measure import clock_journal, clock_trial
 from resnetx.measure.clock_journal import Before
-from resnetx.measure.clock_lock import Lock, NotPermittedError, locking, put_back
+from resnetx.measure.clock_lock import Lock, NotPermittedError, lockable, locking, put_back
 from resnetx.measure.clock_search import Answer, Reading, answer, rounded_down
 from resnetx.measure.clock_trial import Look
 from resnetx.measure.graphics import graphics_here
@@ -51,6 +51,7 @@ def clock(options: Namespace, overrides: list[str]) -> int:
     _finish_what_was_killed(nvml)
     with show.waiting("GPUs under load: some minutes"), clock_trial.loading(requests) as loads:
         handles = clock_trial.handles_of(nvml, loads.uuids)
+        _refuse_others(handles)
         supported = clock_trial.supported_clocks(nvml, handles)
         wanted = None if wanted_Hz is None else _supported(wanted_Hz / 1e6, supported)
         sensors = {gpu: Gpu(nvml, handle) for gpu, handle in handles.items()}
@@ -99,8 +100,7 @@ def _supported(wanted_MHz: float, supported: Sequence[int]) -> int:
 
 def _nvml(asked: str) -> Nvml:
     """NVML, where this machine has GPUs whose clock is this user's to change."""
-    nvml, graphics = open_nvml(), graphics_here()
-    gpus, processes = graphics["gpus"], graphics["gpu_processes"]
+    nvml, gpus = open_nvml(), graphics_here()["gpus"]
     if isinstance(nvml, Unknown) or isinstance(gpus, Unknown):
         if kernel_file("dev/kfd").exists():  # of the driver for AMD's GPUs
             raise ConfigError(
@@ -109,12 +109,19 @@ def _nvml(asked: str) -> Nvml:
         raise ConfigError(f"{asked}: this machine shows no NVIDIA GPU ({gpus})")
     if any(gpu["mig"] is True for gpu in gpus):
         raise ConfigError(f"{asked}: MIG is on, and its instances have no clock of their own; see `resnetx doctor`")
-    if not isinstance(processes, Unknown) and processes:
-        raise ConfigError(
-            f"{asked}: {len(processes)} processes of others run on these GPUs, and would run at another clock; see "
-            "`resnetx doctor`"
-        )
+    if not all(map(lockable, gpus)):
+        raise ConfigError(f"{asked}: clocks of GPUs before Volta cannot be locked; see `resnetx doctor`")
     return nvml
+
+
+def _refuse_others(gpus: Collection[int]) -> None:
+    """Refuses GPUs on which processes of others run: they would run at another clock."""
+    processes = graphics_here()["gpu_processes"]
+    if isinstance(processes, Unknown):
+        return
+    if busy := sorted({each["gpu"] for each in processes if each["gpu"] in gpus}):
+        raise ConfigError(f"clock: others use GPU {', '.join(map(str, busy))} too, at whatever clock is locked; choose "
+                          "others with devices=[...], or see `resnetx doctor`")  # fmt: skip
 
 
 def _requests(overrides: list[str], devices: list[int]) -> list[Request]:

@@ -19,6 +19,14 @@ from resnetx.measure.clock_journal import Before, Journal, clear, command
 from resnetx.measure.nvml import Nvml
 from resnetx.record import Unknown
 
+_VOLTA = 7  # major compute capability of the first GPUs whose clocks can be locked
+
+
+def lockable(gpu: Mapping[str, Any]) -> bool:
+    """Whether the clock of a GPU, as `graphics_here` has it, can be locked at all; True where that is not known."""
+    version = gpu["compute_capability"]
+    return isinstance(version, Unknown) or int(version.partition(".")[0]) >= _VOLTA
+
 
 class NotPermittedError(ConfigError):
     """The driver lets only root lock clocks."""
@@ -31,9 +39,8 @@ class Lock:
         self._nvml = nvml
         self._handles = handles
         self._journal = Journal()
-        self.before: dict[int, int | None] = dict.fromkeys(
-            handles
-        )  # what each is locked at, at the end; None: unlocked
+        # What each is locked at when all is over, as it was before; None: at nothing.
+        self.before: dict[int, int | None] = dict.fromkeys(handles)
         self._changed: dict[int, None] = {}  # GPUs whose clock may have been changed, in that order
 
     def lock(self, clock_MHz: int) -> None:

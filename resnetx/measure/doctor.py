@@ -20,6 +20,7 @@ from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.host import visible_cores
 from resnetx.measure import clock_journal
+from resnetx.measure.clock_lock import lockable
 from resnetx.measure.environment import machine
 from resnetx.measure.finding import Finding, Verdict, limited, missing, ok
 from resnetx.measure.graphics import graphics_here
@@ -36,7 +37,6 @@ from resnetx.measure.nvml import fabric_not_ready
 from resnetx.record import Unknown
 
 _GiB = 2**30
-_VOLTA = 7  # major compute capability of the first GPUs whose clocks can be locked
 _SHARED_MEMORY_BYTES = _GiB  # a container starts with 64 MiB, which a few loader processes or NCCL ranks fill
 _FREE_BYTES = _GiB  # a record is some 10 kB, but the logs of a tracker are not
 _COUNTING_S = 1.0  # for counting images: enough for some 100,000
@@ -236,8 +236,7 @@ def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
     what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
     if any(gpu["mig"] is True for gpu in gpus):
         return limited(f"{what}; with MIG on, none can be found")
-    version = gpus[0]["compute_capability"]
-    if not isinstance(version, Unknown) and int(version.partition(".")[0]) < _VOLTA:
+    if not lockable(gpus[0]):
         what += "; before Volta that is an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
         return limited(what, "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS")
     return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (leaves none locked)')

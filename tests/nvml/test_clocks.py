@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -204,17 +205,27 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     ("machine", "says"),
     [
         ("no right to clocks", "only root may, so use sudo; unlocked, no GPU ran slower than 1515 MHz"),
-        ("dgx1-p100", "(Not Supported): that takes Volta or newer"),
+        ("dgx1-p100", "clocks of GPUs before Volta cannot be locked"),
+        ("shared", "others use GPU 0 too"),
         ("mig", "MIG is on"),
         ("no driver", "this machine shows no NVIDIA GPU"),
     ],
 )
 def test_what_keeps_clocks_from_being_locked_is_one_sentence(doctor, changes, machine, says, tmp_path):
+    if machine == "shared" and str(Path("/proc/self/ns/pid").readlink()) != "pid:[4026531836]":
+        pytest.skip("in this container process ids are not the host's")
     status, out, err = doctor(machine, "clock=find")
     assert (status, out) == (2, "")
     assert says in err.splitlines()[-1], err
     assert changes() == []
     assert not (tmp_path / "note.json").exists()
+
+
+def test_amd_gpus_are_told_to_be_none_of_it(doctor, tmp_path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    status, _, err = doctor("no driver", "clock=find", changes="from resnetx import host; host._ROOT = Path('.')\n")
+    assert (status, "clocks of AMD GPUs are not supported" in err) == (2, True), err
 
 
 @pytest.mark.parametrize(
