@@ -56,6 +56,7 @@ if [ -z "$first" ]; then
     step bench 0 resnetx bench "results=$results" "study=$study" "gpus=[${gpus#1,}]" "${bench[@]}"
   fi
   sweep scaling 0 "study=$study" "gpus=[$gpus]"
+  rm -f "$day/compare.done"  # a second's work, on whatever is measured by now
   step compare 0 resnetx compare "$day/predicted/prediction.json" "$results/$node/$named"
 fi
 [ "$dry" ] && exit

@@ -43,7 +43,11 @@ def day(tmp_path):
             command, env={**os.environ, **small, **changed}, cwd=tmp_path, capture_output=True, text=True, check=False
         )
         *_, table = ended.stdout.rpartition("\n\n")
-        return ended.returncode, dict(line.split(maxsplit=1) for line in table.splitlines()), ended.stdout
+        return (
+            ended.returncode,
+            dict(line.split(maxsplit=1) for line in table.splitlines()),
+            ended.stdout + ended.stderr,
+        )
 
     return run
 
