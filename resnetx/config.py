@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, get_args
 import msgspec
 
 from resnetx import bounds
-from resnetx.errors import ConfigError, convert
+from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
-from resnetx.units import seconds, size
+from resnetx.units import frequency, seconds, size
 from resnetx.variables import check_variables
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -401,6 +401,19 @@ def bytes_from(key: str, given: Any, example: str) -> Any:
         return size(given)
     except ValueError:
         raise ConfigError(f"{key}={given}: expected a size, as {example}") from None
+
+
+FIND = "find"  # in place of a clock, for `doctor` to measure it
+
+
+def clock_from(given: str | float) -> float:
+    """The Hz of a clock that is given in MHz, or in words, as 1227MHz."""
+    try:
+        clock_Hz = given * 1e6 if isinstance(given, int | float) else frequency(given)
+    except ValueError:
+        raise ConfigError(f"clock={shortened(given)}: expected MHz, as 1227 or 1227MHz") from None
+    bounds.check({"clock": clock_Hz / 1e6})
+    return clock_Hz
 
 
 def sizes_from(given: Iterable[int | str]) -> list[int]:

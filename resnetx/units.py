@@ -40,6 +40,14 @@ def seconds(text: str) -> float:
     return float(found[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
 
 
+def frequency(text: str) -> float:
+    """The Hz in "1227MHz", "1.2 GHz" or, of a GPU's clock, "1227" (MHz); a `ValueError` for anything else."""
+    found = re.fullmatch(rf"\s*{_NUMBER}\s*(MHz|GHz|)\s*", text)
+    if not found:
+        raise ValueError(f"{text[:100]}: not a frequency")
+    return float(Fraction(found[1]) * {"": 10**6, "MHz": 10**6, "GHz": 10**9}[found[2]])
+
+
 _BYTES = {
     "": 1, "B": 1,
     "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,

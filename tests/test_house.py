@@ -10,6 +10,7 @@ PURE = [
     "resnetx.cli",
     "resnetx.cli.bench",
     "resnetx.cli.compare",
+    "resnetx.cli.doctor_clock",
     "resnetx.cli.predict",
     "resnetx.cli.topology",
     "resnetx.cli.trace",

@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.units import duration, seconds, si, size, size_text, whole
+from resnetx.units import duration, frequency, seconds, si, size, size_text, whole
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,14 @@ def test_a_quantity_is_kept_whole_and_other_words_are_not():
         "\N{NO-BREAK SPACE}", "_"
     )
     assert kept == "94.1_images/s on 2_GPUs of 16_GB, 62_% in 4.0_ms; 3 more runs of 5 steps"
+
+
+@pytest.mark.parametrize("text", ["1227", "1227MHz", "1227 MHz", "1.227GHz"])
+def test_a_frequency_is_in_mhz_unless_it_says_otherwise(text):
+    assert frequency(text) == 1.227e9
+
+
+@pytest.mark.parametrize("text", ["find", "1227Hz", "-5", "1e3", ""])
+def test_what_is_no_frequency_is_refused(text):
+    with pytest.raises(ValueError, match="not a frequency"):
+        frequency(text)

@@ -41,6 +41,7 @@ BENCH = (
     "collective", "size", "gpus", "devices", "env", "threads", "warmup", "iterations", "seed", "timeout", "results",
     "oversubscribe", "registered", "study", "model", "image_size", "precision", "strategy",
 )  # fmt: skip
+CLOCKED = ("clock", "devices", "model", "image_size", "precision", "batch_size")  # of doctor: a clock and its load
 
 
 @dataclass(frozen=True)
@@ -153,10 +154,11 @@ VERBS = {
         own=PREDICTED,
     ),
     "doctor": Verb(
-        "verbs",
-        "say what this machine can run, what is missing, and how to get it",
-        ("results", "input.root"),
+        "doctor",
+        "say what this machine can run, what is missing, and how to get it; or which clock its GPUs hold under load",
+        ("results", "input.root", *CLOCKED),
         flags={"json": JSON},
+        own={"batch_size": "64"},
     ),
     "list": Verb("listing", "name the models, inputs, studies and systems that come with resnetx", ()),
 }

@@ -13,7 +13,7 @@ from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.folders import new_folder
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.validate import validate_
-from resnetx.config import After, Layerwise, Strategy, SyntheticInput, bytes_from
+from resnetx.config import FIND, After, Layerwise, Strategy, SyntheticInput, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
@@ -73,7 +73,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     image_bytes: str | int | None
     memory: str | int | None
     memory_model: Literal["torch", "caffe"]
-    clock: float | None
+    clock: str | float | None
     what_if: _WhatIf
     sensitivity: bool
     timeline: bool
@@ -205,10 +205,19 @@ def setting_of(asked: Asked) -> Setting:
         image_bytes=_size("image_bytes", asked.image_bytes, "34kB"),
         memory_bytes=_size("memory", asked.memory, "16GB"),
         memory_model=asked.memory_model,
-        clock_Hz=None if asked.clock is None else asked.clock * 1e6,
+        clock_Hz=_clock_Hz(asked.clock),
         sensitivity=asked.sensitivity,
         timeline=asked.timeline,
     )
+
+
+def _clock_Hz(given: str | float | None) -> float | None:
+    if given == FIND:
+        raise ConfigError(
+            "clock=find: a prediction reckons with a clock and finds none; `resnetx doctor clock=find` measures the "
+            "highest that GPUs hold, to be given here as clock=1227MHz"
+        )
+    return None if given is None else clock_from(given)
 
 
 def _measured(asked: Asked) -> dict[int | None, Measured]:

@@ -4,9 +4,7 @@ Here: what measures no training. `runs` and `studies` have the others.
 """
 
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
@@ -17,9 +15,6 @@ from resnetx.config import check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Workload
 from resnetx.units import si
-
-if TYPE_CHECKING:
-    from resnetx.measure.finding import Finding
 
 GPU_COLUMNS = [1, 2, 4, 8]  # of the tables for which no GPU counts were asked
 
@@ -100,38 +95,3 @@ def _verify_images(root: Path, workers: int) -> int:
     found = f"{len(complaints)} fault{'s' * (len(complaints) > 1)}"
     show.say(f"{root}: {found if complaints else 'every image decodes'}")
     return 1 if complaints else 0
-
-
-# ---- doctor ---------------------------------------------------------------------------------------------------
-
-
-def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
-    """Examines this machine; status 1 where something that every run needs is missing."""
-    from resnetx.measure.doctor import examine
-
-    tree = compose(chosen(overrides))
-    findings = examine(Path(run_settings_from(tree).results), Path(tree["input"].get("root", "data/images")))
-    if options.json:
-        show.json_lines(findings)
-    else:
-        _show_findings(findings)
-    return 1 if any(finding.state == "missing" and finding.needed for finding in findings) else 0
-
-
-def _show_findings(found: "Sequence[Finding]") -> None:
-    """What runs need and lack, then every finding, then the commands that change something."""
-    lacking = [each.topic for each in found if each.state == "missing" and each.needed]
-    show.say(
-        f"No run can work here: {', '.join(lacking)} is missing."
-        if lacking
-        else "Runs work here: nothing that every run needs is missing."
-    )
-    show.say()
-    show.table("", ["state", "topic", "~finding"], [[each.state, each.topic, each.what] for each in found])
-    commands = [each for each in found if each.mend]
-    width = max((len(each.topic) for each in commands), default=0)
-    if commands:
-        show.say()
-        show.say("What would change them", style="bold")
-    for each in commands:
-        show.line(f"{each.topic:{width}}  {each.mend}")

@@ -19,6 +19,8 @@ from typing import Any
 from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.host import visible_cores
+from resnetx.measure import clock_journal
+from resnetx.measure.clock_lock import lockable
 from resnetx.measure.environment import machine
 from resnetx.measure.finding import Finding, Verdict, limited, missing, ok
 from resnetx.measure.graphics import graphics_here
@@ -119,14 +121,15 @@ def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
     what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
     if waiting := fabric_not_ready():
-        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version; then look again)"
+        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version)"
         return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
     if any(gpu["mig"] is True for gpu in gpus):
         mend = "sudo nvidia-smi --multi-instance-gpu=0"
         return limited(f"{what}; MIG is on, and NCCL does not join its instances", mend)
     if not isinstance(processes, Unknown) and processes:
-        mend = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name --format=csv   (then end them)"
-        return limited(f"{what}; {len(processes)} processes of others run on them", mend)
+        mend = "nvidia-smi --query-compute-apps=pid,name --format=csv   (then end them)"
+        many = f"{len(processes)} processes of others run" if len(processes) > 1 else "a process of somebody else runs"
+        return limited(f"{what}; {many} there", mend)
     return ok(what)
 
 
@@ -146,7 +149,7 @@ def _give_gpus(container: str | Unknown, why: str) -> str:
     if mismatch in why:
         return "sudo reboot   (the driver was updated while it was loaded)"
     if no_right in why:
-        return "ls -l /dev/nvidia*   (then have yourself added to the group that may open them)"
+        return "ls -l /dev/nvidia*   (then join the group that may open them)"
     ways = {
         "docker": "docker run --gpus all ...",
         "podman": "podman run --device nvidia.com/gpu=all ...",
@@ -210,21 +213,33 @@ def _bf16() -> Verdict:
 
 
 def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
-    """Whether clocks may wander. NVML does not tell whether a GPU's clock is locked."""
+    """Whether clocks may wander: those of GPUs, or without any those of the CPUs."""
     governor, gpus = host["cpu_governor"], graphics["gpus"]
-    if not isinstance(gpus, Unknown) and not isinstance(gpus[0]["sm_clock_max_Hz"], Unknown):
-        top = f"{gpus[0]['sm_clock_max_Hz'] / 1e6:.0f}"
-        what = (
-            f"GPUs boost up to {top} MHz as heat and power allow: to compare machines, lock a clock that all can hold"
-        )
-        mend = f"sudo nvidia-smi --lock-gpu-clocks={top},{top}   (undo: sudo nvidia-smi --reset-gpu-clocks)"
-        return limited(what, mend)
+    if not isinstance(gpus, Unknown):
+        return _gpu_clocks(gpus)
     if isinstance(governor, Unknown):
         return limited(f"CPU clocks are not known: {governor}")
     if governor == "performance":
         return ok("the CPU governor is performance")
     mend = "sudo cpupower frequency-set --governor performance"
     return limited(f"the CPU governor is {governor}: clocks follow the load", mend)
+
+
+def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
+    """NVML does not tell whether a GPU's clock is locked, only what a killed `doctor clock=...` has noted."""
+    if left := clock_journal.left_behind():
+        named = ", ".join(str(each.gpu) for each in left)
+        what = f"a `resnetx doctor` that was killed has left the clocks of GPUs {named} locked"
+        return limited(what, clock_journal.command(left))
+    top_Hz = gpus[0]["sm_clock_max_Hz"]
+    up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
+    what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
+    if any(gpu["mig"] is True for gpu in gpus):
+        return limited(f"{what}; with MIG on, none can be found")
+    if not lockable(gpus[0]):
+        what += "; before Volta that is an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
+        return limited(what, "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS")
+    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (leaves none locked)')
 
 
 def _shared_memory(host: dict[str, Any]) -> Verdict:

@@ -17,6 +17,8 @@ from resnetx.record import Unknown
 
 _JPEG_SHAPE = (48, 64, 3)  # height, width, channels
 
+_NO_CUDA = "cuInitChecked()"  # of an assertion that DALI 2.4 names when CUDA does not start
+
 _PIP = "python -m pip install --force-reinstall"
 REINSTALL = {
     "torch": f"{_PIP} torch torchvision",
@@ -39,13 +41,16 @@ def torch_probe(graphics: dict[str, Any]) -> Verdict:
         if not isinstance(version, Unknown) and (why := unfit(gpu["name"], capability_from(version))):
             return missing(f"{what}: {why.partition(':')[0]}", OLDER)
     if torch.cuda.is_available():
-        return ok(f"{what}; it sees {torch.cuda.device_count()} GPUs")
-    what += f"; it sees none of the {len(graphics['gpus'])} GPUs that the driver shows"
+        seen = torch.cuda.device_count()
+        return ok(f"{what}; it sees {seen} GPU{'s' * (seen > 1)}")
+    shown = len(graphics["gpus"])
+    what += f"; it sees none of the {shown} GPUs" if shown > 1 else "; it does not see the GPU"
+    what += " that the driver shows"
     if not torch.version.cuda:
         return limited(what, REINSTALL["torch"])
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
-    mend = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install a torch built for an older CUDA"
+    mend = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
     return limited(f"{what} (driver {graphics['driver']})", mend)
 
 
@@ -112,7 +117,12 @@ def dali_probe() -> Verdict:
 def dali_gpu_probe(graphics: dict[str, Any]) -> Verdict:
     if isinstance(graphics["gpus"], Unknown):
         return limited("no GPU: DALI decodes on the CPU")
-    _decode_with_dali(0)
+    try:
+        _decode_with_dali(0)
+    except RuntimeError as error:
+        if _NO_CUDA in str(error):
+            return missing("CUDA does not start for DALI here")
+        raise
     nvml = open_nvml()
     assert not isinstance(nvml, Unknown), nvml
     engine = nvml.ask("nvmlDeviceGetJpgUtilization", nvml.ask("nvmlDeviceGetHandleByIndex", 0))

@@ -32,7 +32,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
     """Executes one rank of the run; rank 0 returns the record. `started`: when this process began."""
     request = task.request
     clock = StartUp(started)
-    _prepare(task)
+    prepare(request, task.oversubscribe)
     joined = distributed.joined(
         request.gpus,
         request.devices,
@@ -63,10 +63,9 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         return _record(task, ranks, fields, started)
 
 
-def _prepare(task: RunFile) -> None:
+def prepare(request: Request, oversubscribe: bool = False) -> None:
     """What must be settled before the first tensor: seeds, threads, and what fp32 means; refuses what cannot run."""
-    request = task.request
-    device = distributed.choose_device(request.devices, task.oversubscribe)
+    device = distributed.choose_device(request.devices, oversubscribe)
     if device.type == "cuda":
         check_precision(request.precision, device)
         limit_memory(request.memory_limit, device)

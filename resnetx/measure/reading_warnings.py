@@ -7,7 +7,7 @@ References: NVML API reference (clock event reasons).
 """
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, Warning
@@ -51,20 +51,22 @@ def _known(every: list[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
 def throttled(samples: list[GpuSamples]) -> list[Warning]:
     """A warning for each reason that held a GPU's clock down."""
     found = []
-    for bit, (reason, remedy) in _THROTTLING.items():
-        # A change of clock alone can show as a hardware slowdown for a moment.
-        least = 2 if bit == _SLOWDOWN else 1
-        shares = {}
-        for part in samples:
-            masks = part.throttle_reasons or []
-            if (count := sum(bool(mask & bit) for mask in masks)) >= least:
-                shares[part.rank] = count / len(masks)
+    every = {part.rank: holding_down(part.throttle_reasons or []) for part in samples}
+    for reason, remedy in _THROTTLING.values():
+        shares = {rank: held[reason] for rank, held in every.items() if reason in held}
         if shares:
             message = (
                 f"{_ranks(shares)}: {reason} held the GPU's clock down, up to {max(shares.values()):.0%} of the time"
             )
             found.append(Warning(code="throttled", message=message, remedy=remedy))
     return found
+
+
+def holding_down(masks: Sequence[int]) -> dict[str, float]:
+    """Why a GPU's clock was held down, by NVML's reasons of each sample: the words, and their share of the samples."""
+    counts = {bit: sum(bool(mask & bit) for mask in masks) for bit in _THROTTLING}
+    # A change of clock alone can show as a hardware slowdown for a moment.
+    return {_THROTTLING[bit][0]: count / len(masks) for bit, count in counts.items() if count >= 1 + (bit == _SLOWDOWN)}
 
 
 def uneven_clocks(samples: list[GpuSamples]) -> list[Warning]:

@@ -46,7 +46,7 @@ class Sensors:
             of_gpu = self._stop_gpu(self._gpu)
         return {**of_gpu, "host_load": host_load(self._cpus, cpu_times())}
 
-    def _stop_gpu(self, gpu: "_Gpu") -> dict[str, Any]:
+    def _stop_gpu(self, gpu: "Gpu") -> dict[str, Any]:
         counted = {name: _increase(now, self._counters[name]) for name, now in gpu.counters().items()}
         duration_s = time.perf_counter() - self._started
         columns = _columns(self._sampler.finish(), self._started)
@@ -76,7 +76,7 @@ _NVLINK_FIELDS: dict[str, _Choices] = {
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
 
-class _Gpu:
+class Gpu:
     """What NVML says of one GPU."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
@@ -144,7 +144,7 @@ class _Gpu:
         return int(getattr(answer[0].value, _VALUE_MEMBERS[answer[0].valueType]))
 
 
-def _find_gpu(devices: list[int] | None, module: Any) -> _Gpu | Unknown:
+def _find_gpu(devices: list[int] | None, module: Any) -> Gpu | Unknown:
     """The GPU that CUDA calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
     if devices is None:
         return Unknown("the run uses no GPU")
@@ -156,13 +156,13 @@ def _find_gpu(devices: list[int] | None, module: Any) -> _Gpu | Unknown:
     (device,) = devices
     uuid = torch.cuda.get_device_properties(device).uuid
     handle = nvml.ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}")
-    return handle if isinstance(handle, Unknown) else _Gpu(nvml, handle)
+    return handle if isinstance(handle, Unknown) else Gpu(nvml, handle)
 
 
 class _Sampler(threading.Thread):
     """Samples one GPU from its start until `finish`."""
 
-    def __init__(self, gpu: _Gpu) -> None:
+    def __init__(self, gpu: Gpu) -> None:
         super().__init__(name="resnetx-sensors", daemon=True)
         self._gpu = gpu
         self._samples: list[tuple[float, dict[str, Any]]] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import bench, main, predict, topology
-from resnetx.cli.grammar import BENCH, KEPT, POINT, PREDICTION, TOPOLOGY, VERBS, WORKLOAD, reads
+from resnetx.cli import bench, doctor_clock, main, predict, topology
+from resnetx.cli.grammar import BENCH, CLOCKED, KEPT, POINT, PREDICTION, TOPOLOGY, VERBS, WORKLOAD, reads
 from resnetx.cli.settings import names, settings
 from resnetx.config import Request, RunSettings
 
@@ -35,7 +35,7 @@ FOREIGN = {
     "predict": ["repeats=3", "pick=2", "size=1MiB", "collective=allreduce", "warmup=3"],
     "compare": ["results=x", "repeats=3", "pick=2"],
     "report": ["gpus=2", "model=alexnet"],
-    "doctor": ["gpus=2", "model=alexnet"],
+    "doctor": ["gpus=2", "input.recipe=paper", "strategy=after"],
     "list": ["gpus=2"],
 }  # fmt: skip
 
@@ -55,8 +55,8 @@ def test_every_verb_is_tried():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "clock=1227"], "(it is one of compare and predict); see `resnetx train --help`"),
-        (["doctor", "gpus=2"], "it has results and input.root"),
+        (["train", "clock=1227"], "(it is one of compare, predict and doctor); see `resnetx train --help`"),
+        (["doctor", "gpus=2"], "see `resnetx doctor --help`"),
         (["images", "input.foo=1"], "input.foo: no such setting; did you mean input.root?"),
         (["report", "basline=2"], "basline: no such setting; did you mean baseline?"),
         (["describe", "frobnicate=1"], "frobnicate: no such setting; see `resnetx describe --help`"),
@@ -88,6 +88,7 @@ def test_the_settings_of_a_verb_are_those_that_its_structs_read():
     workload = {*bench.WORKLOADS}
     assert set(BENCH) == {*bench.Asked.__struct_fields__, *workload}
     assert set(TOPOLOGY) == set(topology.Asked.__struct_fields__)
+    assert set(CLOCKED) >= set(doctor_clock.Asked.__struct_fields__)
     assert {*PREDICTION, "results"} == {*predict.Asked.__struct_fields__, *WORKLOAD}
 
 

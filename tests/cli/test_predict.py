@@ -90,7 +90,13 @@ def test_only_caffe_mpi_copies_to_the_device_while_it_computes():
 
 @pytest.mark.parametrize(
     ("word", "slower"),
-    [("straggler=1.5", True), ("host_time=0.1s", True), ("clock=700", True), ("gradients=bf16", False)],
+    [
+        ("straggler=1.5", True),
+        ("host_time=0.1s", True),
+        ("clock=700", True),
+        ("clock=0.7GHz", True),
+        ("gradients=bf16", False),
+    ],
 )
 def test_a_setting_changes_the_iteration_in_its_direction(predict, word, slower):
     words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=after"]
@@ -332,6 +338,9 @@ def test_validation_holds(capsys):
         (["systems=gx8", "framework=torch"], "framework=torch: not one of the known values"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected at least 1"),
         (["systems=gx8", "clock=0"], "clock=0: expected more than 0"),
+        (["systems=gx8", "clock=0MHz"], "clock=0: expected more than 0"),
+        (["systems=gx8", "clock=fast"], "clock=fast: expected MHz, as 1227 or 1227MHz"),
+        (["systems=gx8", "clock=find"], "clock=find: a prediction reckons with a clock and finds none"),
         (["systems=gx8", "straggler=.inf"], "straggler=.inf: expected a number"),
         (["systems=gx8", "what_if.latency=0"], "what_if.latency=0: expected more than 0"),
         (["systems=gx8", "what_if.bandwidth={nvlink1:2}"], "no kind of link of gx8 has that name"),

@@ -9,6 +9,7 @@ import torch
 
 from resnetx.measure.distributed import SHARING_NCCL
 from resnetx.measure.environment import nccl_version
+from tests.gpu.resuming import pytest_collection_modifyitems, pytest_runtest_logreport  # noqa: F401  (pytest's hooks)
 
 RANKS = 2
 

@@ -12,6 +12,7 @@ NO_FABRIC, NOT_STARTED, READY = 0, 1, 3  # nvmlGpuFabricInfo: state
 SWITCH = "00000000:C3:00.0"
 NOBODY = 2**22 + 1  # a process id that Linux never gives
 GiB = 2**30
+CLOCKS = "clocks.txt"  # which clocks were locked and unlocked, in turn, in the folder of a machine's description
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Machine:
     levels: dict[tuple[int, int], int] = field(default_factory=dict)  # other pairs: PHB
     processes: tuple[tuple[int, int, int], ...] = ()  # GPU, process id, bytes
     errors: dict[str, int] = field(default_factory=dict)  # function -> nvmlReturn_t
+    holds_MHz: int = 0  # the highest clock that its power limit lets it hold; 0: every one
 
     def uuid(self, gpu: int) -> str:
         return f"GPU-00000000-0000-0000-0000-{gpu:012x}"
@@ -51,6 +53,7 @@ class Machine:
         for (one, other), links in self.direct.items():
             lines += [f"link|{one}|{self.bus(other)}", f"link|{other}|{self.bus(one)}"] * links
         lines += ["switched"] * bool(self.switch_links)
+        lines += [f"holds|{self.holds_MHz}"] * bool(self.holds_MHz)
         pairs = [(one, other) for one in range(self.count) for other in range(one)]
         lines += [f"level|{one}|{other}|{self.levels.get((other, one), PHB)}" for one, other in pairs]
         lines += [f"process|{gpu}|{pid}|{memory}" for gpu, pid, memory in self.processes]
@@ -77,6 +80,12 @@ MACHINES = {
     "no permission": Machine(*H200, errors={"nvmlInitWithFlags": NO_PERMISSION}),
     "no driver": Machine(*H200, errors={"nvmlInitWithFlags": DRIVER_NOT_LOADED}),
     "another driver": Machine(*H200, errors={"nvmlInitWithFlags": VERSION_MISMATCH}),
+    "hot": Machine(*H200, count=2, fabric=READY, switch_links=18, holds_MHz=1545),
+    "no right to clocks": Machine(
+        *H200,
+        errors=dict.fromkeys(("nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks"), NO_PERMISSION),
+        holds_MHz=1545,
+    ),
     "no counters": Machine(
         *H200,
         errors=dict.fromkeys(
@@ -103,4 +112,4 @@ def playing(machine: Machine, library: Path, folder: Path) -> dict[str, str]:
     facts = folder / "machine.txt"
     facts.write_text(machine.text)
     shown = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    return {**shown, "LD_LIBRARY_PATH": str(library), "MOCK_NVML": str(facts)}
+    return {**shown, "LD_LIBRARY_PATH": str(library), "MOCK_NVML": str(facts), "MOCK_NVML_CLOCKS": str(folder / CLOCKS)}

@@ -12,6 +12,10 @@
  *     switched                            GPUs reach each other through NVSwitches
  *     level|A|B|NVML_TOPOLOGY_LEVEL       the nearest thing that two GPUs have in common, over PCIe
  *     process|GPU|PID|MEMORY_BYTES
+ *     holds|MHz                           above it the power limit makes every clock go up and down; it is 15 n
+ *
+ * MOCK_NVML_CLOCKS names a file that keeps locked clocks, as the driver does: a line for each change, "0 1545" locks
+ * GPU 0, "0 0" unlocks it.
  *
  * FABRIC is the state that nvmlDeviceGetGpuFabricInfoV tells (0: the GPU has no fabric, 3: it is ready). Only functions
  * that resnetx calls are here: what it calls newly must be added. Signatures are those of nvml.h.
@@ -39,6 +43,7 @@ typedef struct {
 static char driver[80] = "";
 static Gpu gpus[GPUS];
 static int count = 0, switched = 0;
+static unsigned int holds = 0;
 static int levels[GPUS][GPUS];
 static struct { char function[96]; int code; } errors[ERRORS];
 static int error_count = 0;
@@ -83,6 +88,8 @@ static void read_line(char *line) {
         copy(gpu->far_ends[gpu->links++], 32, rest);
     } else if (!strcmp(kind, "switched")) {
         switched = 1;
+    } else if (!strcmp(kind, "holds")) {
+        holds = number(&rest);
     } else if (!strcmp(kind, "level")) {
         int a = number(&rest), b = number(&rest);
         levels[a][b] = levels[b][a] = number(&rest);
@@ -179,7 +186,6 @@ int nvmlDeviceGetMemoryInfo(Gpu *gpu, unsigned long long *total_free_used) {
 
 int nvmlDeviceGetEnforcedPowerLimit(Gpu *gpu, unsigned int *limit) { GIVE(limit, gpu->power_mW); }
 int nvmlDeviceGetMaxClockInfo(Gpu *gpu, int kind, unsigned int *MHz) { (void)kind; GIVE(MHz, gpu->sm_max); }
-int nvmlDeviceGetClockInfo(Gpu *gpu, int kind, unsigned int *MHz) { (void)kind; GIVE(MHz, gpu->sm_max); }
 int nvmlDeviceGetPowerUsage(Gpu *gpu, unsigned int *power) { GIVE(power, gpu->power_mW / 2); }
 int nvmlDeviceGetTemperature(Gpu *gpu, int kind, unsigned int *degrees) { (void)gpu, (void)kind; GIVE(degrees, 40); }
 
@@ -191,7 +197,79 @@ int nvmlDeviceGetUtilizationRates(Gpu *gpu, unsigned int *gpu_memory) {
     return SUCCESS;
 }
 
-int nvmlDeviceGetCurrentClocksEventReasons(Gpu *gpu, unsigned long long *mask) { (void)gpu; GIVE(mask, 0); }
+/* ---- clocks ---- */
+
+enum { CLOCK_STEP = 15, LEAST_CLOCK = 210, MEMORY_CLOCK = 2619, POWER_CAP = 4 };
+
+int nvmlDeviceGetIndex(Gpu *gpu, unsigned int *index) { GIVE(index, gpu - gpus); }
+
+static unsigned int locked(Gpu *gpu) {
+    int at = 0, MHz = 0, last = 0;
+    const char *path = getenv("MOCK_NVML_CLOCKS");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    while (file && fscanf(file, "%d %d", &at, &MHz) == 2)
+        if (at == gpu - gpus) last = MHz;
+    if (file) fclose(file);
+    return last;
+}
+
+static int set_clock(Gpu *gpu, unsigned int MHz) {
+    const char *path = getenv("MOCK_NVML_CLOCKS");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file) return NOT_SUPPORTED;
+    fprintf(file, "%d %u\n", (int)(gpu - gpus), MHz);
+    fclose(file);
+    return SUCCESS;
+}
+
+int nvmlDeviceSetGpuLockedClocks(Gpu *gpu, unsigned int least, unsigned int most) {
+    MAY_FAIL;
+    if (gpu->major < 7) return NOT_SUPPORTED;
+    return least == most && least ? set_clock(gpu, most) : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceResetGpuLockedClocks(Gpu *gpu) {
+    MAY_FAIL;
+    return gpu->major < 7 ? NOT_SUPPORTED : set_clock(gpu, 0);
+}
+
+static unsigned int wanted(Gpu *gpu) {
+    unsigned int MHz = locked(gpu);
+    return MHz ? MHz : gpu->sm_max;
+}
+
+/* Where the power limit acts, two steps below what holds, one, none, one above, two: a reading each. */
+int nvmlDeviceGetClockInfo(Gpu *gpu, int kind, unsigned int *MHz) {
+    static unsigned int readings[GPUS];
+    (void)kind;
+    int step = (int)(readings[gpu - gpus]++ % 5) - 2;
+    GIVE(MHz, holds && wanted(gpu) > holds ? holds + step * CLOCK_STEP : wanted(gpu));
+}
+
+int nvmlDeviceGetCurrentClocksEventReasons(Gpu *gpu, unsigned long long *mask) {
+    GIVE(mask, holds && wanted(gpu) > holds ? POWER_CAP : 0);
+}
+
+int nvmlDeviceGetSupportedMemoryClocks(Gpu *gpu, unsigned int *size, unsigned int *MHz) {
+    (void)gpu;
+    MAY_FAIL;
+    int fits = MHz && *size >= 1;
+    *size = 1;
+    if (fits) MHz[0] = MEMORY_CLOCK;
+    return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+int nvmlDeviceGetSupportedGraphicsClocks(Gpu *gpu, unsigned int memory, unsigned int *size, unsigned int *MHz) {
+    MAY_FAIL;
+    if (memory != MEMORY_CLOCK) return NOT_FOUND;
+    unsigned int clocks = (gpu->sm_max - LEAST_CLOCK) / CLOCK_STEP + 1;
+    int fits = MHz && *size >= clocks;
+    *size = clocks;
+    for (unsigned int i = 0; fits && i < clocks; i++) MHz[i] = gpu->sm_max - i * CLOCK_STEP;
+    return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+/* ---- what counts up ---- */
 
 static double seconds(void) {
     struct timespec now;

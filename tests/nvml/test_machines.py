@@ -6,10 +6,13 @@ The library is a mock (`mock_nvml.c`), so torch sees no GPU on any of them.
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from resnetx.measure import doctor
 from tests.nvml.machines import MACHINES, NOBODY, built, playing
+from tests.nvml.screens import COLUMNS, KEPT, MACHINES_SHOWN, about_gpus, kept, screen
 
 
 @pytest.fixture(scope="module")
@@ -79,37 +82,42 @@ def test_the_v100s_have_six_links_each_and_p100s_four(on):
     assert {gpu["nvlinks_active"] for gpu in seen(on, "dgx1-p100")["gpus"]} == {4}
 
 
-def doctor(on, machine: str):
-    ended = on(machine, "-m", "resnetx", "doctor", "--json")
-    return {each["topic"]: each for each in map(json.loads, ended.stdout.splitlines())}
+# What else is said of a machine, of libraries that are installed here.
+BESIDES = {
+    "dgx1-p100": ["Tesla P100-SXM2-16GB has compute capability 6.0", "constraints-cuda12"],
+    "dgx1-v100": ["Tesla V100-SXM2-16GB has compute capability 7.0", "constraints-cuda12"],
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("machine", "topic", "state", "says", "mends"),
-    [
-        ("8 x h200", "GPU", "ok", "8 x NVIDIA H200; driver 580.95.05", ""),
-        ("8 x h200 without its fabric manager", "GPU", "missing", "the NVLink fabric is not ready", "fabricmanager"),
-        ("dgx1-p100", "torch", "missing", "Tesla P100-SXM2-16GB has compute capability 6.0", "constraints-cuda12"),
-        ("dgx1-v100", "torch", "missing", "Tesla V100-SXM2-16GB has compute capability 7.0", "constraints-cuda12"),
-        ("mig", "GPU", "limited", "MIG is on", "--multi-instance-gpu=0"),
-        ("no permission", "GPU", "missing", "Insufficient Permissions", "/dev/nvidia"),
-        ("another driver", "GPU", "missing", "version mismatch", "reboot"),
-    ],
-)
-def test_the_doctor_names_what_is_wrong_with_a_machine(on, machine, topic, state, says, mends):
-    found = doctor(on, machine)[topic]
-    assert found["state"] == state, found
-    assert says in found["what"]
-    assert mends in found["mend"]
-
-
-@pytest.mark.slow
-def test_gpus_that_others_use_are_told_where_process_ids_mean_anything(on):
-    if isinstance(seen(on, "shared")["gpu_processes"], str):
+@pytest.mark.parametrize("machine", MACHINES_SHOWN)
+def test_the_doctor_shows_what_it_showed_of_a_machine(on, machine, library, tmp_path):
+    if machine == "shared" and isinstance(seen(on, machine)["gpu_processes"], str):
         pytest.skip("in this container process ids are not the host's")
-    assert seen(on, "shared")["gpu_processes"] == [{"gpu": 0, "pid": NOBODY, "memory_bytes": 3 * 2**30}]
-    assert "1 processes of others" in doctor(on, "shared")["GPU"]["what"]
+    if "nvmlInitWithFlags" in MACHINES[machine].errors and doctor._nvidia_cards():
+        pytest.skip("this host has NVIDIA cards of its own, which the doctor names")
+    whole = screen(machine, library, tmp_path)
+    shown = about_gpus(machine, whole)
+    assert shown == kept(machine).read_text(), "accept the change with: python -m tests.nvml.screens"
+    assert max(map(len, shown.splitlines())) <= COLUMNS
+    assert [words for words in BESIDES.get(machine, []) if words not in " ".join(whole.split())] == []
+
+
+def test_every_kept_screen_is_of_a_machine():
+    assert {path.name for path in KEPT.iterdir()} == {kept(machine).name for machine in MACHINES_SHOWN}
+
+
+@pytest.mark.parametrize("machine", ["8 x h200", "8 x h200 without its fabric manager"])
+def test_the_page_on_gpus_shows_what_the_doctor_shows(machine):
+    page = (Path(__file__).parent.parent.parent / "docs/gpu.md").read_text()
+    assert f"```text\n{kept(machine).read_text()}```\n" in page
+
+
+def test_gpus_that_others_use_are_told_where_process_ids_mean_anything(on):
+    processes = seen(on, "shared")["gpu_processes"]
+    if isinstance(processes, str):
+        pytest.skip("in this container process ids are not the host's")
+    assert processes == [{"gpu": 0, "pid": NOBODY, "memory_bytes": 3 * 2**30}]
 
 
 SENSED = """
