@@ -25,8 +25,9 @@ from resnetx.host import node_name
 from resnetx.measure import nccl_log
 from resnetx.measure.capability import check_kernels
 from resnetx.measure.environment import nccl_version
-from resnetx.measure.nvml import gpus_here
+from resnetx.measure.nvml import full_uuid
 from resnetx.measure.torchrun import local_rank, on_one_node, private_folder, rank, ranks_here, world_size
+from resnetx.measure.visible import gpus_here, hidden_by_mistake
 from resnetx.record import Device, Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
 
@@ -109,6 +110,8 @@ def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> tor
     `oversubscribe`: where ranks are more than GPUs, the GPUs are dealt out in turn.
     """
     if not torch.cuda.is_available():
+        if mistake := hidden_by_mistake():
+            raise ConfigError(mistake)
         if present := gpus_here():
             raise ConfigError(
                 f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for CUDA "
@@ -292,7 +295,7 @@ def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
         **device,
         "index": ranks.device.index,
         "name": properties.name,
-        "uuid": f"GPU-{properties.uuid}",
+        "uuid": full_uuid(str(properties.uuid)),
         "pci_bus_id": bus,
     }
 

@@ -90,8 +90,13 @@ def _foreign_processes(nvml: Nvml, handles: Mapping[int, Any]) -> list[dict[str,
             if process.pid not in ours:
                 memory = process.usedGpuMemory
                 memory = Unknown("the driver does not say") if memory is None else memory
-                found.append({"gpu": gpu, "pid": process.pid, "memory_bytes": memory})
+                name = process_name(process.pid)
+                found.append({"gpu": gpu, "pid": process.pid, "memory_bytes": memory, "name": name})
     return found
+
+
+def process_name(pid: int) -> str | Unknown:
+    return kernel_text(f"proc/{pid}/comm") or Unknown("it has ended, or /proc does not show it")
 
 
 def _wires(nvml: Nvml, handles: list[Any]) -> list[list[str]]:

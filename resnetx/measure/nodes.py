@@ -80,17 +80,25 @@ def unlike(machines: Mapping[int, Machine]) -> list[Warning]:
 
 def busy_gpus(machines: Mapping[int, Machine], devices: Sequence[Mapping[str, Any]]) -> list[Warning]:
     """A warning where processes of others were on the GPUs of this run when it began; `devices`: one for each rank."""
-    used = {device["uuid"] for device in devices if not isinstance(device["uuid"], Unknown)}
     found = []
     for machine in machines.values():
         if isinstance(machine["gpus"], Unknown) or isinstance(machine["gpu_processes"], Unknown):
             continue
-        ours = {gpu["index"] for gpu in machine["gpus"] if gpu["uuid"] in used}
-        if others := [process["pid"] for process in machine["gpu_processes"] if process["gpu"] in ours]:
-            message = f"other processes were on this run's GPUs of {machine['node']}: {', '.join(map(str, others))}"
+        here = [device for device in devices if device["node"] == machine["node"]]
+        # Also by their places: where MIG divides a GPU, the UUID of a device is that of an instance.
+        used = {device[name] for device in here for name in ("uuid", "pci_bus_id")}
+        ours = {gpu["index"] for gpu in machine["gpus"] if used & {gpu["uuid"], gpu["pci_bus_id"]}}
+        if others := [_named(process) for process in machine["gpu_processes"] if process["gpu"] in ours]:
+            message = f"other processes were on this run's GPUs of {machine['node']}: {', '.join(others)}"
             remedy = "end them (nvidia-smi lists them), or choose other GPUs: devices=[...]"
             found.append(Warning(code="shared-gpus", message=message, remedy=remedy))
     return found
+
+
+def _named(process: Mapping[str, Any]) -> str:
+    """ "python (4711)"."""
+    name, pid = process["name"], process["pid"]
+    return f"process {pid}" if isinstance(name, Unknown) else f"{name} ({pid})"
 
 
 def _gpus(machine: Machine) -> list[str]:

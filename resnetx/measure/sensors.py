@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from resnetx.measure.host_load import cpu_times, host_load
-from resnetx.measure.nvml import Nvml, active_nvlinks, open_nvml
+from resnetx.measure.nvml import Found, Nvml, active_nvlinks, found_by, open_nvml
 from resnetx.record import Unknown
 
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
@@ -73,16 +73,18 @@ _NVLINK_FIELDS: dict[str, _Choices] = {
     "nvlink_sent_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_TX",)), (1, ("NVLINK_COUNT_XMIT_BYTES",))),
     "nvlink_received_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_RX",)), (1, ("NVLINK_COUNT_RCV_BYTES",))),
 }
+_ALL_INSTANCES = Unknown("MIG divides this GPU, and it tells the power of all its instances together")
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
 
 class _Gpu:
     """What NVML says of one GPU."""
 
-    def __init__(self, nvml: Nvml, handle: Any) -> None:
+    def __init__(self, nvml: Nvml, found: Found) -> None:
         self._nvml = nvml
-        self._handle = handle
-        self._nvlinks = active_nvlinks(nvml, handle)
+        self._handle = found.handle
+        self._divided = found.divided
+        self._nvlinks = active_nvlinks(nvml, found.handle)
 
     def sample(self) -> dict[str, Any]:
         """The readings that change from moment to moment."""
@@ -104,6 +106,8 @@ class _Gpu:
 
         That is the mean of the last second from Ampere on (GA100 excepted): in short windows, of the warm-up.
         """
+        if self._divided:
+            return _ALL_INSTANCES
         instant = self._field("POWER_INSTANT", 0)
         if not isinstance(instant, Unknown):
             return instant
@@ -112,8 +116,9 @@ class _Gpu:
 
     def counters(self) -> dict[str, Any]:
         """The readings that only count up."""
+        energy_mJ = self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return {
-            "energy_J": _times(1e-3, self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)),
+            "energy_J": _ALL_INSTANCES if self._divided else _times(1e-3, energy_mJ),
             "pcie_replays": self._nvml.ask("nvmlDeviceGetPcieReplayCounter", self._handle),
             **{name: self._over_nvlinks(choices) for name, choices in _NVLINK_FIELDS.items()},
         }
@@ -154,9 +159,8 @@ def _find_gpu(devices: list[int] | None, module: Any) -> _Gpu | Unknown:
     import torch
 
     (device,) = devices
-    uuid = torch.cuda.get_device_properties(device).uuid
-    handle = nvml.ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}")
-    return handle if isinstance(handle, Unknown) else _Gpu(nvml, handle)
+    found = found_by(str(torch.cuda.get_device_properties(device).uuid), nvml)
+    return found if isinstance(found, Unknown) else _Gpu(nvml, found)
 
 
 class _Sampler(threading.Thread):

@@ -213,6 +213,7 @@ class GpuProcess(_Part, frozen=True):
     gpu: int
     pid: int
     memory_bytes: int | None
+    name: str | None = None  # records from before it was asked lack it
 
 
 class Storage(_Part, frozen=True):

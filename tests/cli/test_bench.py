@@ -230,7 +230,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
 def test_what_is_asked_wrongly_is_refused_in_one_sentence_and_nothing_starts(
     capsys, tmp_path, launched, monkeypatch, words, sentence
 ):
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 2)
     status, _, err = run(capsys, "bench", f"results={tmp_path}", *words)
     assert status == 2
     assert sentence in err
