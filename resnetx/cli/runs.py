@@ -216,6 +216,11 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
             f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
             "use precision=fp32 or bf16"
         )
+    if packages.hip_version() and request.precision == "tf32":
+        return (
+            "precision=tf32: a format of NVIDIA's GPUs, which torch for AMD's does not compute in; use precision=fp32 "
+            "or bf16"
+        )
     if not present and request.memory_limit is not None:
         return "memory_limit: it limits what PyTorch allocates on GPUs, and this machine shows none; leave it out"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)

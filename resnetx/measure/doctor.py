@@ -18,20 +18,22 @@ from typing import Any
 
 from resnetx import packages
 from resnetx.errors import ConfigError
-from resnetx.host import visible_cores
+from resnetx.host import kernel_file, kernel_text, visible_cores
+from resnetx.measure.amd_doctor import amd_verdict
 from resnetx.measure.environment import machine
 from resnetx.measure.finding import Finding, Verdict, limited, missing, ok
-from resnetx.measure.graphics import graphics_here
+from resnetx.measure.graphics import FIELDS, graphics_here
 from resnetx.measure.library_probes import (
-    REINSTALL,
     dali_gpu_probe,
     dali_probe,
     gloo_probe,
     nccl_probe,
+    reinstall,
     torch_probe,
     torchvision_probe,
 )
 from resnetx.measure.nvml import fabric_not_ready
+from resnetx.measure.reading_warnings import lock_clocks
 from resnetx.record import Unknown
 
 _GiB = 2**30
@@ -72,7 +74,7 @@ def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
         if isinstance(error, ModuleNotFoundError) and (package := packages.package_of(error)):
             return Finding(topic, "missing", f"{package.name} is not installed", package.command)
         reason = str(error).strip().partition("\n")[0]
-        return Finding(topic, "missing", f"{type(error).__name__}: {reason}", REINSTALL.get(topic, ""))
+        return Finding(topic, "missing", f"{type(error).__name__}: {reason}", reinstall(topic))
 
 
 # ---- system, GPU ----------------------------------------------------------------------------------------------------
@@ -87,9 +89,10 @@ def _system(host: dict[str, Any]) -> Verdict:
 
 
 def _packages() -> Verdict:
-    absent = [package for module, package in packages.KNOWN.items() if not packages.installed(module)]
+    useful = packages.useful()
+    absent = [package for module, package in useful.items() if not packages.installed(module)]
     if not absent:
-        return ok(f"all {len(packages.KNOWN)} packages that resnetx uses are installed")
+        return ok(f"all {len(useful)} packages that resnetx uses are installed")
     what = ", ".join(f"{package.name} (needed {package.needed})" for package in absent)
     return missing(
         f"not installed: {what}", " ".join(["python -m pip install", *(each.distribution for each in absent)])
@@ -101,23 +104,28 @@ def _graphics() -> dict[str, Any]:
     try:
         return graphics_here()
     except ModuleNotFoundError as error:
-        reason = Unknown(packages.missing(error) or str(error))
-        return dict.fromkeys(("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint"), reason)
+        return dict.fromkeys(FIELDS, Unknown(packages.missing(error) or str(error)))
 
 
+NVIDIA, AMD = "0x10de", "0x1002"  # PCI's numbers of vendors
 _OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # what NVML says only where there is one
 
 
 def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     gpus, processes = graphics["gpus"], graphics["gpu_processes"]
     if isinstance(gpus, Unknown):
-        cards = _nvidia_cards()
-        if not cards and not any(sign in gpus for sign in _OF_A_DRIVER):
+        cards, of_amd = _cards(NVIDIA), _cards(AMD)
+        is_driver = any(sign in gpus for sign in _OF_A_DRIVER)
+        if packages.hip_version() or (of_amd and not cards and not is_driver):
+            return amd_verdict(host["container"], of_amd, str(gpus))
+        if not cards and not is_driver:
             return limited("no NVIDIA GPU on the PCI bus: ranks run on CPUs, over gloo")
         where = f"GPUs at {', '.join(cards)}, but " if cards else ""
         return missing(where + gpus, _give_gpus(host["container"], str(gpus)))
     models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
     what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
+    if packages.hip_version():
+        return limited(f"{what}; nothing of resnetx has run on AMD GPUs yet")
     if waiting := fabric_not_ready():
         mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version; then look again)"
         return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
@@ -130,13 +138,13 @@ def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     return ok(what)
 
 
-def _nvidia_cards() -> list[str]:
-    """PCI addresses of the NVIDIA display and compute controllers (class 03) that the kernel sees."""
-    devices = sorted(Path("/sys/bus/pci/devices").glob("*"))
+def _cards(vendor: str) -> list[str]:
+    """PCI addresses of a vendor's display controllers (class 03) and accelerators (12) that the kernel sees."""
+    devices = sorted(kernel_file("sys/bus/pci/devices").glob("*"))
     return [
         device.name
         for device in devices
-        if (device / "vendor").read_text().strip() == "0x10de" and (device / "class").read_text().startswith("0x03")
+        if kernel_text(device / "vendor") == vendor and kernel_text(device / "class")[:4] in ("0x03", "0x12")
     ]
 
 
@@ -213,12 +221,15 @@ def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     """Whether clocks may wander. NVML does not tell whether a GPU's clock is locked."""
     governor, gpus = host["cpu_governor"], graphics["gpus"]
     if not isinstance(gpus, Unknown) and not isinstance(gpus[0]["sm_clock_max_Hz"], Unknown):
-        top = f"{gpus[0]['sm_clock_max_Hz'] / 1e6:.0f}"
+        top_MHz = gpus[0]["sm_clock_max_Hz"] / 1e6
         what = (
-            f"GPUs boost up to {top} MHz as heat and power allow: to compare machines, lock a clock that all can hold"
+            f"GPUs boost up to {top_MHz:.0f} MHz as heat and power allow: to compare machines, lock a clock that all "
+            "can hold"
         )
-        mend = f"sudo nvidia-smi --lock-gpu-clocks={top},{top}   (undo: sudo nvidia-smi --reset-gpu-clocks)"
-        return limited(what, mend)
+        undo = (
+            "amd-smi reset --perf-determinism --gpu all" if packages.hip_version() else "nvidia-smi --reset-gpu-clocks"
+        )
+        return limited(what, f"{lock_clocks(top_MHz)}   (undo: sudo {undo})")
     if isinstance(governor, Unknown):
         return limited(f"CPU clocks are not known: {governor}")
     if governor == "performance":

@@ -14,12 +14,13 @@ from resnetx.host import cores
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
 from resnetx.measure.torchrun import ranks_here
+from resnetx.packages import hip_version
 from resnetx.record import Unknown, Warning
 
 Machine = Mapping[str, Any]  # the fields of `record.Environment`
 
 # What makes ranks of one run differ in speed, or in what they compute.
-_ALIKE = ("cpu", "cpus_usable", "driver", "torch", "cuda", "cudnn", "nccl", "dali", "resnetx", "git_revision")
+_ALIKE = ("cpu", "cpus_usable", "driver", "torch", "cuda", "hip", "cudnn", "nccl", "dali", "resnetx", "git_revision")
 
 
 def machines(storage: Path | None, ranks: Ranks) -> dict[int, Machine]:
@@ -90,7 +91,8 @@ def busy_gpus(machines: Mapping[int, Machine], devices: Sequence[Mapping[str, An
         ours = {gpu["index"] for gpu in machine["gpus"] if used & {gpu["uuid"], gpu["pci_bus_id"]}}
         if others := [_named(process) for process in machine["gpu_processes"] if process["gpu"] in ours]:
             message = f"other processes were on this run's GPUs of {machine['node']}: {', '.join(others)}"
-            remedy = "end them (nvidia-smi lists them), or choose other GPUs: devices=[...]"
+            lists = "amd-smi process" if hip_version() else "nvidia-smi"
+            remedy = f"end them ({lists} lists them), or choose other GPUs: devices=[...]"
             found.append(Warning(code="shared-gpus", message=message, remedy=remedy))
     return found
 

@@ -12,8 +12,10 @@ import time
 from itertools import pairwise
 from typing import Any
 
+from resnetx.measure.amd_sensors import AmdGpu, amd_gpu
 from resnetx.measure.host_load import cpu_times, host_load
 from resnetx.measure.nvml import Found, Nvml, active_nvlinks, found_by, open_nvml
+from resnetx.packages import hip_version
 from resnetx.record import Unknown
 
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
@@ -24,10 +26,11 @@ PERIOD_S = 0.1
 class Sensors:
     """One rank's readings: `start` just before the first window, `stop` just after the last."""
 
-    def __init__(self, devices: list[int] | None, rank: int, nvml: Any = None) -> None:
-        """`devices`: the CUDA index of the rank's GPU as the only entry, or None on a CPU."""
+    def __init__(self, devices: list[int] | None, rank: int, module: Any = None) -> None:
+        """`devices`: torch's index of the rank's GPU as the only entry, or None on a CPU; `module`: a stand-in for
+        pynvml, or for amdsmi."""
         self._rank = rank
-        self._gpu = _find_gpu(devices, nvml)
+        self._gpu = _find_gpu(devices, module)
 
     def start(self) -> None:
         if not isinstance(self._gpu, Unknown):
@@ -46,7 +49,7 @@ class Sensors:
             of_gpu = self._stop_gpu(self._gpu)
         return {**of_gpu, "host_load": host_load(self._cpus, cpu_times())}
 
-    def _stop_gpu(self, gpu: "_Gpu") -> dict[str, Any]:
+    def _stop_gpu(self, gpu: "_Gpu | AmdGpu") -> dict[str, Any]:
         counted = {name: _increase(now, self._counters[name]) for name, now in gpu.counters().items()}
         duration_s = time.perf_counter() - self._started
         columns = _columns(self._sampler.finish(), self._started)
@@ -149,16 +152,18 @@ class _Gpu:
         return int(getattr(answer[0].value, _VALUE_MEMBERS[answer[0].valueType]))
 
 
-def _find_gpu(devices: list[int] | None, module: Any) -> _Gpu | Unknown:
-    """The GPU that CUDA calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
+def _find_gpu(devices: list[int] | None, module: Any) -> _Gpu | AmdGpu | Unknown:
+    """The GPU that torch calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
     if devices is None:
         return Unknown("the run uses no GPU")
-    nvml = open_nvml(module)
-    if isinstance(nvml, Unknown):
-        return nvml
     import torch
 
     (device,) = devices
+    if hip_version():
+        return amd_gpu(torch.cuda.get_device_properties(device), module)
+    nvml = open_nvml(module)
+    if isinstance(nvml, Unknown):
+        return nvml
     found = found_by(str(torch.cuda.get_device_properties(device).uuid), nvml)
     return found if isinstance(found, Unknown) else _Gpu(nvml, found)
 
@@ -166,7 +171,7 @@ def _find_gpu(devices: list[int] | None, module: Any) -> _Gpu | Unknown:
 class _Sampler(threading.Thread):
     """Samples one GPU from its start until `finish`."""
 
-    def __init__(self, gpu: _Gpu) -> None:
+    def __init__(self, gpu: _Gpu | AmdGpu) -> None:
         super().__init__(name="resnetx-sensors", daemon=True)
         self._gpu = gpu
         self._samples: list[tuple[float, dict[str, Any]]] = []
