@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.config import Bucket
 from resnetx.errors import ConfigError
-from resnetx.host import node_name
+from resnetx.host import cpus_text, node_name
 from resnetx.measure import nccl_log
 from resnetx.measure.capability import check_kernels
 from resnetx.measure.environment import nccl_version
@@ -290,7 +290,8 @@ def bucket_sizes(wrapped: DistributedDataParallel) -> list[int] | Unknown:
 
 def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
     """Where this rank runs, as its record has it."""
-    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank}
+    cpus = cpus_text() or Unknown("this system does not tell")
+    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank, "cpus": cpus}
     if ranks.device.type != "cuda":
         why = Unknown("a CPU rank has no GPU")
         return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}

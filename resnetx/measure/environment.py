@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import resnetx
-from resnetx.host import cores, kernel_file, kernel_text, memory_bytes, node_name
+from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text, memory_bytes, node_name
 from resnetx.measure.executor import NO_STORE
 from resnetx.measure.graphics import graphics_here
 from resnetx.measure.revision import revision
@@ -87,21 +87,12 @@ def _cpu_counts() -> dict[str, int | Unknown]:
     if not topologies:
         why = Unknown("this system does not describe its CPUs under /sys")
         return {"cpu_sockets": why, "cpu_cores": why, "numa_nodes": why}
-    with_cpus = _numbers(kernel_text("sys/devices/system/node/has_cpu"))  # a GPU's memory can be a node, too
+    with_cpus = cpu_numbers(kernel_text("sys/devices/system/node/has_cpu"))  # a GPU's memory can be a node, too
     return {
         "cpu_sockets": len({kernel_text(folder / "physical_package_id") for folder in topologies}),
         "cpu_cores": len({kernel_text(folder / "thread_siblings_list") for folder in topologies}),
         "numa_nodes": len(with_cpus) or Unknown("the kernel was built without NUMA"),
     }
-
-
-def _numbers(text: str) -> set[int]:
-    """The numbers in a list as the kernel writes it: "0-2,8" is 0, 1, 2 and 8."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _governor() -> str | Unknown:

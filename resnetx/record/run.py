@@ -45,6 +45,7 @@ class Device(_Part, frozen=True):
     name: str
     uuid: str | None
     pci_bus_id: str | None
+    cpus: str | None = None  # that the rank could run on: "0-31,64-95"; records from before it was asked lack it
 
 
 class StartUp(_Part, frozen=True):
