@@ -47,6 +47,29 @@ def visible_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cpu_numbers(text: str) -> set[int]:
+    """The numbers in a list as the kernel writes it: "0-2,8" is 0, 1, 2 and 8."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def cpus_text() -> str:
+    """The CPUs that this process may run on, as the kernel writes it: "0-2,8"; "" on a system that does not tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return ""
+    numbers = sorted(os.sched_getaffinity(0))
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
 def cores() -> int:
     """CPUs that this process may keep busy: those it may run on, or fewer where a control group limits its time."""
     quotas = [quota for group in _control_groups("cpu") if (quota := _cpu_quota(group))]

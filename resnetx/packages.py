@@ -8,7 +8,11 @@ missing module that is not in the table is a mistake of our own, and stays an ex
 """
 
 import importlib.util
+import re
+import sys
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Package:
 KNOWN = {
     "PIL": Package("Pillow", "pillow", "to make and check images"),
     "altair": Package("Altair", "altair", "to draw figures"),
+    "amdsmi": Package("AMD SMI", "amdsmi", "to ask AMD's driver for GPUs"),
     "hydra": Package("Hydra", "hydra-core", "to read settings"),
     "jinja2": Package("Jinja2", "jinja2", "to write the page of a report"),
     "numpy": Package("NumPy", "numpy", "to calculate"),
@@ -48,6 +53,15 @@ KNOWN = {
     "wandb": Package("wandb", "wandb", "for tracker=wandb"),
     "yaml": Package("PyYAML", "pyyaml", "to read YAML files"),
 }
+
+
+_OF_A_VENDOR = {"amdsmi": "AMD", "nvidia.dali": "NVIDIA", "pynvml": "NVIDIA"}
+
+
+def useful() -> dict[str, Package]:
+    """The packages that are of use with the GPUs that the installed PyTorch is built for."""
+    other = "NVIDIA" if hip_version() else "AMD"
+    return {module: package for module, package in KNOWN.items() if _OF_A_VENDOR.get(module) != other}
 
 
 def missing(error: ModuleNotFoundError) -> str:
@@ -73,3 +87,35 @@ def installed(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # not even the package above it
         return False
+
+
+# ---- PyTorch's build ------------------------------------------------------------------------------------------------
+
+
+def hip_version() -> str | None:
+    """The version of HIP where the installed PyTorch is built for ROCm, AMD's GPUs; else None. Loads no PyTorch.
+
+    There PyTorch calls AMD's GPUs "cuda", and RCCL "nccl".
+    """
+    if loaded := sys.modules.get("torch.version"):
+        found: str | None = loaded.hip
+        return found
+    return _installed_hip()
+
+
+@cache
+def _installed_hip() -> str | None:
+    spec = importlib.util.find_spec("torch") if installed("torch") else None
+    if spec is None or spec.origin is None:
+        return None
+    version = Path(spec.origin).with_name("version.py")  # plain assignments: hip: Optional[str] = '6.4.43482-0f2d60242'
+    found = re.search(r"^hip\b[^=]*=\s*'([^']+)'", version.read_text(), re.MULTILINE) if version.exists() else None
+    return found[1] if found else None
+
+
+def rocm_torch() -> str:
+    """The command that installs a PyTorch for ROCm: of the version in use, or the one that its own pages name."""
+    hip = hip_version()
+    which = ".".join(hip.split(".")[:2]) if hip else "X.Y"
+    note = "" if hip else "   (X.Y: see pytorch.org/get-started)"
+    return f"python -m pip install torch torchvision --index-url https://download.pytorch.org/whl/rocm{which}{note}"

@@ -19,13 +19,15 @@ _OWN = {
     "MASTER_PORT": "torchrun by hand",
     "OMP_NUM_THREADS": "threads",
     "CUDA_VISIBLE_DEVICES": "devices",
+    "HIP_VISIBLE_DEVICES": "devices",
+    "ROCR_VISIBLE_DEVICES": "devices",
     "TMPDIR": "the shell",
     "DDP_SET_LAST_BUCKET_CAP": "strategy.first_bucket_mb",  # it would make DDP fill its buckets by another rule
 }
 
 # What files may set: how libraries communicate, compute and allocate.
 _TUNING = re.compile(
-    r"(NCCL|TORCH_NCCL|GLOO|OMP|GOMP|KMP|MKL)_[A-Z0-9_]+"
+    r"(NCCL|RCCL|TORCH_NCCL|GLOO|OMP|GOMP|KMP|MKL)_[A-Z0-9_]+"
     r"|CUDA_(DEVICE_MAX_CONNECTIONS|DEVICE_ORDER|LAUNCH_BLOCKING|MODULE_LOADING)|CUBLAS_WORKSPACE_CONFIG"
     r"|PYTORCH_((CUDA_)?ALLOC_CONF|NO_CUDA_MEMORY_CACHING)|NVIDIA_TF32_OVERRIDE"
     r"|(ONEDNN|DNNL)_MAX_CPU_ISA|ONEDNN_DEFAULT_FPMATH_MODE|ATEN_CPU_CAPABILITY|MALLOC_ARENA_MAX"

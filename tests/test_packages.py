@@ -124,7 +124,10 @@ def test_a_rank_without_a_package_says_so_too(monkeypatch):
 
 def test_the_commands_install_what_the_project_depends_on():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = project["dependencies"] + project["optional-dependencies"]["cuda13"]
+    declared = [
+        *project["dependencies"],
+        *(each for extra in ("cuda13", "rocm") for each in project["optional-dependencies"][extra]),
+    ]
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in declared}
     indirect = {"omegaconf"}  # comes with hydra-core
     assert {package.distribution for package in packages.KNOWN.values()} - indirect <= names

@@ -174,7 +174,7 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
         check_bench(request)
     except ConfigError as error:
         return str(error)
-    from resnetx.measure.nvml import gpus_here
+    from resnetx.measure.visible import gpus_here
 
     if request.registered and not gpus_here():
         return (

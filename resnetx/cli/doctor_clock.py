@@ -24,8 +24,9 @@ from resnetx.measure.clock_lock import Lock, NotPermittedError, lockable, lockin
 from resnetx.measure.clock_search import Answer, Reading, answer, rounded_down
 from resnetx.measure.clock_trial import Look
 from resnetx.measure.graphics import graphics_here
-from resnetx.measure.nvml import Nvml, gpus_here, open_nvml
+from resnetx.measure.nvml import Nvml, open_nvml
 from resnetx.measure.sensors import Gpu
+from resnetx.measure.visible import gpus_here
 from resnetx.record import Unknown
 
 
@@ -104,7 +105,7 @@ def _nvml(asked: str) -> Nvml:
     if isinstance(nvml, Unknown) or isinstance(gpus, Unknown):
         if kernel_file("dev/kfd").exists():  # of the driver for AMD's GPUs
             raise ConfigError(
-                f"{asked}: clocks of AMD GPUs are not supported; rocm-smi --setperfdeterminism locks them"
+                f"{asked}: clocks of AMD GPUs are not supported; amd-smi set --perf-determinism locks them"
             )
         raise ConfigError(f"{asked}: this machine shows no NVIDIA GPU ({gpus})")
     if any(gpu["mig"] is True for gpu in gpus):

@@ -190,8 +190,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     """
     from resnetx import inputs, packages, workloads
     from resnetx.measure.features import missing_feature
-    from resnetx.measure.nvml import gpus_here
     from resnetx.measure.record_size import too_large_record
+    from resnetx.measure.visible import gpus_here, hidden_by_mistake
 
     try:
         check(request)
@@ -208,11 +208,18 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     needed = ("torch", *["torchvision"] * isinstance(request.model, Torchvision))
     if missing := next(filter(None, map(packages.obstacle, needed)), "") or missing_feature(request.strategy):
         return missing
+    if mistake := hidden_by_mistake():
+        return mistake
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):
         return (
             f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
             "use precision=fp32 or bf16"
+        )
+    if packages.hip_version() and request.precision == "tf32":
+        return (
+            "precision=tf32: a format of NVIDIA's GPUs, which torch for AMD's does not compute in; use precision=fp32 "
+            "or bf16"
         )
     if not present and request.memory_limit is not None:
         return "memory_limit: it limits what PyTorch allocates on GPUs, and this machine shows none; leave it out"
@@ -226,7 +233,7 @@ def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, he
 
     `here`: how many of the `gpus` ranks are on this node; None: all of them.
     """
-    from resnetx.measure.nvml import gpus_here
+    from resnetx.measure.visible import gpus_here
 
     present, ranks = gpus_here(), gpus if here is None else here
     asked = f"gpus={gpus}" + f" ({ranks} on this node)" * (ranks != gpus)

@@ -277,7 +277,7 @@ def _show_plan(asked: _Asked) -> None:
 
 def _past(asked: _Asked) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
-    from resnetx.measure.nvml import gpus_here
+    from resnetx.measure.visible import gpus_here
     from resnetx.report.results import load
 
     runs: list[Brief] = []

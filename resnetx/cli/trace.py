@@ -162,7 +162,7 @@ def together(point: Request, iterations: int) -> list[Request]:
 
 def _ranks_here() -> int:
     """GPUs of this machine; without any, the cores, of which every rank needs one of its own."""
-    from resnetx.measure.nvml import gpus_here
+    from resnetx.measure.visible import gpus_here
 
     return gpus_here() or cores()
 

@@ -106,6 +106,11 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
     """
     if isinstance(input, SyntheticInput):
         return
+    if input.kind == "dali" and (hip := packages.hip_version()):
+        raise ConfigError(
+            f"input=dali: torch is built for AMD GPUs (HIP {hip}), and DALI has none but NVIDIA's; use "
+            "input=torchvision, or input=synthetic, which decodes nothing"
+        )
     if missing := packages.obstacle(_NEEDED[input.kind]):
         other = "input=torchvision, or " * (input.kind == "dali")
         raise ConfigError(f"{missing}, or use {other}input=synthetic, which decodes nothing")

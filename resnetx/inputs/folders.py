@@ -111,8 +111,13 @@ def state(tree: Tree, cached_share: float | Unknown, decoder: str | Unknown) -> 
 
 def cached_share(tree: Tree) -> float | Unknown:
     """The share of the images' bytes that are in memory now, from a sample; ask before anything reads them."""
+    return page_cache.resident_share(sample(tree))
+
+
+def sample(tree: Tree) -> list[Path]:
+    """Some 256 of the images, spread over all classes."""
     step = max(1, len(tree.files) // 256)
-    return page_cache.resident_share([tree.path(index) for index in range(0, len(tree.files), step)])
+    return [tree.path(index) for index in range(0, len(tree.files), step)]
 
 
 def _size_bytes(tree: Tree) -> int | Unknown:

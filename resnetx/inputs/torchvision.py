@@ -1,21 +1,23 @@
 """Batches by torchvision: decode_jpeg and v2 transforms in the worker processes of a DataLoader. DALI's peer.
 
 Workers decode, crop, resize and flip, and send pixels as bytes (a quarter of floats); the rank converts and normalises
-them on its device. PNG files are decoded by Pillow: on a damaged one, torchvision 0.29 ends its process with SIGSEGV.
+them on its device. What they decode is told with each batch, so that none of them has the listing. PNG files are
+decoded by Pillow: on a damaged one, torchvision 0.29 ends its process with SIGSEGV.
 
 torchvision 0.29 deprecates its decoders in favour of TorchCodec, and still has them.
 """
 
+import multiprocessing
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import RawArray
-from os import getpid
+from os import _exit, getpid
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
@@ -29,6 +31,7 @@ from resnetx.host import dying_with
 from resnetx.inputs import Share, damage, folders, header, memory_format, order, recipes
 
 Pixels = tuple[torch.Tensor, torch.Tensor]  # uint8 (N, S, S, 3) and int64 (N,)
+Told = tuple[int, str, int]  # an image's number, its file below the root, and its label
 
 
 class TorchvisionBatches:
@@ -44,15 +47,18 @@ class TorchvisionBatches:
         self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
         self._shift = -torch.tensor(recipe.mean, device=share.device).repeat(share.image_size) * self._scale
         self._reading = _Reading(input.threads)
+        method = _start_method(share.device)
+        multiprocessing.set_forkserver_preload([__name__])
         with _deaths_found_when_waited_for():
             self._loader: Iterator[Pixels | ConfigError] | None = iter(
                 DataLoader(
-                    _Images(self._tree, recipe, share.image_size, self._reading),
-                    batch_sampler=order.batches(len(self._tree.files), share),
+                    _Images(self._tree.root, recipe, share.image_size, self._reading),
+                    batch_sampler=_told(self._tree, order.batches(len(self._tree.files), share)),
                     num_workers=input.threads,
                     prefetch_factor=input.prefetch,
                     collate_fn=_as_it_is,
-                    worker_init_fn=partial(_begin_worker, getpid()),
+                    worker_init_fn=partial(_begin_worker, getpid() if method == "fork" else None),
+                    multiprocessing_context=method,
                     pin_memory=share.device.type == "cuda",
                     # Every worker draws its own random numbers from this one.
                     generator=torch.Generator().manual_seed(share.seed * share.world_size + share.rank),
@@ -89,10 +95,40 @@ class TorchvisionBatches:
         return ConfigError(damage.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
 
 
-def _begin_worker(parent: int, _: int) -> None:
-    """A worker ends with its rank, however that ends; and by SIGTERM, which ranks leave to a thread that it lacks."""
+def _start_method(device: torch.device) -> Literal["fork", "forkserver"]:
+    """How worker processes come about.
+
+    A rank on a GPU runs threads of CUDA and NCCL: a fork of it may find a lock held by one that it lacks, and NCCL and
+    CUDA do not work in it. There, workers are forked from a server, which has loaded what they need and runs no thread.
+    That takes as long as to load torch and torchvision once more, 6 s of CPU time of each rank on a Xeon, and a batch
+    costs the same; on CPUs, where gloo's threads only wait, ranks fork.
+    """
+    return "forkserver" if device.type == "cuda" else "fork"
+
+
+def _told(tree: folders.Tree, batches: Iterable[list[int]]) -> Iterator[list[Told]]:
+    for batch in batches:
+        yield [(index, tree.files[index], tree.labels[index]) for index in batch]
+
+
+def _begin_worker(rank: int | None, _: int) -> None:
+    """A worker ends with its rank, however that ends; and by SIGTERM, which ranks leave to a thread that it lacks.
+
+    `rank`: the process that forked it; None: a server did, which ends after its last worker.
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    dying_with(parent)()
+    if rank is None:
+        threading.Thread(target=_end_with_rank, name="resnetx-parent", daemon=True).start()
+    else:
+        dying_with(rank)()
+
+
+def _end_with_rank() -> None:
+    """Waits for the rank, whose death closes a pipe to this worker; the kernel would tell of the server's only."""
+    rank = multiprocessing.parent_process()
+    assert rank is not None, "a worker without a rank"
+    rank.join()
+    _exit(1)
 
 
 class _Reading:
@@ -131,8 +167,8 @@ def _deaths_found_when_waited_for() -> Iterator[None]:
 class _Images(Dataset[Pixels | ConfigError]):
     """Makes whole batches of uint8 pixels in a worker. A fault is a value here: raised, it would lose its form."""
 
-    def __init__(self, tree: folders.Tree, recipe: recipes.Recipe, image_size: int, reading: _Reading) -> None:
-        self._tree, self._image_size, self._reading = tree, image_size, reading
+    def __init__(self, root: Path, recipe: recipes.Recipe, image_size: int, reading: _Reading) -> None:
+        self._root, self._image_size, self._reading = root, image_size, reading
         self._smallest = recipe.smallest_side(image_size)
         size = (image_size, image_size)
         self._transform = v2.Compose(
@@ -142,18 +178,18 @@ class _Images(Dataset[Pixels | ConfigError]):
             ]
         )
 
-    def __getitems__(self, indices: list[int]) -> Pixels | ConfigError:
-        pixels = torch.empty(len(indices), self._image_size, self._image_size, 3, dtype=torch.uint8)
-        for place, index in enumerate(indices):
-            path = self._tree.path(index)
+    def __getitems__(self, told: list[Told]) -> Pixels | ConfigError:
+        pixels = torch.empty(len(told), self._image_size, self._image_size, 3, dtype=torch.uint8)
+        for place, (index, name, _) in enumerate(told):
+            path = self._root / name
             self._reading.begin(index)
             try:
                 pixels[place] = self._transform(_decoded(path, self._smallest)).permute(1, 2, 0)
             except Exception as error:
                 # A damaged file can make a decoder raise nearly anything; `damage` knows the plain words for it.
                 fault = damage.of(path, self._smallest) or f"{path}: torchvision cannot decode it ({error})"
-                return ConfigError(damage.sentence(fault, self._tree.root))
-        return pixels, torch.tensor([self._tree.labels[index] for index in indices])
+                return ConfigError(damage.sentence(fault, self._root))
+        return pixels, torch.tensor([label for _, _, label in told])
 
 
 def _decoded(path: Path, smallest: int) -> torch.Tensor:

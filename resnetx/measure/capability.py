@@ -1,38 +1,64 @@
 """What a GPU's generation can run: kernels that torch was built for, and precisions that its units have.
 
-References: CUDA C++ Programming Guide, "Compute Capabilities" and "Application Compatibility": a kernel for 8.0 runs on
-8.0 and 8.6, not on 9.0; from PTX the driver compiles for every later generation. bf16 and TF32 came with Ampere (8.0).
+NVIDIA numbers its generations: a kernel for 8.0 runs on 8.0 and 8.6, not on 9.0, and from PTX the driver compiles for
+every later generation. bf16 and TF32 came with Ampere (8.0). AMD names its chips ("gfx942"), and a kernel runs on the
+chip that it is for; bf16 came with MI100 (gfx908) to those of servers, with RDNA 3 (gfx11) to the others.
+
+References: CUDA C++ Programming Guide, "Compute Capabilities" and "Application Compatibility"; ROCm documentation,
+"Data types and precision support"; LLVM, User Guide for AMDGPU Backend (processors).
 """
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from resnetx.errors import ConfigError
+from resnetx.packages import hip_version, rocm_torch
 
 AMPERE = (8, 0)
 # The last torch whose wheels have kernels for Pascal (6.0) and Volta (7.0); see docs/gpu.md.
 OLDER = "python -m pip install -c constraints-cuda12.txt -e '.[cuda12]'"
+_WITHOUT_BF16 = re.compile(r"gfx([678]|10)\d\d\w?|gfx90[0-79c]")  # up to MI60 and to RDNA 2
 
 Capability = tuple[int, int]
+Chip = Capability | str  # (9, 0) of NVIDIA, "gfx942" of AMD
 
 
-def capability_from(text: str) -> Capability:
-    """(7, 0) of NVML's "7.0"."""
+def chip_from(text: str) -> Chip:
+    """(7, 0) of NVML's "7.0"; AMD's names as they are."""
+    if text.startswith("gfx"):
+        return text
     major, _, minor = text.partition(".")
     return int(major), int(minor)
 
 
-def built_for(capability: Capability, arch_list: Iterable[str]) -> bool:
+def chip_of(device: torch.device) -> Chip:
+    """The chip of a GPU that torch sees."""
+    if hip_version() is None:
+        return torch.cuda.get_device_capability(device)
+    properties: Any = torch.cuda.get_device_properties(device)
+    return _amd_name(properties.gcnArchName)
+
+
+def _amd_name(architecture: str) -> str:
+    """ "gfx90a" of "gfx90a:sramecc+:xnack-", whose features torch is not built for one by one."""
+    return architecture.partition(":")[0]
+
+
+def built_for(chip: Chip, arch_list: Iterable[str]) -> bool:
     """Whether a torch of this `torch.cuda.get_arch_list()` has kernels that the GPU can run; True where it has no list.
 
-    That of ROCm names chips (gfx942) and is left to it, as is an empty one, of a torch without CUDA.
+    A torch without CUDA has none. AMD's "generic" kernels run on several chips, which are left to it.
     """
-    known = [(kind, int(major), int(minor)) for kind, major, minor in map(_arch, arch_list) if kind]
+    archs = list(arch_list)
+    if isinstance(chip, str):
+        names = {_amd_name(name) for name in archs}
+        return not names or chip in names or any("generic" in name for name in names)
+    known = [(kind, int(major), int(minor)) for kind, major, minor in map(_arch, archs) if kind]
     return not known or any(
-        (kind == "sm" and major == capability[0] and minor <= capability[1])
-        or (kind == "compute" and (major, minor) <= capability)
+        (kind == "sm" and major == chip[0] and minor <= chip[1]) or (kind == "compute" and (major, minor) <= chip)
         for kind, major, minor in known
     )
 
@@ -43,36 +69,53 @@ def _arch(name: str) -> tuple[str, str, str]:
     return (found[1], found[2], found[3]) if found else ("", "", "")
 
 
-def unfit(name: str, capability: Capability) -> str:
+def unfit(name: str, chip: Chip) -> str:
     """Why this torch cannot run on a GPU, in one sentence; "" where it can."""
     archs = torch.cuda.get_arch_list() or _built_archs()
-    if built_for(capability, archs):
+    if built_for(chip, archs):
         return ""
+    if isinstance(chip, str):
+        names = ", ".join(sorted({_amd_name(each) for each in archs}))
+        return (
+            f"{name} is {chip}, and torch {torch.__version__} has kernels for {names}: install a torch that has them "
+            f"for it ({better_torch(chip)})"
+        )
     generations = sorted({(int(major), int(minor)) for kind, major, minor in map(_arch, archs) if kind})
     least = ".".join(map(str, generations[0]))
     return (
-        f"{name} has compute capability {capability[0]}.{capability[1]}, and torch {torch.__version__} has kernels "
-        f"from {least} on: install an older torch ({OLDER})"
+        f"{name} has compute capability {chip[0]}.{chip[1]}, and torch {torch.__version__} has kernels "
+        f"from {least} on: install an older torch ({better_torch(chip)})"
     )
+
+
+def better_torch(chip: Chip) -> str:
+    """The command that installs a torch with kernels for a GPU for which this one has none."""
+    return rocm_torch() if isinstance(chip, str) else OLDER
 
 
 def _built_archs() -> list[str]:
     """What torch was built for, where it sees no GPU: then its own list is empty."""
-    flags: str = torch._C._cuda_getArchFlags() if torch.version.cuda else ""
+    flags: str = torch._C._cuda_getArchFlags() if torch.version.cuda or hip_version() else ""
     return flags.split()
 
 
 def check_precision(precision: str, device: torch.device) -> None:
     """Refuses a precision that a GPU's generation has no units for: it would be emulated, or be another one."""
-    capability = torch.cuda.get_device_capability(device)
-    if precision in ("tf32", "bf16") and capability < AMPERE:
+    chip, name = chip_of(device), torch.cuda.get_device_name(device)
+    if isinstance(chip, str):
+        if precision == "bf16" and _WITHOUT_BF16.fullmatch(chip):
+            raise ConfigError(
+                f"precision=bf16: {name} ({chip}) has no units for it, which came with MI100 and RDNA 3; use "
+                "precision=fp32 or fp16"
+            )
+    elif precision in ("tf32", "bf16") and chip < AMPERE:
         raise ConfigError(
-            f"precision={precision}: {torch.cuda.get_device_name(device)} (compute capability "
-            f"{capability[0]}.{capability[1]}) is older than Ampere (8.0), which brought it; use precision=fp32 or fp16"
+            f"precision={precision}: {name} (compute capability {chip[0]}.{chip[1]}) is older than Ampere (8.0), which "
+            "brought it; use precision=fp32 or fp16"
         )
 
 
 def check_kernels(device: torch.device) -> None:
     """Refuses a GPU for which this torch has no kernels."""
-    if why := unfit(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)):
+    if why := unfit(torch.cuda.get_device_name(device), chip_of(device)):
         raise ConfigError(why)

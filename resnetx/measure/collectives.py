@@ -172,9 +172,8 @@ def _computing_lost(
 
 
 def _library(ranks: Ranks, machine: nodes.Machine) -> str:
-    if distributed.backend(ranks.device) == "nccl":
-        return f"NCCL {machine['nccl']}"
-    return f"gloo (torch {torch.__version__})"
+    name = distributed.backend(ranks.device)
+    return f"gloo (torch {torch.__version__})" if name == "gloo" else f"{name.upper()} {machine['nccl']}"
 
 
 def _disturbed(loads: Sequence[dict[str, float] | Unknown]) -> list[Warning]:

@@ -21,12 +21,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.config import Bucket
 from resnetx.errors import ConfigError
-from resnetx.host import node_name
+from resnetx.host import cpus_text, node_name
 from resnetx.measure import nccl_log
 from resnetx.measure.capability import check_kernels
 from resnetx.measure.environment import nccl_version
-from resnetx.measure.nvml import gpus_here
+from resnetx.measure.nvml import full_uuid
 from resnetx.measure.torchrun import local_rank, on_one_node, private_folder, rank, ranks_here, world_size
+from resnetx.measure.visible import gpus_here, hidden_by_mistake
+from resnetx.packages import hip_version
 from resnetx.record import Device, Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
 
@@ -113,11 +115,14 @@ def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> tor
     `oversubscribe`: where ranks are more than GPUs, the GPUs are dealt out in turn.
     """
     if not torch.cuda.is_available():
+        if mistake := hidden_by_mistake():
+            raise ConfigError(mistake)
         if present := gpus_here():
+            build = "ROCm" if hip_version() else f"CUDA {torch.version.cuda}"
             raise ConfigError(
-                f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for CUDA "
-                f"{torch.version.cuda}, or a build without CUDA): see `resnetx doctor`; to use CPUs all the same, "
-                "set CUDA_VISIBLE_DEVICES=-1"
+                f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for "
+                f"{build}, no right to open them, or a build without CUDA): see `resnetx doctor`; to use CPUs all the "
+                "same, set CUDA_VISIBLE_DEVICES=-1"
             )
         return torch.device("cpu")
     present = torch.cuda.device_count()
@@ -188,6 +193,11 @@ def joined(
 def _check_sharing() -> None:
     """Refuses an NCCL that cannot join several ranks of one GPU."""
     version = nccl_version()
+    if hip_version():
+        raise ConfigError(
+            f"gpus={world_size()} with oversubscribe=true: RCCL {version} is not known to join several ranks of one "
+            "GPU; lower gpus"
+        )
     if tuple(int(part) for part in version.split(".")) < SHARING_NCCL:
         least = ".".join(map(str, SHARING_NCCL))
         raise ConfigError(
@@ -212,8 +222,10 @@ def _meeting(ranks: Ranks, timeout: timedelta) -> dict[str, Any]:
 
 
 def backend(device: torch.device) -> str:
-    """NCCL between GPUs, gloo between CPUs."""
-    return "nccl" if device.type == "cuda" else "gloo"
+    """NCCL between GPUs, which is RCCL between those of AMD although torch calls it "nccl"; gloo between CPUs."""
+    if device.type != "cuda":
+        return "gloo"
+    return "rccl" if hip_version() else "nccl"
 
 
 def _loopback() -> str | None:
@@ -301,7 +313,8 @@ def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Te
 
 def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
     """Where this rank runs, as its record has it."""
-    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank}
+    cpus = cpus_text() or Unknown("this system does not tell")
+    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank, "cpus": cpus}
     if ranks.device.type != "cuda":
         why = Unknown("a CPU rank has no GPU")
         return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}
@@ -315,7 +328,7 @@ def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
         **device,
         "index": ranks.device.index,
         "name": properties.name,
-        "uuid": f"GPU-{properties.uuid}",
+        "uuid": Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid)),
         "pci_bus_id": bus,
     }
 
@@ -332,7 +345,8 @@ def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
         loopback = _loopback() if on_one_node() else None
         interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
         return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}
+    name = backend(ranks.device).upper()
     lines = nccl_log.channel_lines("\n".join(logs))
     if not lines:
-        return {"requested": requested, "used": Unknown("NCCL's log names no connections"), "evidence": []}
+        return {"requested": requested, "used": Unknown(f"{name}'s log names no connections"), "evidence": []}
     return {"requested": requested, "used": sorted({via for via, _ in lines}), "evidence": [line for _, line in lines]}

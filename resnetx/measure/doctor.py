@@ -18,22 +18,24 @@ from typing import Any
 
 from resnetx import packages
 from resnetx.errors import ConfigError
-from resnetx.host import visible_cores
+from resnetx.host import kernel_file, kernel_text, visible_cores
 from resnetx.measure import clock_journal
+from resnetx.measure.amd_doctor import amd_verdict
 from resnetx.measure.clock_lock import lockable
 from resnetx.measure.environment import machine
 from resnetx.measure.finding import Finding, Verdict, limited, missing, ok
-from resnetx.measure.graphics import graphics_here
+from resnetx.measure.graphics import FIELDS, graphics_here
 from resnetx.measure.library_probes import (
-    REINSTALL,
     dali_gpu_probe,
     dali_probe,
     gloo_probe,
     nccl_probe,
+    reinstall,
     torch_probe,
     torchvision_probe,
 )
 from resnetx.measure.nvml import fabric_not_ready
+from resnetx.measure.reading_warnings import lock_clocks
 from resnetx.record import Unknown
 
 _GiB = 2**30
@@ -74,7 +76,7 @@ def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
         if isinstance(error, ModuleNotFoundError) and (package := packages.package_of(error)):
             return Finding(topic, "missing", f"{package.name} is not installed", package.command)
         reason = str(error).strip().partition("\n")[0]
-        return Finding(topic, "missing", f"{type(error).__name__}: {reason}", REINSTALL.get(topic, ""))
+        return Finding(topic, "missing", f"{type(error).__name__}: {reason}", reinstall(topic))
 
 
 # ---- system, GPU ----------------------------------------------------------------------------------------------------
@@ -89,9 +91,10 @@ def _system(host: dict[str, Any]) -> Verdict:
 
 
 def _packages() -> Verdict:
-    absent = [package for module, package in packages.KNOWN.items() if not packages.installed(module)]
+    useful = packages.useful()
+    absent = [package for module, package in useful.items() if not packages.installed(module)]
     if not absent:
-        return ok(f"all {len(packages.KNOWN)} packages that resnetx uses are installed")
+        return ok(f"all {len(useful)} packages that resnetx uses are installed")
     what = ", ".join(f"{package.name} (needed {package.needed})" for package in absent)
     return missing(
         f"not installed: {what}", " ".join(["python -m pip install", *(each.distribution for each in absent)])
@@ -103,23 +106,28 @@ def _graphics() -> dict[str, Any]:
     try:
         return graphics_here()
     except ModuleNotFoundError as error:
-        reason = Unknown(packages.missing(error) or str(error))
-        return dict.fromkeys(("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint"), reason)
+        return dict.fromkeys(FIELDS, Unknown(packages.missing(error) or str(error)))
 
 
+NVIDIA, AMD = "0x10de", "0x1002"  # PCI's numbers of vendors
 _OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # what NVML says only where there is one
 
 
 def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     gpus, processes = graphics["gpus"], graphics["gpu_processes"]
     if isinstance(gpus, Unknown):
-        cards = _nvidia_cards()
-        if not cards and not any(sign in gpus for sign in _OF_A_DRIVER):
+        cards, of_amd = _cards(NVIDIA), _cards(AMD)
+        is_driver = any(sign in gpus for sign in _OF_A_DRIVER)
+        if packages.hip_version() or (of_amd and not cards and not is_driver):
+            return amd_verdict(host["container"], of_amd, str(gpus))
+        if not cards and not is_driver:
             return limited("no NVIDIA GPU on the PCI bus: ranks run on CPUs, over gloo")
         where = f"GPUs at {', '.join(cards)}, but " if cards else ""
         return missing(where + gpus, _give_gpus(host["container"], str(gpus)))
     models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
     what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
+    if packages.hip_version():
+        return limited(f"{what}; nothing of resnetx has run on AMD GPUs yet")
     if waiting := fabric_not_ready():
         mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version)"
         return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
@@ -133,13 +141,13 @@ def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     return ok(what)
 
 
-def _nvidia_cards() -> list[str]:
-    """PCI addresses of the NVIDIA display and compute controllers (class 03) that the kernel sees."""
-    devices = sorted(Path("/sys/bus/pci/devices").glob("*"))
+def _cards(vendor: str) -> list[str]:
+    """PCI addresses of a vendor's display controllers (class 03) and accelerators (12) that the kernel sees."""
+    devices = sorted(kernel_file("sys/bus/pci/devices").glob("*"))
     return [
         device.name
         for device in devices
-        if (device / "vendor").read_text().strip() == "0x10de" and (device / "class").read_text().startswith("0x03")
+        if kernel_text(device / "vendor") == vendor and kernel_text(device / "class")[:4] in ("0x03", "0x12")
     ]
 
 
@@ -234,6 +242,10 @@ def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
     top_Hz = gpus[0]["sm_clock_max_Hz"]
     up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
     what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
+    if packages.hip_version():
+        if isinstance(top_Hz, Unknown):
+            return limited(what)
+        return limited(what, f"{lock_clocks(top_Hz / 1e6)}   (undo: sudo amd-smi reset --perf-determinism --gpu all)")
     if any(gpu["mig"] is True for gpu in gpus):
         return limited(f"{what}; with MIG on, none can be found")
     if not lockable(gpus[0]):

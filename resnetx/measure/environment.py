@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import resnetx
-from resnetx.host import cores, kernel_file, kernel_text, memory_bytes, node_name
+from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text, memory_bytes, node_name
 from resnetx.measure.executor import NO_STORE
 from resnetx.measure.graphics import graphics_here
 from resnetx.measure.revision import revision
+from resnetx.packages import hip_version
 from resnetx.record import Unknown
 from resnetx.variables import is_secret
 
@@ -86,21 +87,12 @@ def _cpu_counts() -> dict[str, int | Unknown]:
     if not topologies:
         why = Unknown("this system does not describe its CPUs under /sys")
         return {"cpu_sockets": why, "cpu_cores": why, "numa_nodes": why}
-    with_cpus = _numbers(kernel_text("sys/devices/system/node/has_cpu"))  # a GPU's memory can be a node, too
+    with_cpus = cpu_numbers(kernel_text("sys/devices/system/node/has_cpu"))  # a GPU's memory can be a node, too
     return {
         "cpu_sockets": len({kernel_text(folder / "physical_package_id") for folder in topologies}),
         "cpu_cores": len({kernel_text(folder / "thread_siblings_list") for folder in topologies}),
         "numa_nodes": len(with_cpus) or Unknown("the kernel was built without NUMA"),
     }
-
-
-def _numbers(text: str) -> set[int]:
-    """The numbers in a list as the kernel writes it: "0-2,8" is 0, 1, 2 and 8."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _governor() -> str | Unknown:
@@ -161,9 +153,10 @@ def _infiniband_ports() -> list[str]:
 
 # ---- the software ---------------------------------------------------------------------------------------------------
 
-# What torch, NCCL, gloo, the OpenMP and BLAS libraries, DALI and the loader of libraries read.
+# What torch, NCCL, ROCm's libraries, gloo, the OpenMP and BLAS libraries, DALI and the loader of libraries read.
 _VARIABLES = re.compile(
     r"(NCCL|GLOO|UCX|FI|OFI|CUDA|CUDNN|CUBLAS|OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|ATEN|TORCH|PYTORCH|DALI|MALLOC)_.+"
+    r"|(RCCL|HIP|HIPBLASLT|HSA|ROCR|ROCBLAS|MIOPEN)_.+"
     r"|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
 )
 SECRET = "(set, not recorded)"  # instead of what would be a secret no more
@@ -180,6 +173,7 @@ def software() -> dict[str, Any]:
         "torch": str(torch.__version__),
         "torchvision": _torchvision_version(),
         "cuda": torch.version.cuda or Unknown("this torch was built without CUDA"),
+        "hip": hip_version() or Unknown("this torch was built without ROCm"),
         "cudnn": _cudnn_version(),
         "nccl": nccl_version(),
         "dali": _dali_version(),
@@ -241,6 +235,8 @@ def _cudnn_version() -> str | Unknown:
     number = torch.backends.cudnn.version()
     if number is None:
         return Unknown("this torch was built without cuDNN")
+    if hip_version():  # whose number this is then
+        return Unknown(f"torch for ROCm has MIOpen in its place: version number {number}")
     major = 10_000 if number >= 90_000 else 1_000  # 90100 is 9.1.0, 8902 is 8.9.2
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
@@ -248,7 +244,7 @@ def _cudnn_version() -> str | Unknown:
 def nccl_version() -> str | Unknown:
     """The version of the NCCL that is loaded: another package, or LD_PRELOAD, may replace the one torch was built with.
 
-    Loads torch.
+    With ROCm it is RCCL, which counts its versions as NCCL does. Loads torch.
     """
     import torch
 
@@ -257,7 +253,8 @@ def nccl_version() -> str | Unknown:
     except AttributeError:
         return Unknown("this torch was built without NCCL")
     try:
-        loaded = ctypes.CDLL("libnccl.so.2", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        library = "librccl.so.1" if hip_version() else "libnccl.so.2"
+        loaded = ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
         return built_for  # it is part of torch's own library
     code = ctypes.c_int()

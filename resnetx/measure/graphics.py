@@ -1,7 +1,8 @@
 """The GPUs that the driver shows, who uses them, and how they are wired, whether or not the run uses them.
 
 All of it comes from NVML, the wiring too, and not from `nvidia-smi`: no child process, and no text to parse. What a GPU
-or a driver does not support is an `Unknown` with NVML's reason.
+or a driver does not support is an `Unknown` with NVML's reason. Where torch is built for ROCm, AMD SMI takes NVML's
+place (`amd_graphics`).
 
 References: NVML API reference; nvidia-smi(1) for the words of its topology matrix.
 """
@@ -13,8 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from resnetx.host import kernel_file, kernel_text
+from resnetx.measure import amd, amd_graphics
 from resnetx.measure.host_load import run_pids
 from resnetx.measure.nvml import Nvml, active_nvlinks, open_nvml
+from resnetx.packages import hip_version
 from resnetx.record import Unknown
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO
@@ -23,24 +26,47 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO
 _PCIE_LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
-def graphics_here(nvml: Any = None) -> dict[str, Any]:
-    """The driver's part of `record.Environment`; `nvml` stands in for pynvml."""
-    fields = ("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint")
+FIELDS = ("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint")
+
+
+def graphics_here(module: Any = None) -> dict[str, Any]:
+    """The driver's part of `record.Environment`; `module` stands in for pynvml, or for amdsmi."""
+    return _amd(module) if hip_version() else _nvidia(module)
+
+
+def _amd(amdsmi: Any) -> dict[str, Any]:
+    driver, opened = amd.driver_version(), amd_graphics.gpus_by_amdsmi(amdsmi)
+    if isinstance(opened, Unknown):
+        return {**dict.fromkeys(FIELDS, opened), "driver": driver}
+    smi, places = opened
+    handles = list(places.values())
+    gpus = [amd_graphics.gpu(smi, index, place, handle) for index, (place, handle) in enumerate(places.items())]
+    wires = amd_graphics.wires(smi, handles)
+    return {
+        "driver": driver,
+        "gpus": gpus,
+        "gpu_processes": _foreign(amd_graphics.processes(smi, handles)),
+        "topology": topology_text(gpus, wires),
+        "topology_fingerprint": topology_fingerprint(gpus, wires),
+    }
+
+
+def _nvidia(nvml: Any) -> dict[str, Any]:
     opened = open_nvml(nvml)
     count = opened if isinstance(opened, Unknown) else opened.ask("nvmlDeviceGetCount")
     if isinstance(opened, Unknown) or isinstance(count, Unknown):
-        return dict.fromkeys(fields, count)
+        return dict.fromkeys(FIELDS, count)
     driver = opened.ask("nvmlSystemGetDriverVersion")
     found = [(index, opened.ask("nvmlDeviceGetHandleByIndex", index)) for index in range(count)]
     handles = {index: handle for index, handle in found if not isinstance(handle, Unknown)}  # a failed GPU has none
     if not handles:
-        return {**dict.fromkeys(fields, Unknown("the driver shows no GPU")), "driver": driver}
+        return {**dict.fromkeys(FIELDS, Unknown("the driver shows no GPU")), "driver": driver}
     gpus = [_gpu(opened, index, handle) for index, handle in handles.items()]
     wires = _wires(opened, list(handles.values()))
     return {
         "driver": driver,
         "gpus": gpus,
-        "gpu_processes": _foreign_processes(opened, handles),
+        "gpu_processes": _foreign(_processes(opened, handles)),
         "topology": topology_text(gpus, wires),
         "topology_fingerprint": topology_fingerprint(gpus, wires),
     }
@@ -76,22 +102,36 @@ def _then(answer: Any, convert: Callable[[Any], Any]) -> Any:
     return answer if isinstance(answer, Unknown) else convert(answer)
 
 
-def _foreign_processes(nvml: Nvml, handles: Mapping[int, Any]) -> list[dict[str, Any]] | Unknown:
-    """Processes on the GPUs that are not of this run."""
-    if str(kernel_file("proc/self/ns/pid").readlink()) != _FIRST_PID_NAMESPACE:
-        return Unknown("in this container process ids are not the host's, which the driver reports")
-    ours = run_pids()
+def _processes(nvml: Nvml, handles: Mapping[int, Any]) -> list[tuple[int, int, int | Unknown]] | Unknown:
+    """(GPU, process id, bytes) of every process that computes on the GPUs, ours too."""
     found = []
     for gpu, handle in handles.items():
         processes = nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle)
         if isinstance(processes, Unknown):
             return processes
         for process in processes:
-            if process.pid not in ours:
-                memory = process.usedGpuMemory
-                memory = Unknown("the driver does not say") if memory is None else memory
-                found.append({"gpu": gpu, "pid": process.pid, "memory_bytes": memory})
+            memory = process.usedGpuMemory
+            memory = Unknown("the driver does not say") if memory is None else memory
+            found.append((gpu, process.pid, memory))
     return found
+
+
+def _foreign(processes: "list[tuple[int, int, Any]] | Unknown") -> list[dict[str, Any]] | Unknown:
+    """Those of the processes on GPUs that are not of this run."""
+    if str(kernel_file("proc/self/ns/pid").readlink()) != _FIRST_PID_NAMESPACE:
+        return Unknown("in this container process ids are not the host's, which the driver reports")
+    if isinstance(processes, Unknown):
+        return processes
+    ours = run_pids()
+    return [
+        {"gpu": gpu, "pid": pid, "memory_bytes": memory, "name": _process_name(pid)}
+        for gpu, pid, memory in processes
+        if pid not in ours
+    ]
+
+
+def _process_name(pid: int) -> str | Unknown:
+    return kernel_text(f"proc/{pid}/comm") or Unknown("it has ended, or /proc does not show it")
 
 
 def _wires(nvml: Nvml, handles: list[Any]) -> list[list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 from resnetx.measure.environment import nccl_version
 from resnetx.measure.finding import Verdict, limited, missing, ok
 from resnetx.measure.nvml import open_nvml
-from resnetx.packages import KNOWN
+from resnetx.packages import KNOWN, hip_version, rocm_torch
 from resnetx.record import Unknown
 
 _JPEG_SHAPE = (48, 64, 3)  # height, width, channels
@@ -20,34 +20,45 @@ _JPEG_SHAPE = (48, 64, 3)  # height, width, channels
 _NO_CUDA = "cuInitChecked()"  # of an assertion that DALI 2.4 names when CUDA does not start
 
 _PIP = "python -m pip install --force-reinstall"
-REINSTALL = {
+_REINSTALL = {
     "torch": f"{_PIP} torch torchvision",
     "torchvision": f"{_PIP} torch torchvision",
     "DALI": f"{_PIP} nvidia-dali-cuda130",
 }
+_NOT_FOR_AMD = "DALI has none but NVIDIA's GPUs, and this torch is built for AMD's: input=torchvision decodes"
+
+
+def reinstall(topic: str) -> str:
+    """The command that installs what a probe has found broken once more; "" where there is none."""
+    if hip_version() and topic in ("torch", "torchvision"):
+        return rocm_torch()
+    return _REINSTALL.get(topic, "")
 
 
 def torch_probe(graphics: dict[str, Any]) -> Verdict:
     import torch
 
-    from resnetx.measure.capability import OLDER, capability_from, unfit
+    from resnetx.measure.capability import better_torch, chip_from, unfit
 
-    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only"
+    hip = hip_version()
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"AMD GPUs (HIP {hip})" if hip else "CPUs only"
     what = f"torch {torch.__version__}, built for {build}"
     if isinstance(graphics["gpus"], Unknown):
         return ok(what)
     for gpu in graphics["gpus"]:
         version = gpu["compute_capability"]
-        if not isinstance(version, Unknown) and (why := unfit(gpu["name"], capability_from(version))):
-            return missing(f"{what}: {why.partition(':')[0]}", OLDER)
+        if version and not isinstance(version, Unknown) and (why := unfit(gpu["name"], chip_from(version))):
+            return missing(f"{what}: {why.partition(':')[0]}", better_torch(chip_from(version)))
     if torch.cuda.is_available():
         seen = torch.cuda.device_count()
         return ok(f"{what}; it sees {seen} GPU{'s' * (seen > 1)}")
     shown = len(graphics["gpus"])
     what += f"; it sees none of the {shown} GPUs" if shown > 1 else "; it does not see the GPU"
     what += " that the driver shows"
+    if hip:
+        return limited(what, "ls -l /dev/kfd /dev/dri   (then have yourself added to the groups that may open them)")
     if not torch.version.cuda:
-        return limited(what, REINSTALL["torch"])
+        return limited(what, reinstall("torch"))
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
     mend = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
@@ -60,8 +71,8 @@ def nccl_probe(graphics: dict[str, Any]) -> Verdict:
 
     if not torch.distributed.is_nccl_available():
         verdict = limited if isinstance(graphics["gpus"], Unknown) else missing
-        return verdict("this torch was built without NCCL", REINSTALL["torch"])
-    name = f"NCCL {nccl_version()}"
+        return verdict("this torch was built without NCCL", reinstall("torch"))
+    name = f"{'RCCL' if hip_version() else 'NCCL'} {nccl_version()}"
     if not torch.cuda.is_available():
         return limited(f"{name} is there, and torch sees no GPU that it could join")
     ones = torch.ones(4, device="cuda")
@@ -75,7 +86,7 @@ def gloo_probe(host: dict[str, Any]) -> Verdict:
     import torch.distributed as dist
 
     if not dist.is_gloo_available():
-        return missing("this torch was built without gloo", REINSTALL["torch"])
+        return missing("this torch was built without gloo", reinstall("torch"))
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         ones = torch.ones(4)
@@ -106,6 +117,8 @@ def _jpeg() -> bytes:
 
 
 def dali_probe() -> Verdict:
+    if hip_version():
+        return limited(_NOT_FOR_AMD)
     try:
         import nvidia.dali
     except ModuleNotFoundError:
@@ -117,6 +130,8 @@ def dali_probe() -> Verdict:
 def dali_gpu_probe(graphics: dict[str, Any]) -> Verdict:
     if isinstance(graphics["gpus"], Unknown):
         return limited("no GPU: DALI decodes on the CPU")
+    if hip_version():
+        return limited(_NOT_FOR_AMD)
     try:
         _decode_with_dali(0)
     except RuntimeError as error:

@@ -14,12 +14,13 @@ from resnetx.host import cores
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.environment import environment
 from resnetx.measure.torchrun import ranks_here
+from resnetx.packages import hip_version
 from resnetx.record import Unknown, Warning
 
 Machine = Mapping[str, Any]  # the fields of `record.Environment`
 
 # What makes ranks of one run differ in speed, or in what they compute.
-_ALIKE = ("cpu", "cpus_usable", "driver", "torch", "cuda", "cudnn", "nccl", "dali", "resnetx", "git_revision")
+_ALIKE = ("cpu", "cpus_usable", "driver", "torch", "cuda", "hip", "cudnn", "nccl", "dali", "resnetx", "git_revision")
 
 
 def machines(storage: Path | None, ranks: Ranks) -> dict[int, Machine]:
@@ -80,17 +81,26 @@ def unlike(machines: Mapping[int, Machine]) -> list[Warning]:
 
 def busy_gpus(machines: Mapping[int, Machine], devices: Sequence[Mapping[str, Any]]) -> list[Warning]:
     """A warning where processes of others were on the GPUs of this run when it began; `devices`: one for each rank."""
-    used = {device["uuid"] for device in devices if not isinstance(device["uuid"], Unknown)}
     found = []
     for machine in machines.values():
         if isinstance(machine["gpus"], Unknown) or isinstance(machine["gpu_processes"], Unknown):
             continue
-        ours = {gpu["index"] for gpu in machine["gpus"] if gpu["uuid"] in used}
-        if others := [process["pid"] for process in machine["gpu_processes"] if process["gpu"] in ours]:
-            message = f"other processes were on this run's GPUs of {machine['node']}: {', '.join(map(str, others))}"
-            remedy = "end them (nvidia-smi lists them), or choose other GPUs: devices=[...]"
+        here = [device for device in devices if device["node"] == machine["node"]]
+        # Also by their places: where MIG divides a GPU, the UUID of a device is that of an instance.
+        used = {device[name] for device in here for name in ("uuid", "pci_bus_id")}
+        ours = {gpu["index"] for gpu in machine["gpus"] if used & {gpu["uuid"], gpu["pci_bus_id"]}}
+        if others := [_named(process) for process in machine["gpu_processes"] if process["gpu"] in ours]:
+            message = f"other processes were on this run's GPUs of {machine['node']}: {', '.join(others)}"
+            lists = "amd-smi process" if hip_version() else "nvidia-smi"
+            remedy = f"end them ({lists} lists them), or choose other GPUs: devices=[...]"
             found.append(Warning(code="shared-gpus", message=message, remedy=remedy))
     return found
+
+
+def _named(process: Mapping[str, Any]) -> str:
+    """ "python (4711)"."""
+    name, pid = process["name"], process["pid"]
+    return f"process {pid}" if isinstance(name, Unknown) else f"{name} ({pid})"
 
 
 def _gpus(machine: Machine) -> list[str]:

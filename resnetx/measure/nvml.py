@@ -1,17 +1,17 @@
 """NVML, the driver's library that knows of GPUs what CUDA does not tell: asked here, and nowhere else directly.
 
 NVML answers "not supported" where others raise: `Nvml.ask` makes an `Unknown` of it. It shows all GPUs of the host,
-numbered by PCI bus id, whatever CUDA_VISIBLE_DEVICES says.
+numbered by PCI bus id, whatever CUDA_VISIBLE_DEVICES says (`visible` reads that).
 
-References: NVML API reference; CUDA C++ Programming Guide, "CUDA Environment Variables".
+References: NVML API reference; Multi-Instance GPU User Guide.
 """
 
 import ctypes
-import os
+from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
 from typing import Any
 
+from resnetx.measure.host_gpus import HostGpus
 from resnetx.record import Unknown
 
 
@@ -73,27 +73,62 @@ def fabric_not_ready(module: Any = None) -> list[int]:
     return found
 
 
-def gpus_here(module: Any = None) -> int:
-    """GPUs that a run on this machine can use; 0 on a machine without any. Loads no torch."""
-    present, visible = _present(module), os.environ.get("CUDA_VISIBLE_DEVICES")
-    return present if visible is None else min(present, _visible(visible, present))
+@dataclass(frozen=True)
+class Found:
+    """The GPU that CUDA computes on."""
+
+    handle: Any  # of the whole GPU
+    uuid: str  # as NVML writes it: "GPU-..."; "MIG-..." where CUDA was given an instance of a divided GPU
+    divided: bool  # by MIG: others may compute on the rest of it
+
+
+def found_by(uuid: str, nvml: Nvml) -> Found | Unknown:
+    """The GPU of a UUID as CUDA gives it, without a prefix: of a GPU, or of an instance of one that MIG divides.
+
+    Numbers would not do: CUDA's depend on CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, NVML's on neither.
+    """
+    handle = nvml.ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}")
+    if not isinstance(handle, Unknown):
+        mode = nvml.ask("nvmlDeviceGetMigMode", handle)  # now, and after a restart; nobody knew of it before Ampere
+        return Found(handle, f"GPU-{uuid}", divided=not isinstance(mode, Unknown) and bool(mode[0]))
+    instance = nvml.ask("nvmlDeviceGetHandleByUUID", f"MIG-{uuid}")
+    if isinstance(instance, Unknown):
+        return handle
+    whole = nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", instance)
+    return whole if isinstance(whole, Unknown) else Found(whole, f"MIG-{uuid}", divided=True)
+
+
+def full_uuid(uuid: str, module: Any = None) -> str:
+    """A UUID as CUDA gives it, with the prefix that tells what it is of."""
+    nvml = open_nvml(module)
+    found = nvml if isinstance(nvml, Unknown) else found_by(uuid, nvml)
+    return f"GPU-{uuid}" if isinstance(found, Unknown) else found.uuid
 
 
 @cache  # without the driver's persistence mode, each asking takes seconds
-def _present(module: Any) -> int:
-    """GPUs of the host."""
+def present(module: Any = None) -> HostGpus:
+    """The GPUs of the host that NVML shows; it is closed afterwards."""
     nvml = open_nvml(module)
-    if isinstance(nvml, Unknown):
-        return 0
-    present = nvml.ask("nvmlDeviceGetCount")
+    count = nvml if isinstance(nvml, Unknown) else nvml.ask("nvmlDeviceGetCount")
+    if isinstance(nvml, Unknown) or isinstance(count, Unknown):
+        return HostGpus(())
+    handles = [nvml.ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+    uuids = [_uuid(nvml, handle) for handle in handles]
+    instances = [_instances(nvml, handle) for handle in handles]
     nvml.ask("nvmlShutdown")
-    return 0 if isinstance(present, Unknown) else present
+    return HostGpus(tuple(uuids), tuple(map(tuple, instances)))
 
 
-def _visible(names: str, present: int) -> int:
-    """GPUs that CUDA shows of a list of numbers, or of UUIDs: the first that is invalid, as -1 and "" are, ends it."""
+def _uuid(nvml: Nvml, handle: Any) -> str:
+    """ "" where it cannot be had, as of a GPU that has failed."""
+    uuid = handle if isinstance(handle, Unknown) else nvml.ask("nvmlDeviceGetUUID", handle)
+    return "" if isinstance(uuid, Unknown) else uuid
 
-    def valid(name: str) -> bool:
-        return int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
 
-    return len(list(takewhile(valid, (name.strip() for name in names.split(",")))))
+def _instances(nvml: Nvml, handle: Any) -> list[str]:
+    """The UUIDs of the instances that MIG has made of a GPU; none where it is whole."""
+    most = handle if isinstance(handle, Unknown) else nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle)
+    if isinstance(most, Unknown):
+        return []
+    found = [nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(most)]
+    return [_uuid(nvml, instance) for instance in found if not isinstance(instance, Unknown)]

@@ -11,7 +11,7 @@ import torch
 
 from resnetx import workloads
 from resnetx.config import NoExchange, Request, SyntheticInput
-from resnetx.measure import distributed, equality, nodes, reading, trace, train
+from resnetx.measure import distributed, equality, nodes, numa, reading, trace, train
 from resnetx.measure.capability import check_precision
 from resnetx.measure.distributed import Ranks
 from resnetx.measure.moment import Moment
@@ -43,6 +43,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
     with joined as ranks:
         clock.lap("process_group_s")
         machines = nodes.machines(_storage(request), ranks)
+        numa.bind(request, ranks)
         clock.skip()
         fields = _MEASURES[request.measure](request, ranks, clock)
         devices = ranks.gather(distributed.describe_device(ranks))

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from resnetx.packages import hip_version
 from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, Warning
 
 FOREIGN_SHARE = 0.1  # of the host's CPUs
@@ -31,6 +32,8 @@ _THROTTLING = {
     0x80: ("power brake of the server", "check the server's power supplies"),
 }
 _SLOWDOWN = 0x8
+_REPLAYS = "nvidia-smi --query names it Replays Since Reset"
+_REPLAYS_BY_AMD = "amd-smi metric --pcie names it REPLAY_COUNT"
 
 
 def sensor_warnings(readings: Iterable[Mapping[str, Any]]) -> list[Warning]:
@@ -80,15 +83,22 @@ def uneven_clocks(samples: list[GpuSamples]) -> list[Warning]:
     message = (
         f"GPU clocks differ: rank {slow} ran at {medians[slow] / 1e6:.0f} MHz, rank {fast} at {medians[fast] / 1e6:.0f}"
     )
-    remedy = f"lock them all: sudo nvidia-smi --lock-gpu-clocks={medians[slow] / 1e6:.0f},{medians[slow] / 1e6:.0f}"
+    remedy = f"lock them all: {lock_clocks(medians[slow] / 1e6)}"
     return [Warning(code="uneven-clocks", message=message, remedy=remedy)]
+
+
+def lock_clocks(clock_MHz: float) -> str:
+    """The command that keeps all GPUs at a clock; AMD's only keeps them from a higher one."""
+    if hip_version():
+        return f"sudo amd-smi set --gpu all --perf-determinism {clock_MHz:.0f}"
+    return f"sudo nvidia-smi --lock-gpu-clocks={clock_MHz:.0f},{clock_MHz:.0f}"
 
 
 def failing_links(counters: list[LinkCounters]) -> list[Warning]:
     """A warning where a link had to send data again."""
     found = []
     for field, what, look in (
-        ("pcie_replays", "PCIe replays", "nvidia-smi --query names it Replays Since Reset"),
+        ("pcie_replays", "PCIe replays", _REPLAYS_BY_AMD if hip_version() else _REPLAYS),
         ("nvlink_errors", "NVLink errors", "nvidia-smi nvlink --errorcounters"),
     ):
         counts = {part.rank: count for part in counters if (count := getattr(part, field))}

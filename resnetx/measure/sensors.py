@@ -12,8 +12,10 @@ import time
 from itertools import pairwise
 from typing import Any
 
+from resnetx.measure.amd_sensors import AmdGpu, amd_gpu
 from resnetx.measure.host_load import cpu_times, host_load
-from resnetx.measure.nvml import Nvml, active_nvlinks, open_nvml
+from resnetx.measure.nvml import Nvml, active_nvlinks, found_by, open_nvml
+from resnetx.packages import hip_version
 from resnetx.record import Unknown
 
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
@@ -24,10 +26,11 @@ PERIOD_S = 0.1
 class Sensors:
     """One rank's readings: `start` just before the first window, `stop` just after the last."""
 
-    def __init__(self, devices: list[int] | None, rank: int, nvml: Any = None) -> None:
-        """`devices`: the CUDA index of the rank's GPU as the only entry, or None on a CPU."""
+    def __init__(self, devices: list[int] | None, rank: int, module: Any = None) -> None:
+        """`devices`: torch's index of the rank's GPU as the only entry, or None on a CPU; `module`: a stand-in for
+        pynvml, or for amdsmi."""
         self._rank = rank
-        self._gpu = _find_gpu(devices, nvml)
+        self._gpu = _find_gpu(devices, module)
 
     def start(self) -> None:
         if not isinstance(self._gpu, Unknown):
@@ -46,7 +49,7 @@ class Sensors:
             of_gpu = self._stop_gpu(self._gpu)
         return {**of_gpu, "host_load": host_load(self._cpus, cpu_times())}
 
-    def _stop_gpu(self, gpu: "Gpu") -> dict[str, Any]:
+    def _stop_gpu(self, gpu: "Gpu | AmdGpu") -> dict[str, Any]:
         counted = {name: _increase(now, self._counters[name]) for name, now in gpu.counters().items()}
         duration_s = time.perf_counter() - self._started
         columns = _columns(self._sampler.finish(), self._started)
@@ -73,15 +76,18 @@ _NVLINK_FIELDS: dict[str, _Choices] = {
     "nvlink_sent_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_TX",)), (1, ("NVLINK_COUNT_XMIT_BYTES",))),
     "nvlink_received_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_RX",)), (1, ("NVLINK_COUNT_RCV_BYTES",))),
 }
+_ALL_INSTANCES = Unknown("MIG divides this GPU, and it tells the power of all its instances together")
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
 
 class Gpu:
     """What NVML says of one GPU."""
 
-    def __init__(self, nvml: Nvml, handle: Any) -> None:
+    def __init__(self, nvml: Nvml, handle: Any, divided: bool = False) -> None:
+        """`divided`: by MIG, so that others may compute on it."""
         self._nvml = nvml
         self._handle = handle
+        self._divided = divided
         self._nvlinks = active_nvlinks(nvml, handle)
 
     def sample(self) -> dict[str, Any]:
@@ -104,6 +110,8 @@ class Gpu:
 
         That is the mean of the last second from Ampere on (GA100 excepted): in short windows, of the warm-up.
         """
+        if self._divided:
+            return _ALL_INSTANCES
         instant = self._field("POWER_INSTANT", 0)
         if not isinstance(instant, Unknown):
             return instant
@@ -112,8 +120,9 @@ class Gpu:
 
     def counters(self) -> dict[str, Any]:
         """The readings that only count up."""
+        energy_mJ = self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return {
-            "energy_J": _times(1e-3, self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)),
+            "energy_J": _ALL_INSTANCES if self._divided else _times(1e-3, energy_mJ),
             "pcie_replays": self._nvml.ask("nvmlDeviceGetPcieReplayCounter", self._handle),
             **{name: self._over_nvlinks(choices) for name, choices in _NVLINK_FIELDS.items()},
         }
@@ -144,25 +153,26 @@ class Gpu:
         return int(getattr(answer[0].value, _VALUE_MEMBERS[answer[0].valueType]))
 
 
-def _find_gpu(devices: list[int] | None, module: Any) -> Gpu | Unknown:
-    """The GPU that CUDA calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
+def _find_gpu(devices: list[int] | None, module: Any) -> Gpu | AmdGpu | Unknown:
+    """The GPU that torch calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
     if devices is None:
         return Unknown("the run uses no GPU")
-    nvml = open_nvml(module)
-    if isinstance(nvml, Unknown):
-        return nvml
     import torch
 
     (device,) = devices
-    uuid = torch.cuda.get_device_properties(device).uuid
-    handle = nvml.ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}")
-    return handle if isinstance(handle, Unknown) else Gpu(nvml, handle)
+    if hip_version():
+        return amd_gpu(torch.cuda.get_device_properties(device), module)
+    nvml = open_nvml(module)
+    if isinstance(nvml, Unknown):
+        return nvml
+    found = found_by(str(torch.cuda.get_device_properties(device).uuid), nvml)
+    return found if isinstance(found, Unknown) else Gpu(nvml, found.handle, found.divided)
 
 
 class _Sampler(threading.Thread):
     """Samples one GPU from its start until `finish`."""
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu | AmdGpu) -> None:
         super().__init__(name="resnetx-sensors", daemon=True)
         self._gpu = gpu
         self._samples: list[tuple[float, dict[str, Any]]] = []

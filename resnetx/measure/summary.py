@@ -24,6 +24,7 @@ def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> di
     windows = [facts["windows_s"] for facts in every]
     measured_s = sum(max(window) for window in zip(*windows, strict=True))
     iterations_per_s = every[0]["window_steps"] * request.windows / measured_s
+    state = batches.state()
     return {
         "images_per_s": iterations_per_s * request.batch_size,
         "iterations_per_s": iterations_per_s,
@@ -36,8 +37,8 @@ def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> di
         "gpu_samples": _each(facts["gpu_samples"] for facts in every),
         "link_counters": _each(facts["link_counters"] for facts in every),
         "host_load": [facts["host_load"] for facts in every],  # `nodes.described` takes one of each node
-        "input_state": {**batches.state(), "reads_bytes": _sum(facts["reads_bytes"] for facts in every)},
-        "warnings": [*sensor_warnings(every), *_window_warnings(request, every)],
+        "input_state": {**state, "reads_bytes": _sum(facts["reads_bytes"] for facts in every)},
+        "warnings": [*sensor_warnings(every), *_window_warnings(request, every), *_decoder_warnings(state)],
     }
 
 
@@ -143,6 +144,14 @@ def _window_warnings(request: Request, every: Sequence[Facts]) -> list[Warning]:
             )
         )
     return found
+
+
+def _decoder_warnings(state: Mapping[str, Any]) -> list[Warning]:
+    if state["decoder"] != "gpu":
+        return []
+    message = "no hardware of this GPU decodes the crops of JPEG files: CUDA kernels do, on the cores that train"
+    remedy = "compare with input.decoder=cpu; A100, A30, H100, H200 and B200 have such hardware"
+    return [Warning(code="decoder", message=message, remedy=remedy)]
 
 
 def _training_warnings(

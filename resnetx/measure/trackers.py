@@ -30,7 +30,19 @@ _MACHINE = (
     "node", "system", "container", "cpu", "cpu_sockets", "cpu_cores", "cpus_usable", "cpu_governor", "numa_nodes",
     "host_memory_bytes", "network", "topology_fingerprint",
 )  # fmt: skip
-_VERSIONS = ("resnetx", "git_revision", "python", "torch", "torchvision", "cuda", "cudnn", "nccl", "driver", "dali")
+_VERSIONS = (
+    "resnetx",
+    "git_revision",
+    "python",
+    "torch",
+    "torchvision",
+    "cuda",
+    "hip",
+    "cudnn",
+    "nccl",
+    "driver",
+    "dali",
+)
 _PHASES = (
     "step_s", "input_wait_s", "host_to_device_s", "forward_s", "backward_s", "exposed_communication_s", "optimizer_s",
 )  # of a watched step; what is logged is the mean over the ranks  # fmt: skip

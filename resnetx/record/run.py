@@ -45,6 +45,7 @@ class Device(_Part, frozen=True):
     name: str
     uuid: str | None
     pci_bus_id: str | None
+    cpus: str | None = None  # that the rank could run on: "0-31,64-95"; records from before it was asked lack it
 
 
 class StartUp(_Part, frozen=True):
@@ -205,7 +206,7 @@ class Gpu(_Part, frozen=True):
     name: str
     uuid: str
     pci_bus_id: str
-    compute_capability: str
+    compute_capability: str  # of an AMD GPU its architecture: "gfx942"
     memory_bytes: int | None
     power_limit_W: float | None
     sm_clock_max_Hz: float | None
@@ -224,6 +225,7 @@ class GpuProcess(_Part, frozen=True):
     gpu: int
     pid: int
     memory_bytes: int | None
+    name: str | None = None  # records from before it was asked lack it
 
 
 class Storage(_Part, frozen=True):
@@ -235,7 +237,7 @@ class Storage(_Part, frozen=True):
     rotational: bool | None
 
 
-class Environment(_Part, frozen=True):
+class Environment(_Part, frozen=True, kw_only=True):
     """The machine and the software, as far as they can change a figure."""
 
     node: str
@@ -247,8 +249,9 @@ class Environment(_Part, frozen=True):
     torch: str
     torchvision: str | None
     cuda: str | None
+    hip: str | None = None  # of ROCm, for AMD GPUs; records from before it was asked lack it
     cudnn: str | None
-    nccl: str | None
+    nccl: str | None  # RCCL's with ROCm
     driver: str | None
     dali: str | None
     cpu: str
@@ -262,7 +265,7 @@ class Environment(_Part, frozen=True):
     network: list[str]  # interfaces that are up, with their speed where it is known: "eth0 100 Gb/s"
     gpus: list[Gpu] | None
     gpu_processes: list[GpuProcess] | None
-    topology: str | None  # `nvidia-smi topo -m`
+    topology: str | None  # `nvidia-smi topo -m`; between AMD GPUs, kinds of links and their highest rates
     topology_fingerprint: str | None  # equal on machines whose GPUs are wired alike
     threads: dict[str, int]  # torch's thread pools, in rank 0
     variables: dict[str, str]  # environment variables that torch, NCCL, gloo, OpenMP or DALI read
@@ -332,7 +335,7 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     started_at: str  # UTC, ISO 8601
     duration_s: float
     world_size: int
-    backend: str | None
+    backend: str | None  # "nccl", "rccl" (NCCL of AMD GPUs) or "gloo"
     distributed: str | None  # what exchanges gradients: "bare" (one rank), "DDP", "layerwise", "after" or "none"
     images_per_s: float | None  # images of all ranks over all windows / time of the slowest rank
     iterations_per_s: float | None

@@ -257,7 +257,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
 def test_what_is_asked_wrongly_is_refused_in_one_sentence_and_nothing_starts(
     capsys, tmp_path, launched, monkeypatch, words, sentence
 ):
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 2)
     status, _, err = run(capsys, "bench", f"results={tmp_path}", *words)
     assert status == 2
     assert sentence in err
@@ -274,7 +274,7 @@ def test_what_was_not_measured_is_said_below_the_table(capsys, tmp_path, launche
 
 
 def test_registered_buffers_are_asked_for_named_and_shown(capsys, tmp_path, launched, monkeypatch):
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 2)
     _, out, _ = run(capsys, "bench", "registered=true", f"results={tmp_path}")
     (request,) = asked(launched)
     assert request.registered

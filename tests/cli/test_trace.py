@@ -112,7 +112,7 @@ def test_uneven_shares_are_two_batches_and_strategies_share_a_run(request_of):
 
 def test_messages_are_timed_where_the_machine_has_the_ranks(request_of, monkeypatch):
     monkeypatch.setattr("resnetx.cli.trace.cores", lambda: 4)
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 0)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 0)
     settings = {"batch_size": 32, "strategy": "layerwise"}
     assert together(request_of({**settings, "gpus": 1}), 50) == []
     assert together(request_of({**settings, "gpus": 8}), 50) == []

@@ -8,26 +8,31 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from torchvision.io import write_jpeg
+
+from resnetx import inputs
+from resnetx.config import TorchvisionInput
+from resnetx.errors import ConfigError
+from resnetx.inputs import torchvision
 
 # A rank as it is at work: SIGTERM is left to a thread, and workers decode.
 RANK = """
 import signal, sys, time
 import torch
 from resnetx import inputs
+from resnetx.inputs import torchvision as batches_of
 from resnetx.config import TorchvisionInput
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="imagenet", threads=2, prefetch=1)
+batches_of._start_method = lambda device: sys.argv[2]
 batches = inputs.open_input(
     given, batch_size=2, image_size=32, classes=3, rank=0, world_size=1, device=torch.device("cpu"), seed=0
 )
 next(iter(batches))
-print("at work", flush=True)
+print(*batches._reading._pids, flush=True)
 time.sleep(60)
 """
-
-
-def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def lives(pid: int) -> bool:
@@ -45,21 +50,66 @@ def gone(pids: list[int]) -> bool:
 
 
 @pytest.fixture
-def rank(made):
-    process = subprocess.Popen([sys.executable, "-c", RANK, str(made)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "at work\n"
-    yield process
-    process.kill()
-    process.wait()
+def at_work(made):
+    """Starts a rank whose workers come about so: the rank, its workers, and the process that they are forked from."""
+    processes = []
+
+    def start(method):
+        process = subprocess.Popen([sys.executable, "-c", RANK, str(made), method], stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout is not None
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        return process, workers, int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends them on Linux only")
-def test_workers_are_ended_by_sigterm_and_by_the_death_of_their_rank(rank):
-    workers = [pid for pid in children(rank.pid) if "resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_text()]
-    assert len(workers) == 2
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_workers_are_ended_by_sigterm_and_by_the_death_of_their_rank(at_work, method):
+    rank, workers, parent = at_work(method)
+    assert len(workers) == 2 and (parent == rank.pid) == (method == "fork")
     os.kill(workers[0], signal.SIGTERM)
     assert gone(workers[:1])
     rank.kill()
-    assert gone(workers)
+    assert gone([*workers, parent] if method == "forkserver" else workers)
+
+
+def opened(root, method, monkeypatch, batch_size=2):
+    monkeypatch.setattr(torchvision, "_start_method", lambda _: method)
+    given = TorchvisionInput(root=str(root), format="folders", recipe="imagenet", threads=1, prefetch=1)
+    facts = {"batch_size": batch_size, "image_size": 32, "classes": 3, "rank": 0, "world_size": 1, "seed": 0}
+    return inputs.open_input(given, device=torch.device("cpu"), **facts)
+
+
+@pytest.mark.slow
+def test_workers_of_a_server_make_the_same_batches(made, monkeypatch):
+    both = [opened(made, method, monkeypatch) for method in ("fork", "forkserver")]
+    images, labels = (torch.stack(each) for each in zip(*map(next, both), strict=True))
+    assert torch.equal(images[0], images[1]) and torch.equal(labels[0], labels[1])
+    for batches in both:
+        batches.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_worker_that_is_killed_names_its_image(tree, monkeypatch, method):
+    noise = torch.randint(0, 256, (3, 2500, 2500), dtype=torch.uint8)  # a tenth of a second of work
+    for path in tree.glob("*/*.JPEG"):
+        write_jpeg(noise, str(path))
+    batches = opened(tree, method, monkeypatch, batch_size=12)
+    while not (pid := batches._reading._pids[0]):
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(ConfigError, match=r"\.JPEG: a process died decoding it \(DataLoader worker"):
+        next(batches)
+    batches.close()
+
+
+def test_a_rank_that_runs_threads_of_a_gpus_libraries_is_not_forked():
+    assert torchvision._start_method(torch.device("cuda", 0)) == "forkserver"
+    assert torchvision._start_method(torch.device("cpu")) == "fork"

@@ -5,7 +5,7 @@ import torch
 
 from resnetx.errors import ConfigError
 from resnetx.measure import capability
-from resnetx.measure.capability import built_for, capability_from, check_precision, unfit
+from resnetx.measure.capability import built_for, check_precision, chip_from, unfit
 from resnetx.measure.library_probes import torch_probe
 from resnetx.record import Unknown
 
@@ -61,4 +61,4 @@ def test_precisions_that_came_with_ampere_are_refused_on_what_is_older(monkeypat
 
 
 def test_capabilities_are_read_as_nvml_gives_them():
-    assert [capability_from(text) for text in ("6.0", "12.1")] == [(6, 0), (12, 1)]
+    assert [chip_from(text) for text in ("6.0", "12.1")] == [(6, 0), (12, 1)]

@@ -38,7 +38,7 @@ def found(folder) -> dict[str, Finding]:
     """The findings on this machine without its GPUs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(doctor, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
-        patch.setattr(doctor, "_nvidia_cards", list)
+        patch.setattr(doctor, "_cards", lambda vendor: [])
         return by_topic(folder / "results/here", folder / "images")
 
 
@@ -95,7 +95,7 @@ def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
     (tmp_path / "images/train/cat").mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "torchvision", None)  # import raises ImportError
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
-    monkeypatch.setattr(doctor, "_nvidia_cards", lambda: ["0000:1b:00.0"])
+    monkeypatch.setattr(doctor, "_cards", lambda vendor: ["0000:1b:00.0"] * (vendor == doctor.NVIDIA))
     monkeypatch.setattr(doctor, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
     monkeypatch.setattr(doctor, "visible_cores", lambda: 10_000)
     monkeypatch.setattr(doctor, "_SHARED_MEMORY_BYTES", 2**60)

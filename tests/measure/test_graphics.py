@@ -163,7 +163,11 @@ def test_processes_of_others_on_the_gpus_are_listed(monkeypatch):
     monkeypatch.setattr(graphics, "_FIRST_PID_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
     nvml = FakeNvml(PAIR, processes=[(0, os.getpid(), 10), (0, NOBODY, 2**30), (1, NOBODY, None)])
     first, second = graphics_here(nvml)["gpu_processes"]
-    assert first == {"gpu": 0, "pid": NOBODY, "memory_bytes": 2**30}
+    assert (first["gpu"], first["pid"], first["memory_bytes"]) == (0, NOBODY, 2**30)
+    assert isinstance(first["name"], Unknown)  # nobody's
+    monkeypatch.setattr(graphics, "run_pids", set)
+    (alive,) = graphics_here(FakeNvml(PAIR, processes=[(0, os.getpid(), 10)]))["gpu_processes"]
+    assert alive["name"] == Path("/proc/self/comm").read_text().strip()
     assert (second["gpu"], second["pid"]) == (1, NOBODY) and isinstance(second["memory_bytes"], Unknown)
 
 

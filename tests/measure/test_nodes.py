@@ -30,7 +30,7 @@ BENCH = BenchRequest(
 
 @pytest.fixture
 def eight_gpus(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 8)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 8)
 
 
 @pytest.mark.parametrize(("here", "fits"), [(8, True), (9, False)])
@@ -47,7 +47,7 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
 
 
 def test_the_ranks_of_this_node_are_compared_with_its_cores_where_it_has_no_gpu(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 0)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 0)
     monkeypatch.setattr(runs, "cores", lambda: 4)
     assert runs.too_many_ranks(8, None, False, here=4) == ""
     assert runs.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
@@ -68,7 +68,7 @@ def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
 
 
 def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, request_of):
-    monkeypatch.setattr("resnetx.measure.nvml.gpus_here", lambda: 0)
+    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 0)
     assert runs.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
     assert runs.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
 
@@ -148,16 +148,29 @@ def test_nodes_that_differ_are_named_with_what_differs():
 
 
 def test_processes_of_others_on_the_gpus_of_a_run_are_told():
-    gpus = [{"index": gpu, "uuid": f"GPU-{gpu}", "name": "NVIDIA H200"} for gpu in range(4)]
-    processes = [{"gpu": gpu, "pid": 100 + gpu, "memory_bytes": 1} for gpu in (1, 3)]
+    gpus = [
+        {"index": gpu, "uuid": f"GPU-{gpu}", "name": "NVIDIA H200", "pci_bus_id": f"00000000:1{gpu}:00.0"}
+        for gpu in range(4)
+    ]
+    processes = [{"gpu": gpu, "pid": 100 + gpu, "memory_bytes": 1, "name": "python"} for gpu in (1, 3)]
+    nowhere = Unknown("this torch does not tell it")
+
+    def device(uuid, place=nowhere, node="a"):
+        return {"uuid": uuid, "pci_bus_id": place, "node": node}
+
     machine = {**environment(None), "node": "a", "gpus": gpus, "gpu_processes": processes}
-    devices = [{"uuid": "GPU-0"}, {"uuid": "GPU-1"}]
+    devices = [device("GPU-0"), device("GPU-1")]
     (warning,) = nodes.warnings({0: machine}, devices)
     assert warning.code == "shared-gpus"
-    assert warning.message == "other processes were on this run's GPUs of a: 101"
-    assert nodes.warnings({0: machine}, [{"uuid": "GPU-2"}]) == []
+    assert warning.message == "other processes were on this run's GPUs of a: python (101)"
+    assert nodes.warnings({0: machine}, [device("GPU-2")]) == []
+    instance = device("MIG-7", "00000000:11:00.0")  # of a GPU that MIG divides, on which others compute, too
+    assert nodes.warnings({0: machine}, [instance]) == [warning]
+    assert nodes.warnings({0: machine}, [device("GPU-x", "00000000:11:00.0", node="b")]) == []
+    processes[0]["name"] = Unknown("it has ended")
+    assert nodes.warnings({0: machine}, devices)[0].message.endswith("of a: process 101")
     assert nodes.warnings({0: {**machine, "gpu_processes": Unknown("a container")}}, devices) == []
-    assert nodes.warnings({0: machine}, [{"uuid": Unknown("a CPU rank has no GPU")}]) == []
+    assert nodes.warnings({0: machine}, [device(Unknown("a CPU rank has no GPU"))]) == []
 
 
 def test_ranks_that_take_turns_are_warned_of(monkeypatch):

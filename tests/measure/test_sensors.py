@@ -84,7 +84,7 @@ def only_second_gpu_visible(monkeypatch):
 
 def measured(nvml, samples=3):
     """What the sensors of CUDA's GPU 0 say after some samples."""
-    gpu = Sensors([0], rank=3, nvml=nvml)
+    gpu = Sensors([0], rank=3, module=nvml)
     gpu.start()
     while nvml.samples < samples:
         time.sleep(0.01)

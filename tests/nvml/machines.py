@@ -35,9 +35,13 @@ class Machine:
     processes: tuple[tuple[int, int, int], ...] = ()  # GPU, process id, bytes
     errors: dict[str, int] = field(default_factory=dict)  # function -> nvmlReturn_t
     holds_MHz: int = 0  # the highest clock that its power limit lets it hold; 0: every one
+    instances: int = 0  # of MIG, on GPU 0
 
     def uuid(self, gpu: int) -> str:
         return f"GPU-00000000-0000-0000-0000-{gpu:012x}"
+
+    def instance(self, number: int) -> str:
+        return f"MIG-11111111-0000-0000-0000-{number:012x}"
 
     def bus(self, gpu: int) -> str:
         return f"00000000:{0x1B + gpu:02X}:00.0"
@@ -57,6 +61,7 @@ class Machine:
         pairs = [(one, other) for one in range(self.count) for other in range(one)]
         lines += [f"level|{one}|{other}|{self.levels.get((other, one), PHB)}" for one, other in pairs]
         lines += [f"process|{gpu}|{pid}|{memory}" for gpu, pid, memory in self.processes]
+        lines += [f"instance|0|{self.instance(number)}" for number in range(self.instances)]
         return "\n".join([*lines, ""])
 
 
@@ -75,7 +80,7 @@ MACHINES = {
     "dgx1-p100": Machine(*P100, count=8, driver="570.86.15", pcie=3, mig=-1, direct=_CUBE),
     "dgx1-v100": Machine(*V100, count=8, driver="570.86.15", pcie=3, mig=-1, direct=_CUBE | _BACKBONE),
     "pcie box": Machine("NVIDIA L40S", (8, 9), 48 * GiB, 350, 2520, count=4, pcie=4, levels={(0, 1): PIX, (2, 3): PIX}),
-    "mig": Machine("NVIDIA H100 80GB HBM3", (9, 0), 80 * GiB, 700, 1980, mig=1),
+    "mig": Machine("NVIDIA H100 80GB HBM3", (9, 0), 80 * GiB, 700, 1980, mig=1, instances=2),
     "shared": Machine(*H200, processes=((0, NOBODY, 3 * GiB),)),
     "no permission": Machine(*H200, errors={"nvmlInitWithFlags": NO_PERMISSION}),
     "no driver": Machine(*H200, errors={"nvmlInitWithFlags": DRIVER_NOT_LOADED}),

@@ -16,6 +16,7 @@
  *
  * MOCK_NVML_CLOCKS names a file that keeps locked clocks, as the driver does: a line for each change, "0 1545" locks
  * GPU 0, "0 0" unlocks it.
+ *     instance|GPU|UUID                   of a GPU that MIG divides
  *
  * FABRIC is the state that nvmlDeviceGetGpuFabricInfoV tells (0: the GPU has no fabric, 3: it is ready). Only functions
  * that resnetx calls are here: what it calls newly must be added. Signatures are those of nvml.h.
@@ -49,6 +50,9 @@ static struct { char function[96]; int code; } errors[ERRORS];
 static int error_count = 0;
 static struct { int gpu; unsigned int pid; unsigned long long memory; } processes[PROCESSES];
 static int process_count = 0;
+static Gpu instances[GPUS]; /* of these, only the UUID and the GPU that they are part of */
+static Gpu *wholes[GPUS];
+static int instance_count = 0;
 
 /* ---- the machine ---- */
 
@@ -93,6 +97,9 @@ static void read_line(char *line) {
     } else if (!strcmp(kind, "level")) {
         int a = number(&rest), b = number(&rest);
         levels[a][b] = levels[b][a] = number(&rest);
+    } else if (!strcmp(kind, "instance")) {
+        wholes[instance_count] = &gpus[number(&rest)];
+        copy(instances[instance_count++].uuid, sizeof instances[0].uuid, rest);
     } else if (!strcmp(kind, "process")) {
         processes[process_count].gpu = number(&rest);
         processes[process_count].pid = number(&rest);
@@ -128,6 +135,7 @@ int nvmlShutdown(void) { return SUCCESS; }
 
 const char *nvmlErrorString(int code) {
     switch (code) {
+        case NOT_FOUND: return "Not Found";
         case NOT_SUPPORTED: return "Not Supported";
         case 4: return "Insufficient Permissions";
         case 9: return "Driver Not Loaded";
@@ -151,6 +159,21 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Gpu **gpu) {
     MAY_FAIL;
     for (int i = 0; i < count; i++)
         if (!strcmp(gpus[i].uuid, uuid)) { *gpu = &gpus[i]; return SUCCESS; }
+    for (int i = 0; i < instance_count; i++)
+        if (!strcmp(instances[i].uuid, uuid)) { *gpu = &instances[i]; return SUCCESS; }
+    return NOT_FOUND;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Gpu *instance, Gpu **whole) {
+    GIVE(whole, wholes[instance - instances]);
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(Gpu *gpu, unsigned int *most) { GIVE(most, gpu->mig > 0 ? 7 : 0); }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Gpu *gpu, unsigned int index, Gpu **instance) {
+    MAY_FAIL;
+    for (int i = 0; i < instance_count; i++)
+        if (wholes[i] == gpu && index-- == 0) { *instance = &instances[i]; return SUCCESS; }
     return NOT_FOUND;
 }
 

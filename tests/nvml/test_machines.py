@@ -94,7 +94,7 @@ BESIDES = {
 def test_the_doctor_shows_what_it_showed_of_a_machine(on, machine, library, tmp_path):
     if machine == "shared" and isinstance(seen(on, machine)["gpu_processes"], str):
         pytest.skip("in this container process ids are not the host's")
-    if "nvmlInitWithFlags" in MACHINES[machine].errors and doctor._nvidia_cards():
+    if "nvmlInitWithFlags" in MACHINES[machine].errors and doctor._cards(doctor.NVIDIA):
         pytest.skip("this host has NVIDIA cards of its own, which the doctor names")
     whole = screen(machine, library, tmp_path)
     shown = about_gpus(machine, whole)
@@ -117,14 +117,15 @@ def test_gpus_that_others_use_are_told_where_process_ids_mean_anything(on):
     processes = seen(on, "shared")["gpu_processes"]
     if isinstance(processes, str):
         pytest.skip("in this container process ids are not the host's")
-    assert processes == [{"gpu": 0, "pid": NOBODY, "memory_bytes": 3 * 2**30}]
+    (process,) = processes
+    assert (process["gpu"], process["pid"], process["memory_bytes"]) == (0, NOBODY, 3 * 2**30)
 
 
 SENSED = """
-import json, time
+import json, sys, time
 from types import SimpleNamespace
 import torch
-torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid="00000000-0000-0000-0000-000000000000")
+torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid=sys.argv[1])
 from resnetx.measure.sensors import Sensors
 sensors = Sensors([0], rank=0)
 sensors.start()
@@ -133,8 +134,8 @@ print(json.dumps(sensors.stop()))
 """
 
 
-def sensed(on, machine):
-    ended = on(machine, "-c", SENSED)
+def sensed(on, machine, uuid="00000000-0000-0000-0000-000000000000"):
+    ended = on(machine, "-c", SENSED, uuid)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
@@ -155,6 +156,46 @@ def test_what_needs_a_right_is_unknown_with_the_reason_and_the_rest_is_read(on):
     assert set(samples["sm_clock_Hz"]) == {1.98e9}
 
 
+def test_of_an_instance_the_sensors_are_those_of_its_gpu_but_for_the_power_of_all_instances(on):
+    samples = sensed(on, "mig", MACHINES["mig"].instance(1).removeprefix("MIG-"))["gpu_samples"]
+    assert set(samples["sm_clock_Hz"]) == {1.98e9}
+    assert "MIG divides this GPU" in samples["power_W"] and "MIG divides this GPU" in samples["energy_J"]
+    assert sensed(on, "mig")["gpu_samples"]["power_W"] == samples["power_W"]  # CUDA may name the whole GPU
+
+
+def test_a_gpu_that_nvml_does_not_know_is_unknown_with_the_reason(on):
+    assert sensed(on, "8 x h200", "never-seen")["gpu_samples"] == "nvmlDeviceGetHandleByUUID: Not Found"
+
+
+COUNTED = """
+import json
+from resnetx.measure.nvml import full_uuid
+from resnetx.measure.visible import gpus_here, hidden_by_mistake
+print(json.dumps([gpus_here(), hidden_by_mistake(), full_uuid("11111111-0000-0000-0000-000000000001")]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "visible", "count"),
+    [
+        ("8 x h200", None, 8),
+        ("8 x h200", "GPU-00000000-0000-0000-0000-000000000003", 1),
+        ("8 x h200", "GPU-0", 0),  # fits all of them
+        ("mig", None, 1),
+        ("mig", "MIG-11111111-0000-0000-0000-000000000001", 1),
+        ("mig", "MIG-11111111-0000-0000-0000-000000000000,MIG-11111111-0000-0000-0000-000000000001", 1),
+        ("mig", "MIG-2", 0),
+    ],
+)
+def test_the_gpus_and_instances_that_a_scheduler_gives_are_counted(on, machine, visible, count):
+    given = "" if visible is None else f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '{visible}'"
+    ended = on(machine, "-c", f"{given}\n{COUNTED}")
+    found, mistake, uuid = json.loads(ended.stdout)
+    assert found == count, ended.stderr
+    assert mistake.startswith(f"CUDA_VISIBLE_DEVICES={visible} leaves none") == (count == 0)
+    assert uuid.startswith("MIG-" if machine == "mig" else "GPU-")
+
+
 @pytest.mark.dist
 def test_a_machine_whose_gpus_torch_cannot_use_trains_on_no_cpu_instead(on):
     ended = on("8 x h200", "-m", "resnetx", "train", "input=synthetic", "model.x=1", "gpus=1", "results=made")
@@ -167,5 +208,5 @@ def test_more_ranks_than_gpus_are_refused_and_those_of_the_scheduler_count(on, m
     assert (ended.returncode, "gpus=16: this machine shows 8 GPUs" in ended.stderr) == (2, True), ended.stderr
     played = MACHINES["8 x h200"]
     given = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '{played.uuid(3)},{played.uuid(5)}'; "
-    ended = on("8 x h200", "-c", given + "from resnetx.measure.nvml import gpus_here; print(gpus_here())")
+    ended = on("8 x h200", "-c", given + "from resnetx.measure.visible import gpus_here; print(gpus_here())")
     assert ended.stdout == "2\n", ended.stderr

@@ -53,7 +53,7 @@ def test_a_link_that_came_up_narrow_is_seen_and_other_ids_are_not_a_difference(r
 
 def test_somebody_elses_process_on_a_gpu_is_seen_without_its_id(run_on):
     def process(pid):
-        return run_on(gpu_processes=[{"gpu": 3, "pid": pid, "memory_bytes": 10**9}])
+        return run_on(gpu_processes=[{"gpu": 3, "pid": pid, "memory_bytes": 10**9, "name": "python"}])
 
     assert found([process(1)], [process(2)]) == {}
     assert found([run_on(gpu_processes=[])], [process(2)]) == {"gpu_processes": (["none"], ["one on GPU 3"])}
