@@ -15,7 +15,7 @@ for word in "$@"; do
     *) echo "launch/gpu_day.sh: $word: expected first, --dry-run or nothing" >&2; exit 2 ;;
   esac
 done
-facts=$(python -c 'from resnetx.host import node_name as n; from resnetx.measure.nvml import gpus_here as g
+facts=$(python -c 'from resnetx.host import node_name as n; from resnetx.measure.machine.visible_gpus import gpus_here as g
 print(n(), ",".join(str(k) for k in (1, 2, 4, 8, 16) if k <= max(g(), 1)))') || exit
 read -r node counts <<<"$facts"
 gpus=${GPUS:-$counts} results=${RESULTS:-results} one=${ONE:-paper-resnetx} study=${STUDY:-paper}

@@ -14,10 +14,10 @@ import pytest
 
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
-from resnetx.measure.environment import environment
+from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.report.results import Results, points
+from resnetx.report.study.results import Results, points
 from resnetx.workloads import workload
 
 
@@ -41,7 +41,7 @@ def _interruptible():
 @pytest.fixture(autouse=True)
 def _committed_code(monkeypatch):
     """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
-    monkeypatch.setattr("resnetx.measure.sweep.has_changes", lambda _: False)
+    monkeypatch.setattr("resnetx.measure.study.sweep.has_changes", lambda _: False)
 
 
 @pytest.fixture

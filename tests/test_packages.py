@@ -115,11 +115,11 @@ def test_the_doctor_examines_what_is_there_and_lists_what_is_not(without):
 
 
 def test_a_rank_without_a_package_says_so_too(monkeypatch):
-    from resnetx.measure import worker
+    from resnetx.measure import rank_process
 
-    failure = worker._failure(ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
+    failure = rank_process._failure(ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
     assert (failure.kind, "`python -m pip install torchvision`" in failure.message) == ("config", True)
-    assert worker._failure(ModuleNotFoundError("No module named 'x'", name="x")).kind == "error"
+    assert rank_process._failure(ModuleNotFoundError("No module named 'x'", name="x")).kind == "error"
 
 
 def test_the_commands_install_what_the_project_depends_on():

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import main, runs
+from resnetx.cli import main
+from resnetx.cli.verbs import train
 from resnetx.config import check
-from resnetx.measure import executor
+from resnetx.measure.launch import executor
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -80,7 +81,7 @@ def test_a_measuring_command_of_the_readme_describes_runs(command, capsys, tmp_p
     else:
         assert command.startswith(("resnetx train ", "resnetx verify ", BY_HAND))
         settings = [word for word in settings if not word.startswith("TORCH_")]
-        task, _ = runs._task([], settings, gpus=8 if command.startswith(BY_HAND) else None)
+        task, _ = train._task([], settings, gpus=8 if command.startswith(BY_HAND) else None)
         check(task.request)
 
 

@@ -7,8 +7,8 @@ from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.record import GradientBucket, Phases, RecordError, RunFolder
 from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.record.trace_runs import communication_of, read_all, read_runs, subject
-from resnetx.record.trace_sums import slowest, sums
+from resnetx.traces.runs import communication_of, read_all, read_runs, subject
+from resnetx.traces.sums import slowest, sums
 
 NO_CUDA = record.Unknown("a build without CUDA")
 LAYERS = [

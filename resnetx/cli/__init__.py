@@ -39,19 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def worker() -> int:
     """Entry point of `python -m resnetx.train`: one rank of a run."""
-    from resnetx.measure.moment import Moment
+    from resnetx.measure.launch.moment import Moment
 
     started = Moment.now()
-    from resnetx.measure.worker import die_with_parent, explain_termination
+    from resnetx.measure.rank_process import die_with_parent, explain_termination
 
     die_with_parent()
     explain_termination()
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
 
     def serve() -> int:
-        from resnetx.cli import runs
+        from resnetx.cli.verbs import train
 
-        return runs.serve(sys.argv[1:], started)
+        return train.serve(sys.argv[1:], started)
 
     return _guarded(serve)
 
@@ -137,7 +137,7 @@ def _run(words: list[str]) -> int:
             from resnetx.cli.configuration import show_configuration
 
             return show_configuration(options.cfg, verb, asked)
-        module = importlib.import_module(f"resnetx.cli.{verb.module}")
+        module = importlib.import_module(f"resnetx.cli.verbs.{name}")
         act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(module, f"{name}_")
         return act(options, [Path(path_at_home(word)) for word in others], asked)
 

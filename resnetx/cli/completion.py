@@ -61,7 +61,7 @@ def _named(key: str) -> Iterable[str]:
 
             return COLLECTIVES if key == "collective" else LIBRARIES
         case "transport" | "framework" | "gradients" | "memory_model":
-            from resnetx.cli.predict import Asked
+            from resnetx.cli.verbs.predict import Asked
 
             return map(str, allowed(Asked, [key]))
     return []

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-from resnetx.measure.writing import not_writable
+from resnetx.measure.launch.results_folder import not_writable
 
 
 def new_folder(parent: Path, label: str = "") -> Path:

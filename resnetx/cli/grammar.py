@@ -46,9 +46,8 @@ CLOCKED = ("clock", "devices", "model", "image_size", "precision", "batch_size")
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb: `resnetx.cli.MODULE` has its function, NAME_."""
+    """One verb: `resnetx.cli.verbs.NAME` has its function, NAME_."""
 
-    module: str
     about: str
     settings: tuple[str, ...]  # a group brings all of its own settings; one with a dot is a single one
     paths: str = ""
@@ -59,7 +58,7 @@ class Verb:
     @property
     def has_choices(self) -> bool:
         """Whether it reads choices of groups, which a folder of the user's own may add to."""
-        return "model" in self.settings or self.module == "listing"
+        return "model" in self.settings or not (self.settings or self.paths)  # `list`
 
 
 def _without(names: Sequence[str], *left_out: str) -> tuple[str, ...]:
@@ -68,28 +67,24 @@ def _without(names: Sequence[str], *left_out: str) -> tuple[str, ...]:
 
 VERBS = {
     "describe": Verb(
-        "verbs",
         "count activations, parameters and intensity: of one workload layer by layer, or of a family as a table",
         ("study", "model", "image_size", "batch_size", "gpus", "precision", "strategy", "convention"),
         flags={"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
         default=("study=paper",),
     ),
     "images": Verb(
-        "verbs",
         "make an ImageNet-shaped tree of real JPEG files",
         ("images", "input.root"),
         "ROOT",
         {"verify": "check a tree instead: name every file that cannot be decoded"},
     ),
     "train": Verb(
-        "runs",
         "run one point and record it",
         _without(RUN, "dirty"),
         "RUN.json",
         {"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
     ),
     "sweep": Verb(
-        "studies",
         "run a study: every point in fresh processes, and a table at the end",
         ("study", *POINT, *KEPT, "oversubscribe", "dirty"),
         flags={
@@ -101,7 +96,6 @@ VERBS = {
         default=("study=quickstart",),
     ),
     "trace": Verb(
-        "trace",
         "time a workload layer by layer on one GPU, at every per-GPU batch that gpus=[...] or a study needs",
         ("study", *_without(RUN, "measure", "windows"), "iterations", "device", "workload"),
         "FILE",
@@ -111,16 +105,14 @@ VERBS = {
             "import": "make a trace of FILE, a PyTorch profile or a text of six columns, instead of measuring",
         },
     ),
-    "report": Verb("report", "write a page, figures and tables of studies", ("out", "baseline"), "STUDY ..."),
+    "report": Verb("write a page, figures and tables of studies", ("out", "baseline"), "STUDY ..."),
     "verify": Verb(
-        "verify",
         "show that several ranks compute what one process does: gradients and losses, step after step",
         _without(RUN, "measure", "warmup", "windows", "tracker", "dirty"),
         flags={"json": JSON, "all": ALL},
         own={"gpus": "2", "steps": "3"},
     ),
     "compare": Verb(
-        "compare",
         "compare two studies, systems=[...] by prediction, or a prediction with the study that checks it",
         (*PREDICTION, "explain"),
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
@@ -128,7 +120,6 @@ VERBS = {
         own=PREDICTED,
     ),
     "bench": Verb(
-        "bench",
         "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
         BENCH,
         "FILE",
@@ -139,14 +130,12 @@ VERBS = {
         },
     ),
     "topology": Verb(
-        "topology",
         "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
         TOPOLOGY,
         "SYSTEM.yaml",
         {"json": JSON, "all": ALL, "validate": "compare the model with published measurements"},
     ),
     "predict": Verb(
-        "predict",
         "predict what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
         (*PREDICTION, "results"),
         "TRACE ...",
@@ -154,13 +143,12 @@ VERBS = {
         own=PREDICTED,
     ),
     "doctor": Verb(
-        "doctor",
         "say what this machine can run, what is missing, and how to get it; or which clock its GPUs hold under load",
         ("results", "input.root", *CLOCKED),
         flags={"json": JSON},
         own={"batch_size": "64"},
     ),
-    "list": Verb("listing", "name the models, inputs, studies and systems that come with resnetx", ()),
+    "list": Verb("name the models, inputs, studies and systems that come with resnetx", ()),
 }
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.report import results
-from resnetx.report.results import Results
+from resnetx.report.study import results
+from resnetx.report.study.results import Results
 
 
 def only_study(path: Path) -> Results:

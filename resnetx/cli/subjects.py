@@ -12,14 +12,14 @@ from resnetx.cli.grammar import PREDICTED
 from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
-from resnetx.predict.curve import Asked
-from resnetx.predict.point import Subject
-from resnetx.predict.records import UNCHECKED, RecordInput
+from resnetx.predict.provenance import UNCHECKED, RecordInput
+from resnetx.predict.scenario import Subject
+from resnetx.predict.speedup import Asked
 from resnetx.record import Unknown
-from resnetx.record.sound_trace import refuse_unsound
 from resnetx.record.trace import Trace
-from resnetx.record.trace_files import read_trace
-from resnetx.record.trace_runs import read_all
+from resnetx.traces.checks import refuse_unsound
+from resnetx.traces.files import read_trace
+from resnetx.traces.runs import read_all
 
 LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace does not have
 

@@ -28,8 +28,8 @@ def refused(error: OSError) -> int:
 
 def mistake(error: Exception) -> int:
     """Says that resnetx has made a mistake, and which file has the traceback; status 1."""
-    from resnetx.measure.ending import sentence
-    from resnetx.measure.no_memory import no_memory
+    from resnetx.measure.launch.ending import sentence
+    from resnetx.measure.launch.out_of_memory import no_memory
 
     what = sentence(error)
     if no_memory(what):

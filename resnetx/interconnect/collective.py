@@ -45,7 +45,6 @@ from typing import Literal, get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
-from resnetx.interconnect.between import Between, by_node, join_nodes
 from resnetx.interconnect.calibration import Calibration, Measured, Parts, fit
 from resnetx.interconnect.generations import (
     GENERATIONS,
@@ -58,7 +57,8 @@ from resnetx.interconnect.generations import (
     Hop,
     SOCKET_Bps,
 )
-from resnetx.interconnect.inside import Inside, Ring, join
+from resnetx.interconnect.internode import Between, by_node, join_nodes
+from resnetx.interconnect.node_rings import Inside, Ring, join
 from resnetx.interconnect.parts import Gpu, Switch
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional

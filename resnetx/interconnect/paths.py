@@ -18,8 +18,8 @@ from typing import Literal
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.graph import NO_NODE, Component, Link, System
+from resnetx.interconnect.max_min import Flow, Steps, fair_shares
 from resnetx.interconnect.parts import Cpu, Switch
-from resnetx.interconnect.sharing import Flow, Steps, fair_shares
 
 Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
 Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]

@@ -20,7 +20,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
 from resnetx.interconnect.system import System, parts_table
 from resnetx.predict import roofline
-from resnetx.predict.point import CPU, Point
+from resnetx.predict.scenario import CPU, Point
 from resnetx.predict.step import LayerTime, StepTimes
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer

@@ -3,10 +3,10 @@
     fabric = Fabric(load("dgx1-p100"), "nccl2")
     predict(Point(Subject.of(request, table, "caffe"), fabric, (0, 1, 2, 3), batch_size=256, setting=Setting()))
 
-A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what the
-ranks send each other (`exchange`) and what feeds them (`feed`). Several ranks also wait for the slowest of them, and on
-one host they crowd each other. The interval is the same simulation with compute and messages as good and as bad as they
-may be (`answer`).
+A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
+the ranks send each other (`messages`) and what feeds them (`input`). Several ranks also wait for the slowest of them,
+and on one host they crowd each other. The interval is the same simulation with compute and messages as good and as
+bad as they may be (`result`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from statistics import NormalDist
 from typing import Any
 
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.predict import compute, exchange, feed, room
-from resnetx.predict.answer import answer, bars, missing, opening
+from resnetx.predict import compute, input, memory_check, messages
 from resnetx.predict.compute import Compute
-from resnetx.predict.exchange import Exchange
-from resnetx.predict.feed import Fed
-from resnetx.predict.point import Point
+from resnetx.predict.input import Fed
+from resnetx.predict.messages import Exchange
+from resnetx.predict.result import answer, bars, missing, opening
+from resnetx.predict.scenario import Point
 from resnetx.predict.ssgd import HostShare, Job, RankClass
 from resnetx.record.prediction import Sensitivity
 
@@ -31,12 +31,12 @@ _BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradient
 
 def predict(point: Point) -> dict[str, Any]:
     """The fields of a `PredictedPoint`; what cannot be known of it is an `Unknown`."""
-    memory = room.memory(point)
+    memory = memory_check.memory(point)
     fields = opening(point) | memory
-    if reason := room.too_much(memory):
+    if reason := memory_check.too_much(memory):
         return fields | missing("oom", reason)
     computes = [compute.of_point(point, images) for images, _ in point.shares]
-    fed = [feed.fed(found, point, images) for found, (images, _) in zip(computes, point.shares, strict=True)]
+    fed = [input.fed(found, point, images) for found, (images, _) in zip(computes, point.shares, strict=True)]
     sent = _sent(point, computes[0])
     job = _job(point, computes, fed, sent)
     fields |= answer(job, sent, computes, fed, point)
@@ -47,10 +47,10 @@ def predict(point: Point) -> dict[str, Any]:
 
 def _sent(point: Point, found: Compute) -> Exchange:
     if point.gpus == 1:
-        return exchange.NOTHING_SENT
+        return messages.NOTHING_SENT
     plan, subject = point.fabric.plan(point.devices), point.subject
     bytes_each = _BYTES_EACH[point.setting.gradients]
-    return exchange.exchange(plan, subject.gradients, subject.strategy, bytes_each, found.gradient_copy_Bps)
+    return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, found.gradient_copy_Bps)
 
 
 def _job(point: Point, computes: Sequence[Compute], fed: Sequence[Fed], sent: Exchange) -> Job:

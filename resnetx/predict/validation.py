@@ -15,7 +15,7 @@ from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.measured import Measured, Point
 from resnetx.interconnect.system import load
-from resnetx.predict import compute, exchange, ssgd
+from resnetx.predict import compute, messages, ssgd
 from resnetx.predict.published import Iterations, Layerwise, Scaling, training
 from resnetx.units import size
 from resnetx.workloads.buckets import ready_order
@@ -223,6 +223,6 @@ def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     found = compute.of_roofline(layers, entry.image_size, images, "fp32", gpu, entry.clock_MHz * 1e6)
     made = plan(system, "allreduce", devices, library)
     gradients = ready_order(layers, "fp32")
-    sent = exchange.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
+    sent = messages.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
     step = found.step.copying_gradients(1 / found.gradient_copy_Bps)
     return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(entry.gpus, step),), sent.messages))

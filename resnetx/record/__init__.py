@@ -17,7 +17,6 @@ from resnetx.record.bench import (
     array_bytes,
     bench_opening,
 )
-from resnetx.record.brief import Brief, BriefReader
 from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
 from resnetx.record.limits import MAX_BYTES
 from resnetx.record.run import (
@@ -42,6 +41,7 @@ from resnetx.record.run import (
     opening,
     timestamp,
 )
+from resnetx.record.run_summary import Brief, BriefReader
 from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_task, record_kind
 from resnetx.record.unknown import Unknown, nulls, seal

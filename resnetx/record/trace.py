@@ -1,7 +1,7 @@
 """Traces: how long each layer of a workload took on one device, at one or several batch sizes.
 
 A run with measure=layers records `LayerTimes`. A `Trace` is what `predict` reads: the batches of one workload on one
-device, put together from such runs or imported from a file that somebody else measured (`trace_files`).
+device, put together from such runs or imported from a file that somebody else measured (`traces.files`).
 """
 
 from typing import Annotated, Literal

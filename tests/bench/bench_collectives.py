@@ -19,10 +19,10 @@ import torch.distributed as dist
 from interleave import ratio, rounds, sentence
 
 from resnetx.cli.compose import chosen
-from resnetx.measure import distributed
-from resnetx.measure.clock import timed_with_cpu
-from resnetx.measure.environment import environment
-from resnetx.measure.process import keep_freed_memory
+from resnetx.measure.machine.environment import environment
+from resnetx.measure.rank import distributed
+from resnetx.measure.rank.clock import timed_with_cpu
+from resnetx.measure.rank.process import keep_freed_memory
 
 ROUNDS = int(os.environ.get("ROUNDS", "20"))
 OPERATIONS = int(os.environ.get("OPERATIONS", "20"))

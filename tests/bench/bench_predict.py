@@ -19,7 +19,7 @@ PROCESSES = 5
 
 def ask(name: str) -> None:
     """Prints the seconds of one question in this process, from its first instruction behind the imports."""
-    from resnetx.cli.predict import predicted
+    from resnetx.cli.verbs.predict import predicted
 
     start, busy = time.perf_counter(), time.process_time()
     predicted([], QUESTIONS[name])

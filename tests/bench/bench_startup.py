@@ -15,7 +15,7 @@ from pathlib import Path
 
 from interleave import ratio, rounds, sentence
 
-TORCHRUN = [  # as resnetx starts it (resnetx/measure/executor.py)
+TORCHRUN = [  # as resnetx starts it (resnetx/measure/launch/executor.py)
     *("env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", str(Path(sys.executable).with_name("torchrun"))),
     *("--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--local-addr=127.0.0.1"),
 ]

@@ -20,10 +20,10 @@ import msgspec
 from resnetx import record
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
-from resnetx.measure import launch
-from resnetx.measure.environment import environment
-from resnetx.measure.executor import Command
-from resnetx.measure.sweep import plan, sweep
+from resnetx.measure.launch import launcher
+from resnetx.measure.launch.executor import Command
+from resnetx.measure.machine.environment import environment
+from resnetx.measure.study.sweep import plan, sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.workloads import workload
 
@@ -39,8 +39,8 @@ def overhead(runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         planned = plan([(task, "")], repeats=runs, twins=0, folder=StudyFolder(Path(folder)), seed=0)
         at_once = Command([sys.executable, "-c", "pass"], {})  # a child that leaves no record
-        execute = launch.execute
-        launch.execute = lambda task, folder: execute(task, folder, lambda *_: at_once)
+        execute = launcher.execute
+        launcher.execute = lambda task, folder: execute(task, folder, lambda *_: at_once)
         start = time.perf_counter()
         sweep(planned[:1], [], lambda *_: None)  # counting loads torch, once
         first_s = time.perf_counter() - start
@@ -76,8 +76,8 @@ def read(count: int) -> None:
 
 
 def read_ours(folder: str) -> None:
-    from resnetx.report.results import load
-    from resnetx.report.scaling import rows
+    from resnetx.report.study.results import load
+    from resnetx.report.study.scaling import rows
 
     start = time.perf_counter()
     results = load(StudyFolder(Path(folder)))

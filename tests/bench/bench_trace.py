@@ -16,12 +16,12 @@ from interleave import ratio, rounds, sentence
 from resnetx.cli.compose import chosen, compose
 from resnetx.config import request_from
 from resnetx.inputs import open_for
-from resnetx.measure import distributed
-from resnetx.measure.clock import timed
-from resnetx.measure.layer_watch import LayerWatch
-from resnetx.measure.phases import clock_of
-from resnetx.measure.process import keep_freed_memory
-from resnetx.measure.train import build, training_step
+from resnetx.measure.rank import distributed
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.layer_timer import LayerWatch
+from resnetx.measure.rank.phases import clock_of
+from resnetx.measure.rank.process import keep_freed_memory
+from resnetx.measure.rank.train import build, training_step
 
 
 def main() -> None:

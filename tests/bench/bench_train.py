@@ -21,12 +21,12 @@ from resnetx import workloads
 from resnetx.cli.compose import chosen, compose
 from resnetx.config import Request, request_from
 from resnetx.inputs import open_for
-from resnetx.measure import distributed
-from resnetx.measure.clock import timed
-from resnetx.measure.environment import environment
-from resnetx.measure.process import keep_freed_memory
-from resnetx.measure.strategies import replicate
-from resnetx.measure.train import build, training_step
+from resnetx.measure.machine.environment import environment
+from resnetx.measure.rank import distributed
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.process import keep_freed_memory
+from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.train import build, training_step
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 STEPS = int(os.environ.get("STEPS", "2"))  # per window

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
-from resnetx.measure.scratch import PREFIX
-from resnetx.measure.torchrun import FOLDER_VARIABLE
+from resnetx.measure.launch.scratch import PREFIX
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunRecord
 
 RUN = [

@@ -22,9 +22,9 @@ from resnetx.cli import main as resnetx
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from
 from resnetx.host import node_name
-from resnetx.measure import executor
+from resnetx.measure.launch import executor
 from resnetx.record.prediction import prediction_file
-from resnetx.record.trace_runs import read_all
+from resnetx.traces.runs import read_all
 
 GRIDS: list[dict[str, object]] = [  # batch sizes are each rank's
     {"model": "alexnet", "batch_size": 4},

@@ -17,12 +17,12 @@ import torch
 
 from resnetx import inputs
 from resnetx.config import NoExchange, Request
-from resnetx.measure import distributed
-from resnetx.measure.clock import timed
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.process import keep_freed_memory
-from resnetx.measure.strategies import replicate
-from resnetx.measure.train import build, training_step
+from resnetx.measure.rank import distributed
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.process import keep_freed_memory
+from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.train import build, training_step
 from resnetx.record import write
 
 ROUNDS = 40

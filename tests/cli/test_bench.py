@@ -13,8 +13,8 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
-from resnetx.measure import launch
-from resnetx.measure.executor import one_node
+from resnetx.measure.launch import launcher
+from resnetx.measure.launch.executor import one_node
 from resnetx.record import BenchPoint, BenchRecord, RunFolder, SkippedArray
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
@@ -142,7 +142,7 @@ def launched(monkeypatch):
         return msgspec.structs.replace(ended, points=points, library="gloo", queue_length=20, skipped=execute.skipped)
 
     execute.wrong, execute.queued_s, execute.skipped, execute.times = 0, None, [], 3
-    monkeypatch.setattr(launch, "execute", execute)
+    monkeypatch.setattr(launcher, "execute", execute)
     tasks.append(execute)
     return tasks
 
@@ -160,7 +160,7 @@ def test_without_words_an_allreduce_on_two_ranks_from_8_bytes_to_256_mib(capsys,
 
 
 def test_one_process_group_for_each_number_of_ranks_with_the_same_threads(capsys, tmp_path, launched, monkeypatch):
-    for module in ("resnetx.config", "resnetx.cli.runs"):
+    for module in ("resnetx.config", "resnetx.cli.verbs.train"):
         monkeypatch.setattr(f"{module}.cores", lambda: 8)
     assert run(capsys, "bench", "gpus=[2,4]", "env.NCCL_PROTO=Simple", "size=8", f"results={tmp_path}")[0] == 0
     assert [(request.gpus, request.threads) for request in asked(launched)] == [(2, 2), (4, 2)]
@@ -257,7 +257,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
 def test_what_is_asked_wrongly_is_refused_in_one_sentence_and_nothing_starts(
     capsys, tmp_path, launched, monkeypatch, words, sentence
 ):
-    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 2)
     status, _, err = run(capsys, "bench", f"results={tmp_path}", *words)
     assert status == 2
     assert sentence in err
@@ -274,7 +274,7 @@ def test_what_was_not_measured_is_said_below_the_table(capsys, tmp_path, launche
 
 
 def test_registered_buffers_are_asked_for_named_and_shown(capsys, tmp_path, launched, monkeypatch):
-    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 2)
     _, out, _ = run(capsys, "bench", "registered=true", f"results={tmp_path}")
     (request,) = asked(launched)
     assert request.registered

@@ -198,7 +198,7 @@ def test_two_studies_are_still_compared_as_studies(study_of, capsys):
 
 
 def test_a_prediction_without_points_is_shown_as_such(prediction_of, capsys):
-    from resnetx.cli import show_predict
+    from resnetx.cli.tables import show_predict
 
     show_predict.prediction(prediction_of())
     assert "holds no point" in capsys.readouterr().out

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from resnetx.cli import main
-from resnetx.cli.explain import as_kept, papers_words, search
-from resnetx.report.claims import published
-from resnetx.report.explanations import KEPT, kept
+from resnetx.cli.verbs.explain import as_kept, papers_words, search
+from resnetx.report.systems.claims import published
+from resnetx.report.systems.explanations import KEPT, kept
 
 PAPER = list(papers_words(published("tallent2017")))
 # Of the 60 combinations, three are left: those of the storage.
@@ -16,7 +16,7 @@ SETTLED = ["library=nccl1", "strategy=after", "input=dali", "input.recipe=imagen
 
 @pytest.mark.slow
 def test_the_causes_that_are_kept_are_what_the_search_finds():
-    """`python -m resnetx.cli.explain` writes them anew."""
+    """`python -m resnetx.cli.verbs.explain` writes them anew."""
     assert as_kept(search(PAPER)) == KEPT.read_text()
 
 

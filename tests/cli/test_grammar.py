@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import bench, doctor_clock, main, predict, topology
+from resnetx.cli import main
 from resnetx.cli.grammar import BENCH, CLOCKED, KEPT, POINT, PREDICTION, TOPOLOGY, VERBS, WORKLOAD, reads
 from resnetx.cli.settings import names, settings
+from resnetx.cli.verbs import bench, doctor_clock, predict, topology
 from resnetx.config import Request, RunSettings
 
 

@@ -10,7 +10,7 @@ import pytest
 from resnetx import record, workloads
 from resnetx.cli import main
 from resnetx.cli.compose import compose
-from resnetx.cli.predict import FRAMEWORKS
+from resnetx.cli.verbs.predict import FRAMEWORKS
 from resnetx.config import request_from
 from resnetx.interconnect.system import parts_table
 from resnetx.predict import roofline

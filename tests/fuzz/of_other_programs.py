@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import record
-from resnetx.cli import show_trace
+from resnetx.cli.tables import show_trace
 from resnetx.errors import ConfigError
 from resnetx.interconnect import measured
-from resnetx.record import trace_files
+from resnetx.traces import files
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
 
@@ -96,15 +96,15 @@ def _event_lists() -> list[bytes]:
 def _use_import(path: Path) -> None:
     """Imports it for the device that it is of, writes the record, and reads that again."""
     try:
-        trace = trace_files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x")
+        trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x")
     except ConfigError as error:
         if "has no kernels of a GPU" not in str(error):
             raise
-        trace = trace_files.read(path, batch_size=8, device=trace_files.CPU)
+        trace = files.read(path, batch_size=8, device=files.CPU)
     if seldom(path):
         show_trace.trace(trace)
     record.write(path.with_name("imported.json"), trace)
-    assert trace_files.read_trace(path.with_name("imported.json")) == trace
+    assert files.read_trace(path.with_name("imported.json")) == trace
 
 
 TARGETS = (

@@ -9,33 +9,35 @@ from typing import Any
 import msgspec
 
 from resnetx import record
-from resnetx.cli import compare_systems, show_accuracy, show_predict, show_study, show_systems, show_trace
 from resnetx.cli.subjects import traces
+from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
+from resnetx.cli.verbs import compare_systems
 from resnetx.config import CONFIGS, Bucket, check, check_ranks
 from resnetx.interconnect import measured
 from resnetx.interconnect.system import load
-from resnetx.measure import ending, sweep
-from resnetx.measure.ending import Ending
-from resnetx.measure.executor import one_node
-from resnetx.predict.curve import curve
-from resnetx.predict.point import Fabric, Setting, Subject
+from resnetx.measure.launch import ending
+from resnetx.measure.launch.ending import Ending
+from resnetx.measure.launch.executor import one_node
+from resnetx.measure.study import sweep
+from resnetx.predict.scenario import Fabric, Setting, Subject
+from resnetx.predict.speedup import curve
 from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
-from resnetx.record.trace_files import export
-from resnetx.record.trace_runs import read_runs
-from resnetx.report import export as tables
-from resnetx.report import page, results
-from resnetx.report.accuracy import check as checked
-from resnetx.report.compare import compare
-from resnetx.report.platform import platform
-from resnetx.report.results import Results
-from resnetx.report.scaling import rows
-from resnetx.report.series import named
-from resnetx.report.systems import compare_systems as compared
+from resnetx.report.compare.accuracy import check as checked
+from resnetx.report.compare.studies import compare
+from resnetx.report.study import export as tables
+from resnetx.report.study import page, results
+from resnetx.report.study.platform import platform
+from resnetx.report.study.results import Results
+from resnetx.report.study.scaling import rows
+from resnetx.report.study.series import named
+from resnetx.report.systems.comparison import compare_systems as compared
+from resnetx.traces.files import export
+from resnetx.traces.runs import read_runs
 from tests.fuzz.harness import Target, of_two, seldom
 from tests.fuzz.of_yaml import use_calibration
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import yaml
 
 from resnetx import study
-from resnetx.cli import show_topology
 from resnetx.cli.compose import _check_choice, _composed, compose
 from resnetx.cli.settings import searching
+from resnetx.cli.tables import show_topology
 from resnetx.config import CONFIGS, check, request_from
 from resnetx.interconnect import calibration, collective, measured, system
 from tests.fuzz.harness import Target, of_two, seldom

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from resnetx.measure import clock_trial, nodes
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.doctor import examine
-from resnetx.measure.nvml import open_nvml
-from resnetx.measure.sensors import Gpu
+from resnetx.measure.clocks import trial
+from resnetx.measure.doctor.examination import examine
+from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.sensors import Gpu
+from resnetx.measure.rank import nodes
+from resnetx.measure.rank.distributed import Ranks
 
 pytestmark = pytest.mark.gpu
 
@@ -33,11 +34,11 @@ def test_a_gpu_under_the_load_of_a_clock_is_watched(request_of):
     """It locks no clock: the settings of the machine stay as they are."""
     request = request_of({"model.x": 8, "batch_size": 64, "gpus": 1, "devices": [0]})
     nvml = open_nvml()
-    with clock_trial.loading([request]) as loads:
-        handles = clock_trial.handles_of(nvml, loads.uuids)
-        clocks = clock_trial.supported_clocks(nvml, handles)
+    with trial.loading([request]) as loads:
+        handles = trial.handles_of(nvml, loads.uuids)
+        clocks = trial.supported_clocks(nvml, handles)
         sensors = {gpu: Gpu(nvml, handle) for gpu, handle in handles.items()}
-        pace = clock_trial.Pace(counted_s=2, least_s=3, most_s=10)
-        seen = clock_trial.watching(sensors, loads.check, pace)()
+        pace = trial.Pace(counted_s=2, least_s=3, most_s=10)
+        seen = trial.watching(sensors, loads.check, pace)()
     assert {each.gpu for each in seen} == {*handles}
     assert all(clocks[0] <= each.clock_MHz <= clocks[-1] + 15 for each in seen)

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from resnetx.inputs import images
-from resnetx.measure import collectives, launch, trace
+from resnetx.measure.bench import collectives
+from resnetx.measure.launch import launcher
+from resnetx.measure.rank import trace
 from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
 
 pytestmark = pytest.mark.gpu
@@ -18,7 +20,7 @@ STRATEGIES = ("bucket", "layerwise", "after")
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
 def test_one_gpu_trains_in_every_precision_that_it_has(tmp_path, task_of, has_bf16, precision):
-    ended = launch.execute(task_of({**SHORT, "precision": precision}), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(task_of({**SHORT, "precision": precision}), RunFolder(tmp_path / "run"))
     if precision in ("tf32", "bf16") and not has_bf16:
         assert "older than Ampere" in ended.reason
         return
@@ -35,7 +37,7 @@ def test_one_gpu_trains_in_every_precision_that_it_has(tmp_path, task_of, has_bf
 def test_a_step_may_be_a_graph(tmp_path, task_of, has_bf16, precision):
     if precision == "bf16" and not has_bf16:
         pytest.skip("no bf16 before Ampere")
-    ended = launch.execute(task_of({**SHORT, "precision": precision, "graph": True}), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(task_of({**SHORT, "precision": precision, "graph": True}), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     assert all(loss == loss for loss in ended.loss)
     assert len(set(ended.loss)) > 1  # every launch of the graph updates the parameters
@@ -44,7 +46,7 @@ def test_a_step_may_be_a_graph(tmp_path, task_of, has_bf16, precision):
 @pytest.mark.parametrize("model", ["alexnet", "googlenet"])
 def test_the_papers_other_models_train(tmp_path, task_of, model):
     settings = {"model": model, "batch_size": 4, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
-    ended = launch.execute(task_of(settings), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(task_of(settings), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
 
 
@@ -52,7 +54,7 @@ def test_a_gpu_without_memory_ends_a_run_as_oom(tmp_path, task_of):
     """PyTorch may take 1 GB, which is less than one batch needs."""
     settings = {"model": "googlenet", "batch_size": 256, "threads": 1, "warmup": 3, "steps": 2, "windows": 2}
     settings |= {"memory_limit": "1GB"}
-    ended = launch.execute(task_of(settings), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(task_of(settings), RunFolder(tmp_path / "run"))
     assert ended.outcome == "oom", (ended.outcome, ended.reason)
     assert ended.workload.parameters > 0
 
@@ -62,7 +64,7 @@ def test_a_gpu_without_memory_ends_a_run_as_oom(tmp_path, task_of):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_path, on_ranks, strategy):
-    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy}), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(on_ranks({**SHORT, "strategy": strategy}), RunFolder(tmp_path / "run"))
     assert (ended.outcome, ended.backend) == ("ok", "nccl"), ended.reason
     assert ended.transport.used
     shared = len({device.uuid for device in ended.devices}) < 2
@@ -71,14 +73,14 @@ def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_graphs_hold_what_ranks_exchange(strategy, tmp_path, on_ranks):
-    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy, "graph": True}), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(on_ranks({**SHORT, "strategy": strategy, "graph": True}), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     assert len(set(ended.loss)) > 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nccls_messages_start_when_they_are_ready_and_end_before_the_update(strategy, tmp_path, on_ranks):
-    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy, "measure": "phases"}), RunFolder(tmp_path))
+    ended = launcher.execute(on_ranks({**SHORT, "strategy": strategy, "measure": "phases"}), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     for bucket in ended.buckets:
         ready, start, end = (list(chain(*times)) for times in (bucket.ready_s, bucket.start_s, bucket.end_s))
@@ -88,7 +90,7 @@ def test_nccls_messages_start_when_they_are_ready_and_end_before_the_update(stra
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_path, on_ranks):
-    ended = launch.execute(on_ranks({**SHORT, "strategy": strategy, "measure": "equality"}), RunFolder(tmp_path))
+    ended = launcher.execute(on_ranks({**SHORT, "strategy": strategy, "measure": "equality"}), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     assert ended.equality.statistics == "synchronised"
     assert ended.equality.equal
@@ -108,7 +110,7 @@ def bench_of(on_ranks, tmp_path):
         )  # fmt: skip
         shared = on_ranks(SHORT).oversubscribe
         task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=300, oversubscribe=shared)
-        return launch.execute(task, RunFolder(tmp_path / "run"))
+        return launcher.execute(task, RunFolder(tmp_path / "run"))
 
     return bench
 
@@ -162,7 +164,7 @@ def test_a_watched_run_has_device_times_and_copies(input, tmp_path, task_of, mad
     settings = {**SHORT, "input": input, "measure": "phases"}
     if input == "torchvision":
         settings |= {"input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
-    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
+    ended = launcher.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     assert ended.phases.clock == "CUDA events"
     assert ended.phases.forward_s[0] > 0
@@ -178,7 +180,7 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
     if precision == "bf16" and not has_bf16:
         pytest.skip("this GPU is older than Ampere")
     settings = {**SHORT, "measure": "layers", "precision": precision}
-    ended = launch.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
+    ended = launcher.execute(task_of(settings, gpus=1), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     assert ended.layers.clock == "CUDA events"
     assert 0 < ended.layers.device_busy <= 1
@@ -189,17 +191,17 @@ def test_a_trace_has_device_times_and_says_whether_it_waits_for_the_host(precisi
 
 
 def test_weights_may_lie_in_memory_as_nchw(tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "channels_last": False}), RunFolder(tmp_path))
+    ended = launcher.execute(task_of({**SHORT, "channels_last": False}), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
 
 
 def test_more_memory_than_the_gpu_has_is_refused(tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "memory_limit": "100TB"}), RunFolder(tmp_path))
+    ended = launcher.execute(task_of({**SHORT, "memory_limit": "100TB"}), RunFolder(tmp_path))
     assert ended.outcome == "failed"
     assert ended.reason.startswith("rank 0: memory_limit=")
 
 
 def test_a_rank_that_is_sent_to_a_gpu_that_is_not_there_says_so(tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "devices": [200]}, gpus=1), RunFolder(tmp_path))
+    ended = launcher.execute(task_of({**SHORT, "devices": [200]}, gpus=1), RunFolder(tmp_path))
     assert ended.outcome == "failed"
     assert "rank 0 needs GPU 200" in ended.reason

@@ -8,7 +8,7 @@ import torch
 
 from resnetx.config import DaliInput
 from resnetx.inputs import Share, folders
-from resnetx.measure import summary
+from resnetx.measure.rank import results
 from resnetx.record import Unknown
 
 dali = pytest.importorskip("resnetx.inputs.dali")
@@ -79,7 +79,7 @@ def test_memory_is_allocated_for_the_largest_image_of_a_sample(tree, victim):
 
 
 def test_a_gpu_without_hardware_for_it_is_warned_of():
-    (warning,) = summary._decoder_warnings({"decoder": "gpu"})
+    (warning,) = results._decoder_warnings({"decoder": "gpu"})
     assert (warning.code, "input.decoder=cpu" in warning.remedy) == ("decoder", True)
     for other in ("gpu hardware", "cpu", Unknown("not asked")):
-        assert summary._decoder_warnings({"decoder": other}) == []
+        assert results._decoder_warnings({"decoder": other}) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from resnetx.interconnect import paths
-from resnetx.interconnect.sharing import fair_shares
+from resnetx.interconnect.max_min import fair_shares
 from resnetx.interconnect.system import load
 
 

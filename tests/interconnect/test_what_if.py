@@ -4,7 +4,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collective import plan
-from resnetx.interconnect.feeding import from_host, from_storage
+from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load
 from resnetx.interconnect.what_if import link_kinds, with_bandwidth, with_latency
 

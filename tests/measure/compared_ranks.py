@@ -13,10 +13,10 @@ import torch
 
 from resnetx.cli.compose import compose
 from resnetx.config import check, request_from
-from resnetx.measure import distributed, equality, train
-from resnetx.measure.moment import Moment
-from resnetx.measure.process import StartUp
-from resnetx.measure.strategies import replicate
+from resnetx.measure.launch.moment import Moment
+from resnetx.measure.rank import distributed, equality, train
+from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.strategies import replicate
 
 
 def main(cases: Path, answers: Path) -> None:

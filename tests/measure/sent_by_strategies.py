@@ -14,10 +14,10 @@ import torch
 from resnetx import inputs
 from resnetx.cli.compose import compose
 from resnetx.config import check, request_from
-from resnetx.measure import distributed, train
-from resnetx.measure.clock import timed
-from resnetx.measure.phases import Watch
-from resnetx.measure.strategies import replicate
+from resnetx.measure.rank import distributed, train
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.phases import Watch
+from resnetx.measure.rank.strategies import replicate
 
 
 def main(cases: Path, answers: Path) -> None:

@@ -5,7 +5,7 @@ import runpy
 import subprocess
 import sys
 
-from resnetx.measure import executor
+from resnetx.measure.launch import executor
 
 
 def run_ranks(ranks: int, *program, **variables: str) -> None:

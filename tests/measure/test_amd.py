@@ -12,26 +12,17 @@ import pytest
 import torch
 
 from resnetx import host, inputs, packages
-from resnetx.cli import runs
+from resnetx.cli.verbs import train
 from resnetx.config import DaliInput
 from resnetx.errors import ConfigError
-from resnetx.measure import (
-    amd,
-    capability,
-    collectives,
-    distributed,
-    doctor,
-    environment,
-    graphics,
-    library_probes,
-    memcpy,
-    nodes,
-    reading_warnings,
-)
-from resnetx.measure.distributed import Ranks, transport
-from resnetx.measure.graphics import graphics_here
-from resnetx.measure.sensors import Sensors
-from resnetx.measure.visible import gpus_here, hidden_by_mistake
+from resnetx.measure.bench import collectives
+from resnetx.measure.doctor import examination, probes
+from resnetx.measure.machine import amd, capability, environment, nvidia, sensor_warnings
+from resnetx.measure.machine.nvidia import graphics_here
+from resnetx.measure.machine.sensors import Sensors
+from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.measure.rank import copies, distributed, nodes
+from resnetx.measure.rank.distributed import Ranks, transport
 from resnetx.record import Environment, GpuSamples, LinkCounters, Unknown, seal
 
 HIP = "6.4.43482-0f2d60242"
@@ -214,7 +205,7 @@ def test_gpus_are_counted_by_the_kernel_and_by_what_schedulers_set(rocm, two_gpu
 
 def test_amd_gpus_that_this_torch_cannot_use_do_not_count(two_gpus, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("resnetx.measure.visible.nvml.present", lambda _: amd.HostGpus(()))
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.nvml.present", lambda _: amd.HostGpus(()))
     assert gpus_here() == 0
 
 
@@ -223,12 +214,12 @@ def test_amd_gpus_that_this_torch_cannot_use_do_not_count(two_gpus, monkeypatch)
 
 @pytest.fixture
 def sees_two(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 2)
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 2)
 
 
 def test_what_does_not_work_is_refused_before_a_run(rocm, sees_two, request_of, tmp_path):
-    assert runs.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA's GPUs")
-    assert runs.obstacle_to(request_of(precision="bf16")) == ""
+    assert train.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA's GPUs")
+    assert train.obstacle_to(request_of(precision="bf16")) == ""
     dali = DaliInput(root=str(tmp_path), format="folders", recipe="paper", threads=1, prefetch=1, decoder="auto")
     with pytest.raises(ConfigError, match=r"input=dali: torch is built for AMD GPUs.*use input=torchvision"):
         inputs.check(dali, batch_size=4, gpus=1, image_size=224, classes=3)
@@ -315,8 +306,8 @@ def test_several_ranks_of_one_gpu_are_refused(rocm, monkeypatch):
 
 def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel, monkeypatch, tmp_path):
     (tmp_path / "proc/self/ns").mkdir(parents=True)
-    (tmp_path / "proc/self/ns/pid").symlink_to(graphics._FIRST_PID_NAMESPACE)
-    monkeypatch.setattr(graphics, "run_pids", set)
+    (tmp_path / "proc/self/ns/pid").symlink_to(nvidia._FIRST_PID_NAMESPACE)
+    monkeypatch.setattr(nvidia, "run_pids", set)
     kernel({"sys/module/amdgpu/version": "6.12.12", f"proc/{os.getpid()}/comm": "python"})
     kernel({"sys/bus/pci/devices/0000:c1:00.0/local_cpulist": "0-47"})
     found = graphics_here(FourMi300s())
@@ -405,12 +396,12 @@ def test_a_gpu_that_amd_smi_does_not_know_is_unknown_with_the_reason(rocm, monke
 
 
 def test_remedies_name_amds_tools(rocm):
-    assert reading_warnings.lock_clocks(1900) == "sudo amd-smi set --gpu all --perf-determinism 1900"
+    assert sensor_warnings.lock_clocks(1900) == "sudo amd-smi set --gpu all --perf-determinism 1900"
 
 
 def test_copies_that_the_profiler_names_in_its_own_way_are_unknown():
     event = {"cat": "gpu_memcpy", "name": "CopyHostToDevice", "dur": 3, "args": {}}
-    assert memcpy.per_step([event], 1) == "the profiler does not say what 'CopyHostToDevice' copies"
+    assert copies.per_step([event], 1) == "the profiler does not say what 'CopyHostToDevice' copies"
 
 
 # ---- doctor ---------------------------------------------------------------------------------------------------------
@@ -421,7 +412,7 @@ NONE = {"container": Unknown("none")}, {"gpus": Unknown("amdsmi is not installed
 
 def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypatch, tmp_path):
     def verdict():
-        return doctor._gpu(*NONE)
+        return examination._gpu(*NONE)
 
     kernel(CARD)
     state, what, mend = verdict()
@@ -440,10 +431,10 @@ def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypa
 
 def test_the_doctor_names_amd_gpus_and_what_they_lack(rocm, monkeypatch):
     graphics_found = graphics_here(FourMi300s())
-    state, what, _ = doctor._gpu({}, {**graphics_found, "gpu_processes": []})
+    state, what, _ = examination._gpu({}, {**graphics_found, "gpu_processes": []})
     assert state == "limited" and what.startswith("4 x AMD Instinct MI300X; driver ")
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a"])
-    state, what, mend = library_probes.torch_probe(graphics_found)
+    state, what, mend = probes.torch_probe(graphics_found)
     assert (state, "is gfx942" in what, "rocm6.4" in mend) == ("missing", True, True)
-    assert library_probes.dali_probe()[0] == library_probes.dali_gpu_probe(graphics_found)[0] == "limited"
-    assert library_probes.reinstall("torch") == packages.rocm_torch()
+    assert probes.dali_probe()[0] == probes.dali_gpu_probe(graphics_found)[0] == "limited"
+    assert probes.reinstall("torch") == packages.rocm_torch()

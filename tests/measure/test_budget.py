@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.measure.budget import Budget
-from resnetx.measure.sweep import plan
+from resnetx.measure.study.budget import Budget
+from resnetx.measure.study.sweep import plan
 from resnetx.record import StudyFolder
 
 

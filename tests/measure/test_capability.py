@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from resnetx.errors import ConfigError
-from resnetx.measure import capability
-from resnetx.measure.capability import built_for, check_precision, chip_from, unfit
-from resnetx.measure.library_probes import torch_probe
+from resnetx.measure.doctor.probes import torch_probe
+from resnetx.measure.machine import capability
+from resnetx.measure.machine.capability import built_for, check_precision, chip_from, unfit
 from resnetx.record import Unknown
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]  # torch 2.11 + CUDA 13

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.measure import clock_trial
-from resnetx.measure.clock_search import (
+from resnetx.measure.clocks import trial
+from resnetx.measure.clocks.search import (
     Reading,
     Trial,
     answer,
@@ -100,7 +100,7 @@ def small(request_of):
 
 
 def test_the_load_trains_until_it_is_ended(small):
-    with clock_trial.loading([small]) as loads:
+    with trial.loading([small]) as loads:
         assert loads.uuids == ["cpu"]
         loads.check()
         (child,) = [child for child, _ in loads._children]
@@ -111,12 +111,12 @@ def test_the_load_trains_until_it_is_ended(small):
 def test_a_load_that_ends_by_itself_says_why(small):
     refused = msgspec.structs.replace(small, gpus=2, batch_size=4)
     refusal = pytest.raises(ConfigError, match="the load failed: gpus=2, but torchrun started 1 ranks")
-    with refusal, clock_trial.loading([refused]):
+    with refusal, trial.loading([refused]):
         pass
 
 
 def test_a_gpu_that_does_not_tell_its_clock_cannot_be_watched():
     silent = dict.fromkeys(("sm_clock_Hz", "throttle_reasons", "temperature_C", "power_W"), Unknown("Not Supported"))
-    look = clock_trial.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, clock_trial.PACE)
+    look = trial.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, trial.PACE)
     with pytest.raises(ConfigError, match=r"GPU 2 cannot be watched \(Not Supported\)"):
         look()

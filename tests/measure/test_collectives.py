@@ -6,8 +6,8 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure import beside_nccl, buffers, collectives, exact
-from resnetx.measure.distributed import Ranks
+from resnetx.measure.bench import buffers, checks, collectives, nccl_interference
+from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import QUEUES, BenchRequest, Unknown, array_bytes
 from tests.measure.simulated_gpu import SimulatedGpu
 
@@ -26,7 +26,7 @@ def carried_out(collective):
     ranks = ranks_of(WORLD)
     before = [torch.zeros(ELEMENTS) for _ in ranks]
     for array, rank in zip(before, ranks, strict=True):
-        exact.fill(array, collective, rank)
+        checks.fill(array, collective, rank)
     total = torch.stack(before).sum(dim=0)
     parts = [slice(rank * PART, (rank + 1) * PART) for rank in range(WORLD)]
     after = [array.clone() for array in before]
@@ -46,7 +46,7 @@ def carried_out(collective):
 
 
 def wrong(collective, arrays):
-    return [exact.wrong_elements(array, collective, rank) for array, rank in zip(arrays, ranks_of(WORLD), strict=True)]
+    return [checks.wrong_elements(array, collective, rank) for array, rank in zip(arrays, ranks_of(WORLD), strict=True)]
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
@@ -73,20 +73,20 @@ def test_data_in_another_place_is_wrong(collective):
 def test_a_collective_that_does_nothing_is_found(collective):
     arrays = [torch.zeros(ELEMENTS) for _ in range(WORLD)]
     for array, rank in zip(arrays, ranks_of(WORLD), strict=True):
-        exact.fill(array, collective, rank)
+        checks.fill(array, collective, rank)
     assert min(wrong(collective, arrays)[1:]) > 0
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_large_arrays_are_looked_at_a_part_at_a_time(collective, monkeypatch):
-    monkeypatch.setattr(exact, "_AT_ONCE", exact.PERIOD)
+    monkeypatch.setattr(checks, "_AT_ONCE", checks.PERIOD)
     looked_at = []
-    look = exact._unlike_part
-    monkeypatch.setattr(exact, "_unlike_part", lambda part, period: looked_at.append(len(part)) or look(part, period))
+    look = checks._unlike_part
+    monkeypatch.setattr(checks, "_unlike_part", lambda part, period: looked_at.append(len(part)) or look(part, period))
     arrays = carried_out(collective)
     arrays[0][PART - 1] += 1
     assert wrong(collective, arrays) == [1, 0, 0]
-    assert max(looked_at) == exact.PERIOD
+    assert max(looked_at) == checks.PERIOD
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
     def lost(_, array, alone_s, ranks):
         return Unknown(f"of {alone_s} s on {ranks.device}")
 
-    monkeypatch.setattr(beside_nccl, "computing_lost", lost)
+    monkeypatch.setattr(nccl_interference, "computing_lost", lost)
     ranks = dataclasses.replace(alone, device=GPU)
     assert collectives._computing_lost(name, torch.zeros(elements), queued_s, [[(1.0, 1.0)]], ranks) == reason
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from resnetx.measure import device_time
-from resnetx.measure.device_time import FIRST_CYCLES, MOST_CYCLES, held_back, timed_on_device
+from resnetx.measure.rank import device_time
+from resnetx.measure.rank.device_time import FIRST_CYCLES, MOST_CYCLES, held_back, timed_on_device
 from resnetx.record import Unknown
 from tests.measure.simulated_gpu import CLOCK_HZ, LAUNCH_s, SimulatedGpu
 

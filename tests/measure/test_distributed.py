@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from resnetx.errors import ConfigError
-from resnetx.measure import distributed
-from resnetx.measure.distributed import Ranks, registered, transport
-from resnetx.measure.nccl_log import channel_lines
+from resnetx.measure.launch.nccl_log import channel_lines
+from resnetx.measure.rank import distributed
+from resnetx.measure.rank.distributed import Ranks, registered, transport
 
 # Two lines of an NCCL 2.2x log at INFO, between others that a reader must not take for them.
 LOG = """\

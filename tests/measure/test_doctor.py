@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnetx.measure import doctor
-from resnetx.measure.doctor import Finding, examine
+from resnetx.measure.doctor import examination
+from resnetx.measure.doctor.examination import Finding, examine
 from resnetx.record import Unknown
 
 TOPICS = [
@@ -37,8 +37,8 @@ def folder(tmp_path_factory) -> Path:
 def found(folder) -> dict[str, Finding]:
     """The findings on this machine without its GPUs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(doctor, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
-        patch.setattr(doctor, "_cards", lambda vendor: [])
+        patch.setattr(examination, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
+        patch.setattr(examination, "_cards", lambda vendor: [])
         return by_topic(folder / "results/here", folder / "images")
 
 
@@ -95,10 +95,10 @@ def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
     (tmp_path / "images/train/cat").mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "torchvision", None)  # import raises ImportError
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
-    monkeypatch.setattr(doctor, "_cards", lambda vendor: ["0000:1b:00.0"] * (vendor == doctor.NVIDIA))
-    monkeypatch.setattr(doctor, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
-    monkeypatch.setattr(doctor, "visible_cores", lambda: 10_000)
-    monkeypatch.setattr(doctor, "_SHARED_MEMORY_BYTES", 2**60)
+    monkeypatch.setattr(examination, "_cards", lambda vendor: ["0000:1b:00.0"] * (vendor == examination.NVIDIA))
+    monkeypatch.setattr(examination, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
+    monkeypatch.setattr(examination, "visible_cores", lambda: 10_000)
+    monkeypatch.setattr(examination, "_SHARED_MEMORY_BYTES", 2**60)
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -126,7 +126,7 @@ def test_one_broken_library_does_not_hide_the_others(broken):
 
 
 def test_missing_images_come_with_the_command_that_makes_them(tmp_path):
-    state, what, mend = doctor._images(tmp_path / "none")
+    state, what, mend = examination._images(tmp_path / "none")
     assert (state, mend) == ("missing", f"resnetx images {tmp_path}/none")
     assert str(tmp_path / "none") in what
 
@@ -134,8 +134,8 @@ def test_missing_images_come_with_the_command_that_makes_them(tmp_path):
 def test_gpus_that_others_use_or_that_are_divided_are_limited():
     gpus = [{"name": "NVIDIA H100", "mig": False}] * 8
     graphics = {"gpus": gpus, "gpu_processes": [], "driver": "570.86.15", "topology_fingerprint": "3f"}
-    assert doctor._gpu({}, graphics) == ("ok", "8 x NVIDIA H100; driver 570.86.15; wiring 3f", "")
+    assert examination._gpu({}, graphics) == ("ok", "8 x NVIDIA H100; driver 570.86.15; wiring 3f", "")
     busy = {**graphics, "gpu_processes": [{"gpu": 0, "pid": 1, "memory_bytes": 1}]}
-    assert doctor._gpu({}, busy)[0] == "limited"
+    assert examination._gpu({}, busy)[0] == "limited"
     divided = {**graphics, "gpus": [*gpus[:7], {"name": "NVIDIA H100", "mig": True}]}
-    assert doctor._gpu({}, divided)[0] == "limited"
+    assert examination._gpu({}, divided)[0] == "limited"

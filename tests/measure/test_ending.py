@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.measure import ending
-from resnetx.measure.ending import Ending, cause, late
+from resnetx.measure.launch import ending
+from resnetx.measure.launch.ending import Ending, cause, late
 from resnetx.record import Failure, RunFolder
 
 BEFORE = "rank 1's own last line\n"

@@ -6,7 +6,7 @@ import pytest
 
 import resnetx
 from resnetx import host
-from resnetx.measure import environment
+from resnetx.measure.machine import environment
 from resnetx.record import Environment, Unknown, seal
 
 

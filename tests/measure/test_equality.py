@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from resnetx.cli import main
-from resnetx.measure import equality
-from resnetx.measure.equality import TOLERANCE
+from resnetx.measure.rank import equality
+from resnetx.measure.rank.equality import TOLERANCE
 from tests.measure.starting import run_ranks
 
 SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 3}

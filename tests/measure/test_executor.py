@@ -1,6 +1,6 @@
 import shlex
 
-from resnetx.measure.executor import one_node
+from resnetx.measure.launch.executor import one_node
 from resnetx.record import RunFolder
 
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import msgspec
 import pynvml
 
-from resnetx.measure import graphics
-from resnetx.measure.environment import environment
-from resnetx.measure.graphics import graphics_here
+from resnetx.measure.machine import nvidia
+from resnetx.measure.machine.environment import environment
+from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.record import Environment, Unknown, seal
 
 
@@ -160,19 +160,19 @@ def test_the_fingerprint_tells_wirings_apart_and_not_machines():
 
 
 def test_processes_of_others_on_the_gpus_are_listed(monkeypatch):
-    monkeypatch.setattr(graphics, "_FIRST_PID_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
+    monkeypatch.setattr(nvidia, "_FIRST_PID_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
     nvml = FakeNvml(PAIR, processes=[(0, os.getpid(), 10), (0, NOBODY, 2**30), (1, NOBODY, None)])
     first, second = graphics_here(nvml)["gpu_processes"]
     assert (first["gpu"], first["pid"], first["memory_bytes"]) == (0, NOBODY, 2**30)
     assert isinstance(first["name"], Unknown)  # nobody's
-    monkeypatch.setattr(graphics, "run_pids", set)
+    monkeypatch.setattr(nvidia, "run_pids", set)
     (alive,) = graphics_here(FakeNvml(PAIR, processes=[(0, os.getpid(), 10)]))["gpu_processes"]
     assert alive["name"] == Path("/proc/self/comm").read_text().strip()
     assert (second["gpu"], second["pid"]) == (1, NOBODY) and isinstance(second["memory_bytes"], Unknown)
 
 
 def test_in_a_container_with_its_own_process_ids_other_processes_are_unknown(monkeypatch):
-    monkeypatch.setattr(graphics, "_FIRST_PID_NAMESPACE", "pid:[1]")
+    monkeypatch.setattr(nvidia, "_FIRST_PID_NAMESPACE", "pid:[1]")
     found = graphics_here(FakeNvml(PAIR, processes=[(0, NOBODY, 2**30)]))
     assert "container" in found["gpu_processes"] and isinstance(found["gpu_processes"], Unknown)
 

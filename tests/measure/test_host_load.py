@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from resnetx.measure.host_load import CpuTimes, cpu_times, host_load
+from resnetx.measure.machine.host_load import CpuTimes, cpu_times, host_load
 from resnetx.record import Unknown
 
 SPIN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"

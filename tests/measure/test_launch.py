@@ -8,20 +8,20 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.measure import launch
-from resnetx.measure.ending import Ending
-from resnetx.measure.executor import Command
-from resnetx.measure.moment import Moment
-from resnetx.measure.writing import write_measured
+from resnetx.measure.launch import launcher
+from resnetx.measure.launch.ending import Ending
+from resnetx.measure.launch.executor import Command
+from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.results_folder import write_measured
 from resnetx.record import RunFolder, RunRecord
 
 MEASURED = """
 import os, signal
 from pathlib import Path
 from resnetx import record
-from resnetx.measure.moment import Moment
-from resnetx.measure.torchrun import launched_folder, run_started
-from resnetx.measure.writing import write_measured
+from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.torchrun import launched_folder, run_started
+from resnetx.measure.launch.results_folder import write_measured
 folder = launched_folder()
 task = record.read_task(folder.run)
 measured = record.cut_short(task, run_started(Moment.now()).epoch_s, "ok", "", duration_s=0.25)
@@ -44,7 +44,7 @@ def on_disk(folder):
 
 
 def test_a_run_that_ends_well_is_kept_with_the_time_that_its_launcher_saw(task_of, folder):
-    ended = launch.execute(task_of(), folder, running(WRITTEN))
+    ended = launcher.execute(task_of(), folder, running(WRITTEN))
     assert (ended.outcome, ended.warnings) == ("ok", [])
     assert ended.duration_s != 0.25
     assert on_disk(folder) == ended
@@ -58,7 +58,7 @@ def test_a_run_that_ends_well_is_kept_with_the_time_that_its_launcher_saw(task_o
     ],
 )
 def test_a_crash_after_the_measurement_is_a_warning_in_its_record(task_of, folder, last_words, told):
-    ended = launch.execute(task_of(), folder, running(f"{WRITTEN}os.write(2, b'the end')\n{last_words}"))
+    ended = launcher.execute(task_of(), folder, running(f"{WRITTEN}os.write(2, b'the end')\n{last_words}"))
     assert ended.outcome == "ok"
     assert [warning.code for warning in ended.warnings] == ["shutdown"]
     assert told in ended.warnings[0].message
@@ -69,22 +69,22 @@ def test_a_crash_after_the_measurement_is_a_warning_in_its_record(task_of, folde
 @pytest.mark.parametrize("reason", ["not finished after timeout=9 seconds", "interrupted (KeyboardInterrupt)"])
 def test_what_its_launcher_stops_after_the_measurement_stays_measured(task_of, folder, tmp_path, reason):
     task, started = task_of(), Moment.now()
-    launch.begin(task, folder, started)
+    launcher.begin(task, folder, started)
     record.write(folder.record, record.cut_short(task, started.epoch_s, "ok", ""))
-    settled = launch._settle(task, folder, tmp_path, started, Ending(stopped="timeout", reason=reason))
+    settled = launcher._settle(task, folder, tmp_path, started, Ending(stopped="timeout", reason=reason))
     assert settled.outcome == on_disk(folder).outcome == "ok"
     assert reason in on_disk(folder).warnings[0].message
 
 
 def test_the_record_of_another_run_is_not_taken_for_this_ones(task_of, folder):
     late = "record.write(folder.record, msgspec.structs.replace(measured, started_at='2020-01-01T00:00:00.000+00:00'))"
-    ended = launch.execute(task_of(), folder, running(f"{MEASURED}import msgspec\n{late}\nos._exit(1)"))
+    ended = launcher.execute(task_of(), folder, running(f"{MEASURED}import msgspec\n{late}\nos._exit(1)"))
     assert ended.outcome == on_disk(folder).outcome == "failed"
 
 
 def test_a_rank_that_fails_before_the_measurement_ends_leaves_no_measured_record(task_of, folder):
     said = "record.Failure(rank=0, kind='error', time_s=0.0, message='ValueError: 3', traceback='')"
-    ended = launch.execute(
+    ended = launcher.execute(
         task_of(), folder, running(f"{MEASURED}record.write(folder.failure(0), {said})\nos._exit(1)")
     )
     assert (ended.outcome, ended.reason) == ("failed", "rank 0: ValueError: 3")
@@ -106,7 +106,7 @@ def test_a_measured_record_that_finds_no_place_is_kept_elsewhere(task_of, tmp_pa
 
 
 def test_a_record_for_which_rank_0_found_no_place_is_fetched_by_the_launcher(task_of, folder):
-    ended = launch.execute(
+    ended = launcher.execute(
         task_of(), folder, running(MEASURED + "write_measured(Path('/dev/full/record.json'), measured)")
     )
     assert ended.outcome == on_disk(folder).outcome == "ok"
@@ -115,19 +115,19 @@ def test_a_record_for_which_rank_0_found_no_place_is_fetched_by_the_launcher(tas
 def test_a_clock_that_is_set_back_makes_no_duration_negative(task_of, folder, monkeypatch):
     clock = iter(range(1_800_000_000, 0, -3600))
     monkeypatch.setattr(time, "time", lambda: float(next(clock)))
-    assert launch.execute(task_of(), folder, running("")).duration_s >= 0
-    assert launch.execute(task_of(), folder, running(WRITTEN)).duration_s >= 0
+    assert launcher.execute(task_of(), folder, running("")).duration_s >= 0
+    assert launcher.execute(task_of(), folder, running(WRITTEN)).duration_s >= 0
 
 
 def test_a_program_that_is_not_there_is_a_failed_run(task_of, folder):
-    ended = launch.execute(task_of(), folder, lambda *_: Command(["no-such-program"], {}))
+    ended = launcher.execute(task_of(), folder, lambda *_: Command(["no-such-program"], {}))
     assert (ended.outcome, on_disk(folder).outcome) == ("failed", "failed")
     assert "could not be started: [Errno 2]" in ended.reason
 
 
 def test_options_of_torchrun_in_the_environment_do_not_reach_it(task_of, folder, monkeypatch):
     monkeypatch.setenv("PET_STANDALONE", "1")
-    launch.execute(task_of(), folder, running("import os; print([name for name in os.environ if 'PET_' in name])"))
+    launcher.execute(task_of(), folder, running("import os; print([name for name in os.environ if 'PET_' in name])"))
     assert folder.stdout.read_text() == "[]\n"
 
 
@@ -135,11 +135,11 @@ def test_what_an_earlier_run_left_when_it_was_killed_is_removed(task_of, folder)
     folder.path.mkdir()
     (folder.path / ".record.json.0123").write_text('{"half')
     record.write(folder.failure(1), record.Failure(rank=1, kind="error", time_s=0, message="", traceback=""))
-    ended = launch.execute(task_of(), folder, running(WRITTEN))
+    ended = launcher.execute(task_of(), folder, running(WRITTEN))
     assert (ended.outcome, ended.warnings) == ("ok", [])
     assert {path.name for path in folder.path.iterdir()} == {"record.json", "run.json", "stderr.log", "stdout.log"}
 
 
 def test_a_killed_child_takes_its_status_into_the_reason(task_of, folder):
-    ended = launch.execute(task_of(), folder, running(f"import os; os.kill(os.getpid(), {signal.SIGKILL})"))
+    ended = launcher.execute(task_of(), folder, running(f"import os; os.kill(os.getpid(), {signal.SIGKILL})"))
     assert on_disk(folder).reason == ended.reason == "torchrun was killed (SIGKILL)"

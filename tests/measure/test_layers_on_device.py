@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from resnetx import inputs
-from resnetx.measure import device_time, trace
-from resnetx.measure.device_time import Hold, mark, seconds_between
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.layer_watch import LAYERS_HELD, LOSS, LayerWatch
-from resnetx.measure.train import training_step
+from resnetx.measure.rank import device_time, trace
+from resnetx.measure.rank.device_time import Hold, mark, seconds_between
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.layer_timer import LAYERS_HELD, LOSS, LayerWatch
+from resnetx.measure.rank.train import training_step
 from tests.measure.simulated_gpu import LAUNCH_s, SimulatedGpu
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)

@@ -2,8 +2,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from resnetx.measure import ending, nccl_log
-from resnetx.measure.ending import Ending, cause
+from resnetx.measure.launch import ending, nccl_log
+from resnetx.measure.launch.ending import Ending, cause
 from resnetx.record import RunFolder
 
 LOG = """\

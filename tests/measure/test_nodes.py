@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from resnetx import record
-from resnetx.cli import runs
-from resnetx.measure import nodes
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.environment import environment
+from resnetx.cli.verbs import train
+from resnetx.measure.machine.environment import environment
+from resnetx.measure.rank import nodes
+from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunRecord, Unknown
 
 SHORT = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8}
@@ -30,7 +30,7 @@ BENCH = BenchRequest(
 
 @pytest.fixture
 def eight_gpus(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 8)
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 8)
 
 
 @pytest.mark.parametrize(("here", "fits"), [(8, True), (9, False)])
@@ -39,7 +39,7 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
     bench = BenchFile(kind="bench", schema=SCHEMA, request=msgspec.structs.replace(BENCH, gpus=16), timeout_s=60)
     for task in (task_of(gpus=16, batch_size=64), bench):
-        obstacle = runs._obstacle_to_task(task)
+        obstacle = train._obstacle_to_task(task)
         if fits:
             assert obstacle == ""
         else:
@@ -47,30 +47,30 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
 
 
 def test_the_ranks_of_this_node_are_compared_with_its_cores_where_it_has_no_gpu(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 0)
-    monkeypatch.setattr(runs, "cores", lambda: 4)
-    assert runs.too_many_ranks(8, None, False, here=4) == ""
-    assert runs.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
-    assert runs.too_many_ranks(8, None, True, here=5) == ""
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
+    monkeypatch.setattr(train, "cores", lambda: 4)
+    assert train.too_many_ranks(8, None, False, here=4) == ""
+    assert train.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
+    assert train.too_many_ranks(8, None, True, here=5) == ""
 
 
 def test_ranks_may_share_gpus_where_that_is_asked_for(eight_gpus):
-    assert "oversubscribe=true" in runs.too_many_ranks(9, None, False)
-    assert runs.too_many_ranks(9, None, True) == ""
-    assert runs.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
+    assert "oversubscribe=true" in train.too_many_ranks(9, None, False)
+    assert train.too_many_ranks(9, None, True) == ""
+    assert train.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
 
 
 def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
     monkeypatch.setattr("resnetx.config.cores", lambda: 16)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    task, _ = runs._task([], ["input=synthetic", "batch_size=64"], gpus=8)
+    task, _ = train._task([], ["input=synthetic", "batch_size=64"], gpus=8)
     assert (task.request.gpus, task.request.threads) == (8, 4)
 
 
 def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, request_of):
-    monkeypatch.setattr("resnetx.measure.visible.gpus_here", lambda: 0)
-    assert runs.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
-    assert runs.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
+    monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
+    assert train.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
+    assert train.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
 
 
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from resnetx import host
-from resnetx.measure import distributed, numa
-from resnetx.measure.distributed import Ranks
+from resnetx.measure.rank import distributed, numa
+from resnetx.measure.rank.distributed import Ranks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process")
 

@@ -3,8 +3,8 @@
 import pynvml
 import pytest
 
-from resnetx.measure.nvml import open_nvml
-from resnetx.measure.visible import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.record import Unknown
 
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from resnetx import inputs, record
-from resnetx.measure import kernels, launch, memcpy, phases
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.phases import PARTS, Watch
-from resnetx.measure.strategies import replicate
-from resnetx.measure.train import build, training_step
+from resnetx.measure.launch import launcher
+from resnetx.measure.rank import copies, phases, profiler
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.phases import PARTS, Watch
+from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.train import build, training_step
 from resnetx.record import RunFolder, Unknown
 
 CPU = torch.device("cpu")
@@ -122,14 +123,14 @@ TRACE = [
 
 
 def test_copies_are_summed_by_direction_per_step():
-    found = memcpy.per_step(TRACE, 3)
+    found = copies.per_step(TRACE, 3)
     assert (found["host_to_device_bytes"], found["device_to_device_bytes"]) == (3000, 300)
     assert found["host_to_device_s"] == pytest.approx(100e-6)
     assert (found["device_to_host_bytes"], found["device_to_host_s"]) == (0, 0)
 
 
 def test_a_cpu_rank_says_why_it_copies_nothing():
-    assert all(isinstance(part, Unknown) for part in kernels.profiled(lambda: None, CPU).values())
+    assert all(isinstance(part, Unknown) for part in profiler.profiled(lambda: None, CPU).values())
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_a_cpu_rank_says_why_it_copies_nothing():
 @pytest.mark.dist
 @pytest.mark.parametrize("strategy", ["bucket", "layerwise"])
 def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "strategy": strategy, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
+    ended = launcher.execute(task_of({**SHORT, "strategy": strategy, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     assert ended.images_per_s
     assert ended.phases.clock == "host"
@@ -155,7 +156,7 @@ def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_p
 @pytest.mark.dist
 def test_the_input_alone_is_timed_without_a_model(tmp_path, task_of, made):
     input = {"input": "torchvision", "input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
-    ended = launch.execute(task_of({**SHORT, **input, "measure": "input"}, gpus=2), RunFolder(tmp_path))
+    ended = launcher.execute(task_of({**SHORT, **input, "measure": "input"}, gpus=2), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     slowest = [max(window) for window in zip(*ended.windows_s, strict=True)]
     assert ended.images_per_s == pytest.approx(9 * ended.window_steps * 3 / sum(slowest))

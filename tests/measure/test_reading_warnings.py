@@ -1,6 +1,6 @@
 """Warnings about readings: what literal readings of ranks make a reader wary of."""
 
-from resnetx.measure.reading_warnings import sensor_warnings
+from resnetx.measure.machine.sensor_warnings import sensor_warnings
 from resnetx.record import Unknown
 
 POWER_CAP, HARDWARE, IDLE, CHOSEN, DISPLAY = 0x4, 0x8, 0x1, 0x2, 0x100

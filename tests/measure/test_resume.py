@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.measure.torchrun import FOLDER_VARIABLE
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import BriefReader, StudyFolder
 
 pytestmark = pytest.mark.dist

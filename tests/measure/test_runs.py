@@ -16,9 +16,9 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.measure import executor, launch
-from resnetx.measure.executor import Command, one_node
-from resnetx.measure.torchrun import FOLDER_VARIABLE
+from resnetx.measure.launch import executor, launcher
+from resnetx.measure.launch.executor import Command, one_node
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunFolder, RunRecord
 from tests.measure.listening import foreign, listening
 
@@ -255,7 +255,7 @@ def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tm
         return Command([*command.words[:-3], str(program), command.words[-1]], command.variables)
 
     folder = RunFolder(tmp_path / "run")
-    ended = launch.execute(task_of(SHORT, gpus=2), folder, crashing)
+    ended = launcher.execute(task_of(SHORT, gpus=2), folder, crashing)
     assert ended.outcome == "ok"
     assert ended.images_per_s
     assert "rank 1 crashed (SIGSEGV)" in ended.warnings[-1].message
@@ -280,7 +280,7 @@ def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, numbe
 
 def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of):
     folder = RunFolder(tmp_path / "run")
-    ended = launch.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=6), folder)
+    ended = launcher.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=6), folder)
     assert (ended.outcome, ended.reason) == ("timeout", "not finished after timeout=6 seconds")
     assert record.read(folder.record, RunRecord) == ended
     nothing_is_left(folder)
@@ -288,7 +288,7 @@ def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of):
 
 def test_a_point_that_finds_no_memory_is_recorded_as_such_with_its_place_in_intensity_space(tmp_path, task_of):
     folder = RunFolder(tmp_path / "run")
-    ended = launch.execute(task_of({**SHORT, "batch_size": 200_000_000}, gpus=2), folder)
+    ended = launcher.execute(task_of({**SHORT, "batch_size": 200_000_000}, gpus=2), folder)
     assert ended.outcome == "oom"
     assert "can't allocate memory" in ended.reason
     assert ended.workload.intensity > 10**8
@@ -349,7 +349,7 @@ def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(t
 
 
 def test_a_run_whose_loss_is_no_number_has_a_record_that_can_be_read(tmp_path, task_of):
-    ended = launch.execute(task_of({**SHORT, "optimizer.learning_rate": 1e30}), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(task_of({**SHORT, "optimizer.learning_rate": 1e30}), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     assert ended == record.read(tmp_path / "run" / "record.json", RunRecord)
     assert ended.loss[-1] is None

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.measure import scratch
-from resnetx.measure.scratch import PREFIX, remove_abandoned, wait_for_ranks
+from resnetx.measure.launch import scratch
+from resnetx.measure.launch.scratch import PREFIX, remove_abandoned, wait_for_ranks
 
 HOLDER = """
 import time
 from pathlib import Path
-from resnetx.measure.scratch import scratch
+from resnetx.measure.launch.scratch import scratch
 with scratch() as path:
     (path / "rendezvous").write_text("state")
     print(path, flush=True)
@@ -82,7 +82,7 @@ def test_a_temporary_folder_that_cannot_be_written_is_a_sentence(monkeypatch):
 RANK = """
 import sys, time
 from pathlib import Path
-from resnetx.measure.scratch import show_life
+from resnetx.measure.launch.scratch import show_life
 show_life(Path(sys.argv[1]))
 print("!", flush=True)
 time.sleep(600)

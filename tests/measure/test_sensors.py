@@ -9,7 +9,7 @@ import pynvml
 import pytest
 import torch
 
-from resnetx.measure.sensors import Sensors
+from resnetx.measure.machine.sensors import Sensors
 from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, seal
 
 POWER_CAP = 0x4

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from resnetx import config, workloads
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.features import missing_feature
-from resnetx.measure.phases import PARTS
-from resnetx.measure.strategies import _Flat, layers, replicate
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.features import missing_feature
+from resnetx.measure.rank.phases import PARTS
+from resnetx.measure.rank.strategies import _Flat, layers, replicate
 from resnetx.record import Unknown
 from resnetx.workloads.buckets import messages
 from resnetx.workloads.layers import without_elements
@@ -208,7 +208,7 @@ def test_asking_for_what_every_torch_has_loads_no_torch():
     program = """
 import sys
 from resnetx import config
-from resnetx.measure.features import missing_feature
+from resnetx.measure.rank.features import missing_feature
 assert missing_feature(config.Bucket(bucket_cap_mb=1.0, first_bucket_mb=None, gradient_as_bucket_view=True)) == ""
 sys.exit("torch" in sys.modules)
 """

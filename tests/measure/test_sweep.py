@@ -3,9 +3,9 @@ import pytest
 
 from resnetx import record, workloads
 from resnetx.errors import ConfigError
-from resnetx.measure import launch
-from resnetx.measure.revision import has_changes
-from resnetx.measure.sweep import (
+from resnetx.measure.launch import launcher
+from resnetx.measure.machine.revision import has_changes
+from resnetx.measure.study.sweep import (
     _alike,
     check_known_code,
     check_same_machine,
@@ -83,12 +83,12 @@ def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
 
 
 def test_uncommitted_changes_are_refused_unless_they_are_wanted(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.sweep.has_changes", has_changes)
-    monkeypatch.setattr("resnetx.measure.sweep.revision", lambda: "abc+changes-12345678")
+    monkeypatch.setattr("resnetx.measure.study.sweep.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study.sweep.revision", lambda: "abc+changes-12345678")
     with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\).* set dirty=true"):
         check_known_code(dirty=False)
     check_known_code(dirty=True)
-    monkeypatch.setattr("resnetx.measure.sweep.revision", lambda: Unknown("installed from a wheel"))
+    monkeypatch.setattr("resnetx.measure.study.sweep.revision", lambda: Unknown("installed from a wheel"))
     check_known_code(dirty=False)
 
 
@@ -121,7 +121,7 @@ def test_a_hopeless_point_is_not_tried_again_and_its_twins_neither(task_of, fold
         started.append(task.request.key)
         return record.cut_short(task, 0.0, outcome, "a test")
 
-    monkeypatch.setattr(launch, "execute", execute)
+    monkeypatch.setattr(launcher, "execute", execute)
     runs = [run for run in planned([(point, "")], folder, repeats=3, twins=1) if run.twin in (None, "alone")]
     runs.sort(key=lambda run: run.twin is not None)
     told = []
@@ -153,7 +153,7 @@ def test_no_run_gets_more_time_than_is_left(task_of, folder, monkeypatch):
         limits.append(task.timeout_s)
         return record.cut_short(task, 0.0, "timeout", "a test")
 
-    monkeypatch.setattr(launch, "execute", execute)
+    monkeypatch.setattr(launcher, "execute", execute)
     sweep(planned([(task_of(), "")], folder), [], lambda *_: None, remaining_s=lambda: 7.0)
     assert limits == [7.0]
 

@@ -9,12 +9,13 @@ from torch import nn
 from resnetx import inputs, record, workloads
 from resnetx.config import check
 from resnetx.errors import ConfigError
-from resnetx.measure import kernels, launch, trace
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.layer_watch import LOSS, LayerWatch
-from resnetx.measure.phases import clock_of
-from resnetx.measure.strategies import replicate
-from resnetx.measure.train import build, training_step
+from resnetx.measure.launch import launcher
+from resnetx.measure.rank import profiler, trace
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.layer_timer import LOSS, LayerWatch
+from resnetx.measure.rank.phases import clock_of
+from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.train import build, training_step
 from resnetx.record import RunFolder, Unknown
 from tests.measure.simulated_gpu import SimulatedGpu
 
@@ -270,8 +271,8 @@ def test_the_device_is_busy_while_any_kernel_runs():
         return {"cat": cat, "ts": ts, "dur": dur}
 
     events = [event(40.0, 10.0), event(0.0, 10.0), event(5.0, 10.0), event(6.0, 1.0), event(100.0, 50.0, "gpu_memcpy")]
-    assert kernels.covered_s([*events, {"name": "no category"}]) == pytest.approx(25e-6)
-    assert kernels.covered_s([]) == 0.0
+    assert profiler.covered_s([*events, {"name": "no category"}]) == pytest.approx(25e-6)
+    assert profiler.covered_s([]) == 0.0
 
 
 @pytest.mark.parametrize(("busy_s", "share", "bound"), [(0.5, 0.5, True), (0.95, 0.95, False), (1.1, 1.0, False)])
@@ -301,7 +302,7 @@ def test_a_run_with_real_images_records_the_input_alone(tmp_path, task_of):
 
     images.make(tmp_path / "images", classes=2, per_class=4, size="256", seed=0, workers=1)
     input = {"input": "torchvision", "input.root": str(tmp_path / "images"), "input.threads": 1}
-    ended = launch.execute(task_of({**SHORT, **input, "measure": "layers"}, gpus=1), RunFolder(tmp_path / "run"))
+    ended = launcher.execute(task_of({**SHORT, **input, "measure": "layers"}, gpus=1), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     times = ended.layers
     assert (times.clock, times.host_bound, times.device_busy) == ("host", False, None)

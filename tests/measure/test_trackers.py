@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from resnetx.config import NoTracker, Wandb
-from resnetx.measure import trackers
-from resnetx.measure.trackers import Finished
+from resnetx.measure.study import trackers
+from resnetx.measure.study.trackers import Finished
 from resnetx.record import Phases, RunFolder, Unknown
 
 BLOCK, HEADER = 32768, 7  # of a .wandb file, which is a LevelDB log behind seven bytes of its own

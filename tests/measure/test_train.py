@@ -7,10 +7,10 @@ import torch
 
 from resnetx import inputs
 from resnetx.errors import ConfigError
-from resnetx.measure import train, windows
-from resnetx.measure.distributed import Ranks
-from resnetx.measure.strategies import replicate
-from resnetx.measure.worker import _failure
+from resnetx.measure.rank import train, windows
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank_process import _failure
 
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 

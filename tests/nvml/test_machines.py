@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.measure import doctor
+from resnetx.measure.doctor import examination
 from tests.nvml.machines import MACHINES, NOBODY, built, playing
 from tests.nvml.screens import COLUMNS, KEPT, MACHINES_SHOWN, about_gpus, kept, screen
 
@@ -38,7 +38,7 @@ def on(library, tmp_path):
 
 SEEN = """
 import json, msgspec
-from resnetx.measure.graphics import graphics_here
+from resnetx.measure.machine.nvidia import graphics_here
 print(json.dumps(graphics_here()))
 """
 
@@ -94,7 +94,7 @@ BESIDES = {
 def test_the_doctor_shows_what_it_showed_of_a_machine(on, machine, library, tmp_path):
     if machine == "shared" and isinstance(seen(on, machine)["gpu_processes"], str):
         pytest.skip("in this container process ids are not the host's")
-    if "nvmlInitWithFlags" in MACHINES[machine].errors and doctor._cards(doctor.NVIDIA):
+    if "nvmlInitWithFlags" in MACHINES[machine].errors and examination._cards(examination.NVIDIA):
         pytest.skip("this host has NVIDIA cards of its own, which the doctor names")
     whole = screen(machine, library, tmp_path)
     shown = about_gpus(machine, whole)
@@ -126,7 +126,7 @@ import json, sys, time
 from types import SimpleNamespace
 import torch
 torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid=sys.argv[1])
-from resnetx.measure.sensors import Sensors
+from resnetx.measure.machine.sensors import Sensors
 sensors = Sensors([0], rank=0)
 sensors.start()
 time.sleep(0.35)
@@ -169,8 +169,8 @@ def test_a_gpu_that_nvml_does_not_know_is_unknown_with_the_reason(on):
 
 COUNTED = """
 import json
-from resnetx.measure.nvml import full_uuid
-from resnetx.measure.visible import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.nvml import full_uuid
+from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 print(json.dumps([gpus_here(), hidden_by_mistake(), full_uuid("11111111-0000-0000-0000-000000000001")]))
 """
 
@@ -208,5 +208,7 @@ def test_more_ranks_than_gpus_are_refused_and_those_of_the_scheduler_count(on, m
     assert (ended.returncode, "gpus=16: this machine shows 8 GPUs" in ended.stderr) == (2, True), ended.stderr
     played = MACHINES["8 x h200"]
     given = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '{played.uuid(3)},{played.uuid(5)}'; "
-    ended = on("8 x h200", "-c", given + "from resnetx.measure.visible import gpus_here; print(gpus_here())")
+    ended = on(
+        "8 x h200", "-c", given + "from resnetx.measure.machine.visible_gpus import gpus_here; print(gpus_here())"
+    )
     assert ended.stdout == "2\n", ended.stderr

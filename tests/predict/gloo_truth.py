@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from resnetx.cli.predict import predicted
-from resnetx.record.trace_runs import read_all
+from resnetx.cli.verbs.predict import predicted
 from resnetx.statistics import Summary, summarize
+from resnetx.traces.runs import read_all
 
 TRUTH = Path(__file__).parents[2] / "results" / "cpu-2core" / "truth"
 WORDS = ["systems=cpu-host", "scaling=weak", "gpus=[1,2]", "strategy=[bucket,layerwise,after]"]

@@ -4,10 +4,10 @@ from statistics import fmean
 
 import pytest
 
-from resnetx.interconnect.feeding import from_host
+from resnetx.interconnect.host_io import from_host
 from resnetx.interconnect.system import load
-from resnetx.predict import exchange, roofline, validation
-from resnetx.predict.records import domains
+from resnetx.predict import messages, roofline, validation
+from resnetx.predict.provenance import domains
 from tests.predict.gloo_truth import judged
 
 DIGIT = 0.0006  # the table is rounded to a thousandth
@@ -59,7 +59,7 @@ def test_the_roofline(table):
 
 
 def test_messages_between_nodes_are_as_uncertain_as_they_were_off(published):
-    assert pytest.approx(published[validation.LAYERWISE].mean_error, abs=0.01) == exchange.BETWEEN_NODES
+    assert pytest.approx(published[validation.LAYERWISE].mean_error, abs=0.01) == messages.BETWEEN_NODES
 
 
 def test_two_gloo_ranks(table):

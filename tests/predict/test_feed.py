@@ -8,11 +8,11 @@ import pytest
 from resnetx import workloads
 from resnetx.cli.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.feeding import from_host, from_storage
+from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load, parts_table
-from resnetx.predict.feed import RATE_ERRORS, STORED
-from resnetx.predict.point import Fabric, Point, Setting, Subject
+from resnetx.predict.input import RATE_ERRORS, STORED
 from resnetx.predict.predict import predict
+from resnetx.predict.scenario import Fabric, Point, Setting, Subject
 from resnetx.predict.ssgd import Overlap
 
 GX8 = load("gx8")

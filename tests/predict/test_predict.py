@@ -11,9 +11,9 @@ from resnetx.config import After, Bucket, Layerwise, request_from
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.measured import Point as MeasuredPoint
 from resnetx.interconnect.system import load
-from resnetx.predict.curve import curve
-from resnetx.predict.point import Fabric, Point, Setting, Subject
 from resnetx.predict.predict import predict, slowest_of
+from resnetx.predict.scenario import Fabric, Point, Setting, Subject
+from resnetx.predict.speedup import curve
 from resnetx.predict.ssgd import Overlap
 from resnetx.record import Unknown
 from tests.predict.made_traces import batch, layer, trace

@@ -9,9 +9,9 @@ from resnetx.interconnect.collective import bus_factor
 from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
 from resnetx.predict import ssgd
-from resnetx.predict.point import Fabric, Point, Setting, Subject
 from resnetx.predict.predict import predict
 from resnetx.predict.published import training
+from resnetx.predict.scenario import Fabric, Point, Setting, Subject
 from resnetx.predict.step import LayerTime, Message, StepTimes
 from resnetx.predict.validation import Summary, after, summaries, validate
 from resnetx.workloads.counts import BYTES_PER_PARAMETER

@@ -3,7 +3,7 @@
 import json
 from itertools import pairwise
 
-from resnetx.record import chrome
+from resnetx.formats import chrome
 from resnetx.record.prediction import PredictedTask
 from resnetx.record.trace import LayerTimes, TracedLayer
 

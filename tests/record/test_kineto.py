@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from resnetx.errors import ConfigError
-from resnetx.record import kineto
+from resnetx.formats import kineto
 
 STEPS = 3
 PROFILE = Path("profile.json")

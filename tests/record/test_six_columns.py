@@ -7,7 +7,7 @@ import pytest
 
 from resnetx import config, workloads
 from resnetx.errors import ConfigError
-from resnetx.record import six_columns
+from resnetx.formats import six_columns
 from resnetx.record.trace import LayerTimes, TracedLayer
 
 # S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018), Table VI:

@@ -9,8 +9,9 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError, FileError
-from resnetx.record import nulls, trace_files
+from resnetx.record import nulls
 from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
+from resnetx.traces import files
 from tests.predict.made_traces import batch, layer, trace
 
 COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
@@ -60,7 +61,7 @@ def file(tmp_path: Path):
 
 def test_six_columns_become_a_trace_whose_gaps_have_reasons(file) -> None:
     path = file(COLUMNS)
-    trace = trace_files.read(path, batch_size=1024, device="k80-562mhz")
+    trace = files.read(path, batch_size=1024, device="k80-562mhz")
     assert (trace.how, trace.workload, trace.device, trace.source) == ("imported", "alexnet", "k80-562mhz", str(path))
     (batch,) = trace.batches
     assert batch.batch_size == 1024
@@ -72,7 +73,7 @@ def test_six_columns_become_a_trace_whose_gaps_have_reasons(file) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_profile_is_told_by_its_content_packed_or_not(file, packed: bool) -> None:
     path = file(gzip.compress(profile()) if packed else profile(), "whatever.txt")
-    trace = trace_files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="Linear")
+    trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="Linear")
     (layer,) = trace.batches[0].times.layers
     assert (layer.name, layer.forward_s, layer.gradient_bytes) == ("linear", [7e-6], 160)
     assert (trace.workload, trace.measured_at) == ("Linear", "2017-07-14T02:40:00+00:00")
@@ -80,7 +81,7 @@ def test_a_profile_is_told_by_its_content_packed_or_not(file, packed: bool) -> N
 
 
 def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
-    trace = trace_files.read(file(profile(shapes=False)), batch_size=8, device="v100-sxm2-16gb")
+    trace = files.read(file(profile(shapes=False)), batch_size=8, device="v100-sxm2-16gb")
     assert "record_shapes=True" in trace.unknown["batches.0.times.layers"]
 
 
@@ -93,7 +94,7 @@ def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
 )
 def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        trace_files.read(file(profile(kernels=kernels)), batch_size=8, device=device)
+        files.read(file(profile(kernels=kernels)), batch_size=8, device=device)
 
 
 @pytest.mark.parametrize(
@@ -110,15 +111,15 @@ def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str
 def test_what_is_neither_is_refused_with_the_file_named(file, content: bytes, message: str) -> None:
     path = file(content)
     with pytest.raises(ConfigError, match=rf"^{path}.*{message}"):
-        trace_files.read(path, batch_size=8, device="CPU")
+        files.read(path, batch_size=8, device="CPU")
 
 
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, monkeypatch) -> None:
     with pytest.raises(ConfigError, match=r"none\.json: No such file"):
-        trace_files.read(tmp_path / "none.json", batch_size=8, device="CPU")
-    monkeypatch.setattr(trace_files, "MAX_BYTES", 1000)
+        files.read(tmp_path / "none.json", batch_size=8, device="CPU")
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
     with pytest.raises(ConfigError, match="larger than"):
-        trace_files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
+        files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
 
 
 def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(file, tmp_path, monkeypatch) -> None:
@@ -131,7 +132,7 @@ def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(
     many = "".join(f"{index} l{index} 1 1 0 0\n" for index in range(700))
     with pytest.raises(FileError, match=r"1 iterations of 700 layers would be larger than"):
         kept(file(many), tmp_path / "results", 64)
-    monkeypatch.setattr("resnetx.record.six_columns.MAX_ROWS", 99)
+    monkeypatch.setattr("resnetx.formats.six_columns.MAX_ROWS", 99)
     with pytest.raises(FileError, match="line 100: more than 99 rows; expected fewer iterations"):
         kept(path, tmp_path / "results", 64)
     assert not (tmp_path / "results").exists()
@@ -147,10 +148,10 @@ def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(
 )
 def test_a_profile_that_would_take_too_much_memory_is_refused_by_arithmetic(file, monkeypatch, limit, message) -> None:
     for name, value in limit.items():
-        monkeypatch.setattr(f"resnetx.record.chrome_events.{name}", value)
+        monkeypatch.setattr(f"resnetx.formats.chrome_events.{name}", value)
     path = file(profile(kernels=False).replace(b"aten::linear", "aten::größe".encode()))
     with pytest.raises(FileError, match=message):
-        trace_files.read(path, batch_size=8, device="CPU")
+        files.read(path, batch_size=8, device="CPU")
 
 
 def test_a_profile_of_endless_iterations_is_refused(file) -> None:
@@ -158,19 +159,19 @@ def test_a_profile_of_endless_iterations_is_refused(file) -> None:
         {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": n, "dur": 1} for n in range(10_001)
     ]
     with pytest.raises(FileError, match=r"has 10,001 iterations; expected at most 10,000"):
-        trace_files.read(file(json.dumps(steps)), batch_size=8, device="CPU")
+        files.read(file(json.dumps(steps)), batch_size=8, device="CPU")
 
 
 def test_what_no_device_can_have_measured_is_refused(file) -> None:
     with pytest.raises(FileError, match="layer conv1 has times that are negative or without end, so this is no trace"):
-        trace_files.read(file(COLUMNS.replace("200", "2e18")), batch_size=8, device="CPU")
+        files.read(file(COLUMNS.replace("200", "2e18")), batch_size=8, device="CPU")
 
 
 def test_the_name_of_a_file_leads_nowhere_else(file, tmp_path: Path) -> None:
     for name in ("..%2f..%2fpwned", "a" * 200, "\x1b[2J", "\udcff", "模型"):
         target = kept(file(COLUMNS, f"{name}.tsv"), tmp_path / "results", 64)
         assert target.relative_to(tmp_path / "results" / "imported" / "trace").parts[1:] == ("b64", "trace.json")
-        workload = trace_files.read_trace(target).workload
+        workload = files.read_trace(target).workload
         assert workload.isprintable()
     kept(file(COLUMNS), tmp_path / "results", 64, workload="../../../../pwned")
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"results"}
@@ -180,22 +181,22 @@ def test_the_name_of_a_file_leads_nowhere_else(file, tmp_path: Path) -> None:
 
 
 def kept(path: Path, results: Path, batch_size: int, **more: str) -> Path:
-    return trace_files.import_(path, batch_size=batch_size, device="k80-562mhz", results=results, **more)
+    return files.import_(path, batch_size=batch_size, device="k80-562mhz", results=results, **more)
 
 
 def test_what_is_imported_is_read_as_it_was(file, tmp_path: Path) -> None:
     path = file(COLUMNS)
     target = kept(path, tmp_path, 64)
     assert target == tmp_path / "imported" / "trace" / "alexnet_k80-562mhz" / "b64" / "trace.json"
-    assert trace_files.read_trace(target) == trace_files.read(path, batch_size=64, device="k80-562mhz")
-    assert trace_files.read_trace(target.parent) == trace_files.read_trace(target.parent.parent)
+    assert files.read_trace(target) == files.read(path, batch_size=64, device="k80-562mhz")
+    assert files.read_trace(target.parent) == files.read_trace(target.parent.parent)
 
 
 def test_the_batches_of_a_workload_are_one_trace(file, tmp_path: Path) -> None:
     large = kept(file(COLUMNS, "alexnet.64"), tmp_path, 64)
     kept(file(COLUMNS.replace("200", "120"), "alexnet.32"), tmp_path, 32)
     kept(file(COLUMNS.replace("200", "130"), "alexnet.32"), tmp_path, 32)  # again: it replaces the first
-    trace: Trace = trace_files.read_trace(large.parent.parent)
+    trace: Trace = files.read_trace(large.parent.parent)
     assert [(each.batch_size, each.times.layers[0].forward_s) for each in trace.batches] == [
         (32, [pytest.approx(130e-6)]),
         (64, [pytest.approx(200e-6)]),
@@ -214,20 +215,20 @@ def test_other_layers_are_another_workload(file, tmp_path: Path) -> None:
 
 def test_files_of_others_need_their_batch_and_device(file, tmp_path: Path) -> None:
     path = file(COLUMNS)
-    assert trace_files.read_trace(path, batch_size=8, device="k80-562mhz").batches[0].batch_size == 8
+    assert files.read_trace(path, batch_size=8, device="k80-562mhz").batches[0].batch_size == 8
     with pytest.raises(ConfigError, match=r"import it with batch_size= and device= \(resnetx trace --import\)"):
-        trace_files.read_trace(path)
+        files.read_trace(path)
     with pytest.raises(ConfigError, match="import it with device= "):
-        trace_files.read_trace(path, batch_size=8)
+        files.read_trace(path, batch_size=8)
     with pytest.raises(ConfigError, match="holds neither traced runs nor imported traces"):
-        trace_files.read_trace(tmp_path)
+        files.read_trace(tmp_path)
 
 
 def test_a_trace_of_a_newer_resnetx_is_refused(file, tmp_path: Path) -> None:
     target = kept(file(COLUMNS), tmp_path, 64)
     target.write_text(target.read_text().replace(f'"schema": {record.SCHEMA}', f'"schema": {record.SCHEMA + 1}'))
     with pytest.raises(record.NewerRecordError, match="update resnetx"):
-        trace_files.read_trace(target)
+        files.read_trace(target)
 
 
 def test_layers_that_were_sent_one_by_one_have_what_that_took(tmp_path: Path) -> None:
@@ -245,10 +246,8 @@ def test_layers_that_were_sent_one_by_one_have_what_that_took(tmp_path: Path) ->
             TracedMessage(size_bytes=400, waiting_s=[9.0], transfer_s=[3e-6]),
         ],
     )
-    written = trace_files.export(trace(batch(4, layers), communication=[sent]), tmp_path)
+    written = files.export(trace(batch(4, layers), communication=[sent]), tmp_path)
     assert [file.name for file in written] == ["b4.tsv", "b4_g2.tsv", "timeline.json"]
-    alone, together = (
-        trace_files.read(file, batch_size=4, device="CPU").batches[0].times.layers for file in written[:2]
-    )
+    alone, together = (files.read(file, batch_size=4, device="CPU").batches[0].times.layers for file in written[:2])
     assert [each.communication_s for each in alone if each.name != "data"] == [[], [], []]
     assert [each.communication_s for each in together if each.name != "data"] == [[3e-6], [], [5e-6]]

@@ -9,9 +9,9 @@ from resnetx import study
 from resnetx.cli.compose import compose
 from resnetx.config import NoExchange, Request, SyntheticInput, request_from
 from resnetx.record import Brief, Device
-from resnetx.report.results import Results
-from resnetx.report.scaling import rows
-from resnetx.report.series import named
+from resnetx.report.study.results import Results
+from resnetx.report.study.scaling import rows
+from resnetx.report.study.series import named
 
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.report.accuracy import check
+from resnetx.report.compare.accuracy import check
 
 AFTER = "2026-02-01T00:00:00.000+00:00"
 

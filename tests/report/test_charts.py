@@ -7,8 +7,8 @@ import pytest
 import vl_convert
 
 from resnetx.config import Torchvision
-from resnetx.report import charts, charts_shared
-from resnetx.report.look import DASHES, Look
+from resnetx.report.charts import shared, study_figures
+from resnetx.report.charts.styles import DASHES, Look
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def figures_of(invented, grid, points_of):
     def make(*grids, repeats=6, **more):
         requests = [request for axes in grids for request in grid(**axes)]
         points = points_of(invented(requests, repeats=repeats, **more))
-        return {figure.name: figure for figure in charts.figures(points)}
+        return {figure.name: figure for figure in study_figures.figures(points)}
 
     return make
 
@@ -47,7 +47,7 @@ def test_a_study_that_ran_has_all_five_figures(figures_of):
 
 
 def test_a_study_that_has_not_run_has_no_figure_of_what_was_measured(results_of, grid, points_of):
-    assert charts.figures(points_of(results_of(grid(gpus=[1, 2]), []))) == []
+    assert study_figures.figures(points_of(results_of(grid(gpus=[1, 2]), []))) == []
 
 
 def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
@@ -56,7 +56,7 @@ def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
 
 def test_curves_hold_what_the_rows_say_and_the_ideal_follows_from_the_baseline(invented, grid, points_of):
     points = points_of(invented(grid(**SMALL)))
-    rate = next(figure for figure in charts.figures(points) if figure.name == "rate")
+    rate = next(figure for figure in study_figures.figures(points) if figure.name == "rate")
     for row, point in zip(rate.data, points, strict=True):
         assert row["iterations_per_s"] == point.row.iterations_per_s.median
         base = next(each for each in points if each.line == point.line and each.gpus == 1)
@@ -84,7 +84,7 @@ def test_no_line_leads_over_a_missing_point(invented, grid, points_of, brief_of,
     gap = results_of(
         requests, [brief_of(request, *[100.0 * request.gpus] * (request.gpus != 2)) for request in requests]
     )
-    joined, parted = (charts.figures(points_of(results))[2] for results in (whole, gap))
+    joined, parted = (study_figures.figures(points_of(results))[2] for results in (whole, gap))
     assert (joined.name, parted.name) == ("rate", "rate")
     ideal_and_curve = [path.count("L") for path in lines(joined)]
     assert ideal_and_curve == [2, 2]
@@ -95,7 +95,7 @@ def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, point
     requests = grid(model__x=[1, 2, 4, 8, 16], gpus=[1, 8], input="synthetic")
     runs = [brief_of(request, 100.0) for request in requests if request.gpus == 1]
     runs += [brief_of(request, outcome="skipped", reason="8 GPUs") for request in requests if request.gpus == 8]
-    figures = {figure.name: figure for figure in charts.figures(points_of(results_of(requests, runs)))}
+    figures = {figure.name: figure for figure in study_figures.figures(points_of(results_of(requests, runs)))}
     assert texts(figures["rate"]).count("skip") == 1
 
 
@@ -125,7 +125,7 @@ def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of
     many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
     assert len(Look(many).variants) > len(DASHES)
     assert len(Look(many).panels(many)) == 6
-    assert all(figure.specification for figure in charts.figures(many))
+    assert all(figure.specification for figure in study_figures.figures(many))
 
 
 def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, points_of):
@@ -133,14 +133,14 @@ def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, 
     run = results.points[0].runs[0]
     counts = msgspec.structs.replace(run.workload, convention="conv")
     results.points[0].runs[0] = msgspec.structs.replace(run, workload=counts)
-    names = [figure.name for figure in charts.figures(points_of(results))]
+    names = [figure.name for figure in study_figures.figures(points_of(results))]
     assert names[:4] == ["intensity-caffe", "located-caffe", "intensity-conv", "located-conv"]
 
 
 def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, results_of, grid, points_of):
     requests = grid(gpus=2, input="synthetic")
     results = results_of(requests, [brief_of(requests[0], 100.0)])
-    (bar,) = next(figure for figure in charts.figures(points_of(results)) if figure.name == "limits").data
+    (bar,) = next(figure for figure in study_figures.figures(points_of(results)) if figure.name == "limits").data
     assert (bar["part"], bar["share"]) == ("not told apart", 1.0)
 
 
@@ -174,15 +174,15 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
     model = Torchvision(name="a_model_with_a_name_that_is_much_longer_than_any_column_is_wide", classes=1000)
     results = invented(grid(model__x=1, gpus=[1, 2, 4, 8], input="synthetic"), repeats=2)
     renamed = [replace(each, request=msgspec.structs.replace(each.request, model=model)) for each in results.points]
-    long = charts.figures(points_of(replace(results, points=renamed)))
+    long = study_figures.figures(points_of(replace(results, points=renamed)))
     for figure in [*figures_of(SMALL).values(), *figures_of(WITH_OOM).values(), *long]:
-        assert float(drawn(figure).get("width")) <= charts_shared.COLUMN + 5, figure.name
+        assert float(drawn(figure).get("width")) <= shared.COLUMN + 5, figure.name
 
 
 def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
     one, two = grid(gpus=[1, 2], input="synthetic")
     results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
-    figures = {figure.name: figure for figure in charts.figures(points_of(results))}
+    figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
     assert [row["outcome"] for row in figures["rate"].data] == ["ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
     assert "none: ended well without a rate" in figures["limits"].caption
@@ -192,6 +192,6 @@ def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points
     (some,) = grid(gpus=1, input="synthetic")
     empty = msgspec.structs.replace(some, batch_size=0)
     results = results_of([empty, some], [brief_of(empty), brief_of(some, 100.0)])
-    figures = {figure.name: figure for figure in charts.figures(points_of(results))}
+    figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
     assert [row["batch"] for row in figures["intensity"].data] == [f"batch {some.batch_size}"]
     assert len(figures["located"].data) == 1

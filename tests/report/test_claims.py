@@ -3,10 +3,10 @@
 import pytest
 
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate
-from resnetx.report.claim_checks import CHECKS, Asked, Claim, Where
-from resnetx.report.claim_items import Item, exact, of_collectives, of_copies
-from resnetx.report.claims import check_claims, published
-from resnetx.report.systems import compare_systems
+from resnetx.report.systems.claim_checks import CHECKS, Asked, Claim, Where
+from resnetx.report.systems.claim_items import Item, exact, of_collectives, of_copies
+from resnetx.report.systems.claims import check_claims, published
+from resnetx.report.systems.comparison import compare_systems
 
 GIB = 2**30
 SYSTEMS = ("dgx1-p100", "gx8")

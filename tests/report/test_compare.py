@@ -5,8 +5,8 @@ import pytest
 
 from resnetx import record
 from resnetx.record.comparison import Comparison, comparison_file
-from resnetx.report.compare import compare
-from resnetx.report.conclusion import conclusion
+from resnetx.report.compare.conclusion import conclusion
+from resnetx.report.compare.studies import compare
 
 SIX = (0.99, 0.995, 1.0, 1.001, 1.005, 1.01)
 

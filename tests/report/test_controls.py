@@ -1,6 +1,6 @@
 import pytest
 
-from resnetx.report.controls import agreement
+from resnetx.report.compare.controls import agreement
 from resnetx.statistics import Summary
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from resnetx.record.system_comparison import CollectivePoint
-from resnetx.report.systems import compare_systems
+from resnetx.report.systems.comparison import compare_systems
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from resnetx.report.deciding import condition, smallest_deciding
+from resnetx.report.systems.deciding import condition, smallest_deciding
 
 NAMES = ("library", "strategy", "input")
 ALL = [

@@ -3,8 +3,8 @@
 import pytest
 
 from resnetx.record.system_comparison import CheckedClaim, Explanation
-from resnetx.report.claims import Assumption, Option, published
-from resnetx.report.explanations import (
+from resnetx.report.systems.claims import Assumption, Option, published
+from resnetx.report.systems.explanations import (
     UNEXPLAINED,
     WITHIN_ERROR,
     all_combinations,

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from resnetx.report import export
+from resnetx.report.study import export
 
 
 def read(path):

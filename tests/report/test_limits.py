@@ -1,8 +1,8 @@
 import pytest
 
-from resnetx.measure.phases import PARTS
+from resnetx.measure.rank.phases import PARTS
 from resnetx.record import Device, Phases
-from resnetx.report.limits import limits
+from resnetx.report.study.limits import limits
 
 ON_GPU = {"devices": [Device(rank=0, node="n", index=0, name="H200", uuid="", pci_bus_id="")]}
 PHASES = Phases(clock="CUDA events", begin_s=[[0.0]], **{f"{part}_s": [0.1] for part in ("step", *PARTS)})

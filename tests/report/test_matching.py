@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.report.matching import match
+from resnetx.report.compare.matching import match
 
 
 def pairs_of(matched):

@@ -11,7 +11,7 @@ import pytest
 from resnetx.config import Torchvision
 from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
-from resnetx.report import page
+from resnetx.report.study import page
 
 HOSTILE = '=<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}\0\x1b[2J\x9b\u202e\ufffe'
 

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from resnetx.record.run import Gpu, Transport
-from resnetx.report.platform import NOT_KNOWN, platform
+from resnetx.report.study.platform import NOT_KNOWN, platform
 
 P100 = Gpu(
     index=0, name="Tesla P100-SXM2", uuid="", pci_bus_id="", compute_capability="6.0", memory_bytes=17_071_734_784,

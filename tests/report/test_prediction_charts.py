@@ -8,12 +8,12 @@ import vl_convert
 
 from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
-from resnetx.report import charts_shared
-from resnetx.report.accuracy import check
-from resnetx.report.accuracy_charts import accuracy_figure
-from resnetx.report.prediction_charts import system_figures
-from resnetx.report.systems import compare_systems
-from resnetx.report.timeline_charts import timelines
+from resnetx.report.charts import shared
+from resnetx.report.charts.accuracy import accuracy_figure
+from resnetx.report.charts.predictions import system_figures
+from resnetx.report.charts.timelines import timelines
+from resnetx.report.compare.accuracy import check
+from resnetx.report.systems.comparison import compare_systems
 
 GRID = [("AlexNet", 256), ("AlexNet", 512), ("GoogLeNet", 256), ("ResNet/1", 16), ("ResNet/2", 16), ("ResNet/2", 32)]
 
@@ -118,7 +118,7 @@ def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):
 
 def test_figures_fit_a_column(figures_of):
     for figure in figures_of(("nccl1", "nccl2")).values():
-        assert float(drawn(figure).get("width")) <= charts_shared.COLUMN + 10, figure.name
+        assert float(drawn(figure).get("width")) <= shared.COLUMN + 10, figure.name
 
 
 # ---- timelines ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 from resnetx import record
 from resnetx.record import SCHEMA, RunRecord, StudyFolder, StudyRecord
-from resnetx.report import results
+from resnetx.report.study import results
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.record import Warning
-from resnetx.report.scaling import rows
+from resnetx.report.study.scaling import rows
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from resnetx.interconnect import system
 from resnetx.interconnect.system import names
-from resnetx.report import topology_charts
-from resnetx.report.topology_charts import Walk
+from resnetx.report.charts import topology
+from resnetx.report.charts.topology import Walk
 
 
 def drawing(chart, mark):
@@ -37,7 +37,7 @@ def filled(points):
 @pytest.mark.parametrize("name", names())
 def test_every_component_and_every_link_is_drawn(name):
     machine = system.load(name, nodes=1)
-    chart = topology_charts.graph(machine)
+    chart = topology.graph(machine)
     boxes = drawing(chart, "rect")
     assert len(boxes) == len(machine.components)
     gpus = {row["label"] for row in boxes} & {str(gpu) for gpu in range(len(machine.gpus))}
@@ -49,7 +49,7 @@ def test_every_component_and_every_link_is_drawn(name):
 @pytest.mark.parametrize("name", names())
 def test_no_link_runs_through_a_component_that_it_does_not_join(name):
     machine = system.load(name, nodes=1)
-    chart = topology_charts.graph(machine)
+    chart = topology.graph(machine)
     boxes = {(row["middle"], row["height"]): row for row in drawing(chart, "rect")}
     where = {component.name: (component.x, component.y) for component in machine.components}
     for line, points in lines(drawing(chart, "line")).items():
@@ -61,18 +61,18 @@ def test_no_link_runs_through_a_component_that_it_does_not_join(name):
 
 def test_boxes_do_not_overlap():
     for name in names():
-        rows = drawing(topology_charts.graph(system.load(name, nodes=1)), "rect")
+        rows = drawing(topology.graph(system.load(name, nodes=1)), "rect")
         for a, b in combinations(rows, 2):
             assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"], (name, a, b)
 
 
 def test_two_links_are_two_lines_and_many_are_one_thick_line():
-    mesh, switched_drawing = system.load("dgx1-v100"), topology_charts.graph(system.load("dgx-h100"))
-    strands = lines(drawing(topology_charts.graph(mesh), "line"))
+    mesh, switched_drawing = system.load("dgx1-v100"), topology.graph(system.load("dgx-h100"))
+    strands = lines(drawing(topology.graph(mesh), "line"))
     doubled = [number for number, link in enumerate(mesh.links) if link.wire.family == "nvlink" and link.lanes == 2]
     assert len(doubled) == 8
     assert all({f"{number}.0", f"{number}.1"} <= strands.keys() for number in doubled)
-    widths = {float(width) for width in re.findall(r'stroke-width="([\d.]+)"', topology_charts.svg(switched_drawing))}
+    widths = {float(width) for width in re.findall(r'stroke-width="([\d.]+)"', topology.svg(switched_drawing))}
     assert max(widths) > 6  # pixels: 18 lanes; legends and frames stay below 4
 
 
@@ -105,7 +105,7 @@ def test_a_pcie_tree_has_its_cpus_above_its_switches_above_its_gpus(name):
 def test_rings_lie_beside_each_other_and_point_along_their_way():
     machine = system.load("dgx1-v100")
     order = [f"gpu{gpu}" for gpu in (0, 3, 2, 1, 5, 6, 7, 4)]
-    chart = topology_charts.graph(machine, [Walk("out", order), Walk("back", order[::-1])])
+    chart = topology.graph(machine, [Walk("out", order), Walk("back", order[::-1])])
     ways = lines([row for row in drawing(chart, "line") if "ring" in row])
     assert len(ways) == 16
     first = [(row["x"], row["y"]) for row in drawing(chart, "line") if row.get("line") == "out.0"]
@@ -121,7 +121,7 @@ def test_rings_lie_beside_each_other_and_point_along_their_way():
 
 def test_gpus_that_take_no_part_are_pale():
     machine = system.load("dgx1-p100")
-    chart = topology_charts.graph(machine, [Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])])
+    chart = topology.graph(machine, [Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])])
     fills = {row["label"]: row["fill"] for row in drawing(chart, "rect") if row["label"].isdigit()}
     assert len({fills[str(gpu)] for gpu in range(4)}) == 1
     assert len({fills[str(gpu)] for gpu in range(4, 8)}) == 1
@@ -130,12 +130,12 @@ def test_gpus_that_take_no_part_are_pale():
 
 def test_a_chain_is_not_closed():
     machine = system.load("dgx1-p100")
-    chart = topology_charts.graph(machine, [Walk("chain", ["gpu0", "gpu1", "gpu2"], closed=False)])
+    chart = topology.graph(machine, [Walk("chain", ["gpu0", "gpu1", "gpu2"], closed=False)])
     assert len(lines([row for row in drawing(chart, "line") if "ring" in row])) == 2
 
 
 def test_the_legend_tells_the_rate_of_every_kind_of_link():
-    text = topology_charts.svg(topology_charts.graph(system.load("dgx1-p100")))
+    text = topology.svg(topology.graph(system.load("dgx1-p100")))
     assert text.startswith("<svg")
     for words in ("NVLink 1: 20.0 GB/s each way, per link", "PCI Express 3.0: x16 15.8 GB/s", "2 links 38.4 GB/s"):
         assert words in text
@@ -147,7 +147,7 @@ def test_a_file_without_places_is_laid_out_in_rows_by_kind(name):
     piled = msgspec.structs.replace(
         placed, components=tuple(msgspec.structs.replace(each, x=0, y=0) for each in placed.components)
     )
-    rows = drawing(topology_charts.graph(piled), "rect")
+    rows = drawing(topology.graph(piled), "rect")
     for a, b in combinations(rows, 2):
         assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"]
     heights = {row["label"]: row["height"] for row in rows}
@@ -155,7 +155,7 @@ def test_a_file_without_places_is_laid_out_in_rows_by_kind(name):
 
 
 def test_of_many_nodes_one_can_be_drawn():
-    one = topology_charts.first_node(system.load("dgx-h100", nodes=16, network="ndr400", nics=8))
+    one = topology.first_node(system.load("dgx-h100", nodes=16, network="ndr400", nics=8))
     assert len(one.gpus) == 8
     assert not any(link.wire.family == "network" for link in one.links)
-    assert len(drawing(topology_charts.graph(one), "rect")) == len(system.load("dgx-h100").components)
+    assert len(drawing(topology.graph(one), "rect")) == len(system.load("dgx-h100").components)

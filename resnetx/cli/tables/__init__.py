@@ -1,0 +1,1 @@
+"""What a person sees of each kind of result."""

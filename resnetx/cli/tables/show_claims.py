@@ -1,0 +1,126 @@
+"""What a person sees of published statements: how many hold, each beside what is predicted, and what decides it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from resnetx.cli import show
+from resnetx.record.system_comparison import CheckedClaim
+from resnetx.report.systems.claims import published
+from resnetx.report.systems.explanations import UNEXPLAINED, WITHIN_ERROR, Causes, kept, sentence
+
+MISSES = ("miss: cause", "within error", "no cause")
+
+
+def claims(found: Sequence[CheckedClaim]) -> None:
+    """The counts; with --all every statement."""
+    if not found:
+        return
+    show.say()
+    _counts(found)
+    if not show.everything():
+        show.say(f"--all lists all {len(found)} statements with causes; out=FOLDER writes them as a table.")
+        return
+    show.say()
+    for _, same in groupby(found, lambda each: each.claim):
+        _statement(list(same))
+
+
+# ---- how many -------------------------------------------------------------------------------------------------------
+
+
+def _counts(found: Sequence[CheckedClaim]) -> None:
+    kinds = ("hit", *MISSES, "open", "given", "not predicted")
+    counts = Counter((each.variant, _kind(each)) for each in found)
+    variants = list(dict.fromkeys(each.variant for each in found))
+    rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
+    rows.append(["all", *(f"{sum(counts[variant, kind] for variant in variants)}" for kind in kinds)])
+    title = "What Tallent et al. 2017 state, and what is predicted here"
+    combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
+    note = (
+        "Of misses: something explains them (over the combinations of what the paper leaves open, "
+        f"{combinations} at its settings); the interval of the prediction holds what is stated; or nothing does. open: "
+        "the errors of the predictions leave it open. given: it went into the descriptions or the settings. "
+        f"{left_out} more statements are no predictions (tallent2017.yaml, left_out)."
+    )
+    show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, note)
+
+
+def _kind(each: CheckedClaim) -> str:
+    if each.outcome != "miss":
+        return each.outcome
+    explained, in_error, unexplained = MISSES
+    if each.cause.startswith(WITHIN_ERROR):
+        return in_error
+    return unexplained if each.cause.startswith(UNEXPLAINED) else explained
+
+
+# ---- one by one -----------------------------------------------------------------------------------------------------
+
+
+def _statement(same: Sequence[CheckedClaim]) -> None:
+    """A statement with its outcomes; a cause that misses share stands once, below them."""
+    first = same[0]
+    reading = f" [{first.reading}]" * bool(first.reading)
+    show.say(f"{first.claim} ({first.section}) {first.says}{reading}", indent=6)
+    for cause, alike in groupby(same, lambda each: each.cause):
+        for each in alike:
+            outcome = each.outcome.upper() if each.outcome == "miss" else each.outcome
+            show.say(f"  {outcome:5} {_beside(each)}", indent=6)
+        if cause:
+            show.say(f"        why: {cause}")
+
+
+def _beside(each: CheckedClaim) -> str:
+    """ "nccl1, AlexNet, batch 256, 8 GPUs: 14 iterations/s (11.5 to 18) for 11, +27%"."""
+    where = ", ".join(dict.fromkeys(filter(None, [each.variant, each.where])))
+    return f"{where}: {', '.join(filter(None, [_figures(each), each.note]))}"
+
+
+def _figures(each: CheckedClaim) -> str:
+    if each.ours is None or each.unit == "share":
+        return ""
+    unit = f" {each.unit}" * bool(each.unit)
+    ends = f" ({_short(each.ours_low)} to {_short(each.ours_high)})" if each.ours_low and each.ours_high else ""
+    stated = "" if each.stated is None else f" for {_short(each.stated)}, {each.difference:+.1%}"
+    return f"{_short(each.ours)}{ends}{unit}{stated}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+# ---- what decides ---------------------------------------------------------------------------------------------------
+
+
+def causes(found: Causes) -> None:
+    """What the search found, statement by statement, and that a fit is no evidence."""
+    show.say()
+    show.say("What decides the statements", style="bold")
+    for line in _searched(found):
+        show.say(line, indent=2)
+    show.say()
+    varying = [each for each in found.explanations if each.decided_by or not each.holds]
+    because = {claim.id: claim.because for claim in published("tallent2017").claims}
+    for each in varying:
+        show.say(f"{each.claim}  {each.says}", indent=6)
+        show.say(f"      {sentence(each, because.get(each.claim, ''))}")
+    always = [each.claim for each in found.explanations if each.holds == each.combinations]
+    show.say(f"Under all combinations hold {', '.join(always)}.", indent=2)
+
+
+def _searched(found: Causes) -> Iterator[str]:
+    yield f"Predicted under {found.combinations} combinations of what the paper leaves open:"
+    yield from _options()
+    fit, under = found.fit, " ".join(f"{name}={option}" for name, option in found.fit.under.items())
+    yield (
+        f"Of {fit.statements} statements at most {fit.most} hold under one combination ({under}), at least "
+        f"{fit.fewest}, on average {fit.mean:g}. A combination that is picked because it fits is no evidence for it: "
+        "that a statement holds in few of many says that some combination had to fit, not which one the paper ran."
+    )
+
+
+def _options() -> Iterable[str]:
+    for name, assumption in published("tallent2017").assumptions.items():
+        options = "; ".join(f"{option}: {each.about}" for option, each in assumption.options.items())
+        yield f"  {name}: {assumption.about}. {options}."

@@ -1,0 +1,67 @@
+"""What `doctor clock=...` shows: the clock first, then the commands that use it, then what it was found by."""
+
+from collections.abc import Mapping, Sequence
+
+from resnetx.cli import show
+from resnetx.config import Request
+from resnetx.measure.clocks.search import Answer
+
+
+def show_clock(
+    found: Answer, request: Request, wanted_MHz: int | None, before_MHz: Mapping[int, int | None], *, some: bool
+) -> None:
+    """`wanted_MHz`: the clock that was to be tried, if one was; `some`: the machine has other GPUs besides."""
+    _answer(found, wanted_MHz)
+    if found.clock_MHz is not None:
+        _commands(found.clock_MHz, found.gpus if some else [])
+    show.say()
+    low_MHz, high_MHz = (round(clock) for clock in found.free_MHz)
+    free = f"{low_MHz} MHz" if low_MHz == high_MHz else f"{low_MHz} to {high_MHz} MHz"
+    why = f", held down by {' and '.join(found.held_down)}" if found.held_down else ""
+    show.entries(
+        [
+            ("load", f"{request.model.label}, {request.batch_size} images of {request.image_size} pixels, "
+                     f"{request.precision}, on each GPU at once"),
+            ("unlocked", f"{free}{why}; the highest that can be set is {found.supported_MHz} MHz"),
+            *(("at", f"{each.clock_MHz} MHz: {each.why_not or 'held'}") for each in found.trials),
+            ("now", _left(before_MHz)),
+        ]
+    )  # fmt: skip
+    if not found.settled:
+        show.say("Clocks and temperatures had not settled: run it once more while the GPUs are warm.")
+
+
+def _answer(found: Answer, wanted_MHz: int | None) -> None:
+    gpus = _named(found.gpus)
+    if found.clock_MHz is None:
+        tried = "any clock that was tried" if wanted_MHz is None else f"{wanted_MHz} MHz"
+        show.say(f"{gpus} {_verb(found.gpus, 'do')} not hold {tried}: {found.trials[-1].why_not}.", style="bold")
+    elif wanted_MHz is None:
+        show.say(f"{found.clock_MHz} MHz is the highest clock that {gpus} {_verb(found.gpus, 'hold')}.", style="bold")
+    else:
+        show.say(f"{gpus} {_verb(found.gpus, 'hold')} {wanted_MHz} MHz.", style="bold")
+
+
+def _commands(clock_MHz: int, gpus: Sequence[int]) -> None:
+    """What keeps a clock locked for a series of runs, and what unlocks it."""
+    of = f" --id={','.join(map(str, gpus))}" if gpus else ""
+    show.say()
+    show.say("For a series of runs, keep the driver loaded, lock it, and unlock it at the end:")
+    show.line(f"  sudo nvidia-smi{of} --persistence-mode=1")
+    show.line(f"  sudo nvidia-smi{of} --lock-gpu-clocks={clock_MHz},{clock_MHz}")
+    show.line(f"  sudo nvidia-smi{of} --reset-gpu-clocks")
+
+
+def _left(before_MHz: Mapping[int, int | None]) -> str:
+    locked = [f"GPU {gpu} at {clock_MHz} MHz" for gpu, clock_MHz in before_MHz.items() if clock_MHz is not None]
+    if locked:
+        return f"locked as before: {', '.join(locked)}"
+    return "unlocked; a lock from before that did not show under load has to be set again"
+
+
+def _named(gpus: Sequence[int]) -> str:
+    return f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {', '.join(map(str, gpus))}"
+
+
+def _verb(gpus: Sequence[int], plural: str) -> str:
+    return plural if len(gpus) > 1 else {"do": "does", "hold": "holds"}[plural]

@@ -1,0 +1,133 @@
+"""What a person sees of two studies compared: the conclusion, then points, means, and what else differs."""
+
+from collections.abc import Sequence
+
+from resnetx.cli import show
+from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side
+from resnetx.report.compare.conclusion import ENDS, conclusion
+from resnetx.statistics import Summary
+from resnetx.units import si
+
+POINTS = 24  # the most that are shown, those that differ most; --all shows all
+UNMATCHED = 6  # points of one study only that are named
+
+
+def comparison(found: Comparison) -> None:
+    """B over A."""
+    for letter, study in (("A", found.a), ("B", found.b)):
+        show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
+    for sentence in conclusion(found):
+        show.say(sentence)
+    if found.means:
+        show.say()
+        _means(found.means)
+    show.say()
+    _points(found.points)
+    if found.only_in_one:
+        show.say()
+        shown = show.first(found.only_in_one, UNMATCHED)
+        note = f"And {len(found.only_in_one) - len(shown)} more (--all)." * (len(shown) < len(found.only_in_one))
+        rows = [[each.study, each.point, each.outcome] for each in shown]
+        show.table("In one study only", ["in", "point", "outcome"], rows, note)
+    show.say()
+    _machines(found.machines)
+
+
+# ---- points ---------------------------------------------------------------------------------------------------------
+
+
+def _points(points: Sequence[ComparedPoint]) -> None:
+    columns = [
+        "workload", ">batch", "variant", ">GPUs", ">B / A", "ends", "difference", ">p", ">speed-up B / A",
+        "its ends", ">A images/s", ">B images/s", ">A runs", ">B runs", "A limited by", "B limited by",
+    ]  # fmt: skip
+    least = [
+        "A limited by", "B limited by", "A runs", "B runs", "A images/s", "B images/s", "p", "its ends",
+        "speed-up B / A",
+    ]  # fmt: skip
+    shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
+    title = "B over A, point by point" + f": the {len(shown)} furthest apart" * (len(shown) < len(points))
+    show.table(title, columns, list(map(_point_row, shown)), _points_note(points), least)
+    if len(shown) < len(points):
+        show.say(f"--all shows all {len(points)} points.")
+
+
+def _points_note(points: Sequence[ComparedPoint]) -> str:
+    baselines = ", ".join(dict.fromkeys(each.baseline for each in points if each.speedup_ratio))
+    kinds = {point.ratio.kind for point in points if point.ratio}
+    ends = " or ".join(words for kind, words in ENDS.items() if kind in kinds)
+    return (
+        f"B / A: of the medians of images/s; ends: of its {ends or 'range'}. p: adjusted for the number of points."
+        + f" speed-up B / A: ratio of the speed-ups over {baselines}." * bool(baselines)
+    )
+
+
+def _distance(point: ComparedPoint) -> float:
+    """How far from equal a point is in both studies."""
+    return 0.0 if point.ratio is None else max(point.ratio.median, 1 / point.ratio.median)
+
+
+def _point_row(point: ComparedPoint) -> list[str]:
+    return [
+        point.workload,
+        point.batch.removeprefix("batch "),
+        point.variant,
+        f"{point.request.gpus}",
+        *_ratio_cells(point.ratio),
+        point.verdict,
+        "" if point.adjusted_p is None else f"{point.adjusted_p:.2g}",
+        *_ratio_cells(point.speedup_ratio),
+        _rate(point.a),
+        _rate(point.b),
+        _runs(point.a),
+        _runs(point.b),
+        point.a.limited_by,
+        point.b.limited_by,
+    ]
+
+
+def _ratio_cells(ratio: Summary | None) -> list[str]:
+    """A ratio, and its ends."""
+    if ratio is None:
+        return ["", ""]
+    return [f"{ratio.median:.3f}", f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.n > 1 else ""]
+
+
+def _rate(side: Side) -> str:
+    return si(side.images_per_s.median) if side.images_per_s else side.outcome
+
+
+def _runs(side: Side) -> str:
+    return f"{side.images_per_s.n}" if side.images_per_s else "0"
+
+
+# ---- means, machines ------------------------------------------------------------------------------------------------
+
+
+def _means(means: Sequence[Mean]) -> None:
+    columns = [">GPUs", ">points", ">B / A", "ends", ">speed-up B / A", "its ends", ">of points"]
+    rows = [
+        [
+            f"{each.gpus}",
+            f"{each.points}",
+            *_ratio_cells(each.ratio),
+            *_ratio_cells(each.speedup_ratio),
+            f"{each.speedup_points}" if each.speedup_ratio else "",
+        ]
+        for each in means
+    ]
+    show.table("Geometric means over the points", columns, rows, least=["of points", "its ends"])
+
+
+def _machines(machines: Sequence[Difference]) -> None:
+    if not machines:
+        show.say("Machines, software and surroundings: the records of both studies say the same.")
+        return
+    rows = [[each.name, f"A: {' | '.join(each.a)}; B: {' | '.join(each.b)}{_flag(each)}"] for each in machines]
+    note = "By the runs of the points above. What no record knows is unknown."
+    title = "What else differs: machines, software and surroundings"
+    show.table(title, ["in the records", "~values"], rows, note)
+
+
+def _flag(difference: Difference) -> str:
+    return f" (varies within {' and '.join(difference.varies_in)})" if difference.varies_in else ""

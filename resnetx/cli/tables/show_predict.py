@@ -1,0 +1,320 @@
+"""What a person sees of predictions, and the files that they are kept in."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnetx.cli import show
+from resnetx.formats import chrome
+from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
+from resnetx.units import si
+
+if TYPE_CHECKING:
+    from resnetx.predict.validation import Row, Summary
+
+MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
+THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
+
+
+def store(made: Prediction, folder: Path) -> None:
+    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto."""
+    show.store(folder, prediction_file(folder), made)
+    drawn = [point for point in made.points if point.timeline]
+    if not drawn:
+        return
+    from resnetx.report.charts import files, timelines
+
+    named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
+    (folder / "timeline.json").write_bytes(chrome.encode(named))
+    show.line(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)", show.err)
+    for figure in timelines.timelines(drawn):
+        files.write_figure(figure, files.drawn(figure), folder)
+        show.line(f"figure: {folder / figure.name}.svg", show.err)
+
+
+def _name(point: PredictedPoint) -> str:
+    return f"{point.workload}, batch {point.batch_size}, {point.strategy}, {_gpus(point.gpus)} of {_on(point)}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count != 1)}"
+
+
+def _on(point: PredictedPoint) -> str:
+    return f"{point.system}, {point.library}"
+
+
+def prediction(made: Prediction) -> None:
+    """What is predicted for each system and library, then what went in and where such predictions were checked."""
+    if not made.points:
+        show.say("Nothing is predicted: the record holds no point.")
+        return
+    found: dict[str, list[PredictedPoint]] = defaultdict(list)
+    for point in made.points:
+        weak = ", weak scaling: the batch grows with the GPUs" * (point.scaling == "weak")
+        found[f"{point.system} with {point.library}{weak}"].append(point)
+    if len(made.points) > MANY and not show.everything():
+        _curves(found)
+        show.say(f"--all shows all {len(made.points)} points, each with its interval.")
+    else:
+        _points(found)
+    _sensitivity(made.points)
+    sources(made)
+
+
+# ---- points ---------------------------------------------------------------------------------------------------------
+
+
+def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
+    columns = [
+        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(found)}", ">speed-up",
+        ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
+    ]  # fmt: skip
+    points = [point for each in found.values() for point in each]
+    alike = {name for name in ("strategy", "compute_source") if len({getattr(each, name) for each in points}) == 1}
+    rows = {f"Predicted: {title}": [_row(point, alike) for point in each] for title, each in found.items()}
+    note = (
+        f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
+        f"exposed: communication that computing does not hide. {_alike(points[0], alike)}"
+    )
+    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(found), "interval", "strategy"]
+    show.tables(columns, rows, note.rstrip(), least)
+
+
+def _rate_unit(found: Mapping[str, Sequence[PredictedPoint]]) -> str:
+    """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
+    return "samples/s" if any(point.request is None for points in found.values() for point in points) else "images/s"
+
+
+def _row(point: PredictedPoint, alike: set[str]) -> list[str]:
+    """The cells of a point; those that are alike in all rows are empty."""
+    strategy = "" if "strategy" in alike else point.strategy
+    head = [point.workload, f"{point.batch_size}", strategy, f"{point.gpus}"]
+    memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
+    if point.iteration_s is None or point.interval_s is None:
+        return [*head, "", "", "", "", "", "", _missing(point), memory, ""]
+    exposed_s, rate = point.exposed_communication_s, point.images_per_s
+    return [
+        *head,
+        f"{point.iteration_s * 1e3:.2f}",
+        " to ".join(f"{end * 1e3:.2f}" for end in point.interval_s),
+        si(rate or 0.0),
+        _speedup(point),
+        "" if point.efficiency is None else f"{point.efficiency:.0%}",
+        "" if exposed_s is None else f"{exposed_s * 1e3:.2f}",
+        f"{point.limited_by} {point.limit_share:.0%}",
+        memory,
+        "" if "compute_source" in alike else point.compute_source or "",
+    ]
+
+
+def _alike(point: PredictedPoint, alike: set[str]) -> str:
+    told = [f"strategy={point.strategy}"] * ("strategy" in alike)
+    told += [f"compute {_COMPUTE[point.compute_source]}"] * ("compute_source" in alike and bool(point.compute_source))
+    return f"All points: {', '.join(told)}." if told else ""
+
+
+_COMPUTE = {
+    "measured": "measured (traces of this GPU)",
+    "rescaled": "rescaled from another GPU's traces",
+    "roofline": "by the roofline",
+    None: "unknown",
+}
+
+
+def _missing(point: PredictedPoint) -> str:
+    return point.reason if point.outcome == "refused" else "missing: memory"
+
+
+def _speedup(point: PredictedPoint) -> str:
+    return "" if point.speedup is None else f"{point.speedup:.2f}"
+
+
+def _over(points: Iterable[PredictedPoint]) -> str:
+    bases = sorted({point.baseline_gpus for point in points if point.baseline_gpus})
+    return "over " + " or ".join(map(_gpus, bases))
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------------
+
+
+def _curves(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
+    """A row for each workload, batch and strategy: its rate on the fewest GPUs, and its speed-ups on more."""
+    points = [point for each in found.values() for point in each]
+    counts = sorted({point.gpus for point in points})
+    for title, each in found.items():
+        show.say(f"{title}: {_in_short(each)}")
+    show.say()
+    columns = [
+        "workload",
+        ">batch",
+        "strategy",
+        f">{_rate_unit(found)}",
+        *(f">on {count}" for count in counts),
+        "limited by",
+    ]
+    one = len({point.strategy for point in points}) == 1
+    rows = {f"Predicted: {title}": _curve_rows(each, counts, one) for title, each in found.items()}
+    note = (
+        f"{_rate_unit(found)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. limited "
+        "by: on the most GPUs, with the share of the step."
+    )
+    note += f" All points: strategy={points[0].strategy}." * one
+    show.tables(columns, rows, note, ["strategy", _rate_unit(found), "limited by"])
+
+
+def _in_short(points: Sequence[PredictedPoint]) -> str:
+    """How the points of a system come out, in a line."""
+    able = [point for point in points if point.iteration_s is not None]
+    limits = Counter(point.limited_by for point in able)
+    told = [f"{count} limited by {limit}" for limit, count in limits.most_common()]
+    told += [f"{len(points) - len(able)} cannot run"] * (len(able) < len(points))
+    most = max((point.gpus for point in able), default=0)
+    reached = sorted((point.speedup, point.workload, point.batch_size) for point in able
+                     if point.gpus == most and point.speedup is not None)  # fmt: skip
+    line = f"{len(points)} points, {', '.join(told)}"
+    if reached:
+        (low, *slow), (high, *fast) = reached[0], reached[-1]
+        line += f"; speed-up on {_gpus(most)} {low:.2f} ({slow[0]}, batch {slow[1]})"
+        line += f" to {high:.2f} ({fast[0]}, batch {fast[1]})" * (len(reached) > 1)
+    return f"{line}."
+
+
+def _curve_rows(points: Sequence[PredictedPoint], counts: Sequence[int], one: bool) -> list[list[str]]:
+    """A row for each curve; with weak scaling, the batch is that of each GPU."""
+    curves: dict[tuple[str, str, str], dict[int, PredictedPoint]] = {}
+    for point in points:
+        weak = point.scaling == "weak"
+        batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
+        curves.setdefault((point.workload, batch, point.strategy), {})[point.gpus] = point
+    return [
+        [*key[:2], "" if one else key[2], *_curve_cells([curve.get(count) for count in counts])]
+        for key, curve in curves.items()
+    ]
+
+
+def _curve_cells(curve: Sequence[PredictedPoint | None]) -> list[str]:
+    able = [point for point in curve if point and point.iteration_s is not None]
+    rate = si(able[0].images_per_s or 0.0) if able else ""
+    limit = f"{able[-1].limited_by} {able[-1].limit_share:.0%}" if able else ""
+    return [rate, *("" if point is None else _speedup(point) or _in_a_word(point) for point in curve), limit]
+
+
+def _in_a_word(point: PredictedPoint) -> str:
+    return {"oom": "memory", "refused": "refused"}.get(point.outcome, "-")
+
+
+# ---- what else is known ---------------------------------------------------------------------------------------------
+
+
+def _sensitivity(points: Sequence[PredictedPoint]) -> None:
+    rows = [
+        [
+            point.workload,
+            f"{point.batch_size}",
+            point.system,
+            f"{point.gpus}",
+            each.what,
+            f"{each.gain:+.1%}",
+            each.limited_by,
+        ]
+        for point in points
+        for each in point.sensitivity
+    ]
+    if rows:
+        columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved", "limited then by"]
+        note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
+        show.say()
+        show.table("Which link is worth money", columns, rows, note, ["batch", "system", "GPUs"])
+
+
+def sources(made: Prediction) -> None:
+    """What went into predictions, and where such predictions were compared with measurements."""
+    _inputs(made)
+    _domains(made)
+
+
+def _inputs(made: Prediction) -> None:
+    """What went in by origin and error, and in words what is assumed; with --all each thing with its source."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for each in made.inputs:
+        error = "unknown" if each.error is None else f"{each.error:.0%}"
+        assumed = each.value if each.origin == "assumed" else ""
+        source = f"{each.value} ({each.source})" if show.everything() else assumed
+        found.setdefault((each.origin, error, source), []).append(each.what)
+    rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in found.items()]
+    show.say()
+    note = "" if show.everything() else "--all gives the source of each, as does the record."
+    show.table("What went in", ["origin", ">off by", "~what"], rows, note)
+
+
+def _things(things: Sequence[str]) -> str:
+    shown = show.first(things, THINGS)
+    return ", ".join(shown) + f" and {len(things) - len(shown)} more" * (len(things) > len(shown))
+
+
+def _domains(made: Prediction) -> None:
+    show.say()
+    if not made.domains:
+        show.say("Such predictions were compared with no measurement yet.")
+        return
+    rows = [
+        [f"{each.points}", f"{each.mean_error:.1%}", f"{each.worst_error:.1%}", f"{each.what} ({each.source})"]
+        for each in made.domains
+    ]
+    note = "Nothing else has been compared with a measurement: of other systems these errors say little."
+    columns = [">points", ">mean error", ">worst", "~of"]
+    show.table("Where such predictions were checked", columns, rows, note)
+
+
+# ---- validation -----------------------------------------------------------------------------------------------------
+
+
+def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
+    """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
+    verdicts = [
+        [
+            "" if each.tolerance is None else "holds" if each.holds else "MISSED",
+            f"{each.rows}",
+            f"{each.predicted}",
+            *map(_percent, (each.mean_error, each.worst_error, each.tolerance)),
+            each.about,
+        ]
+        for each in summaries
+    ]
+    columns = ["verdict", ">rows", ">predicted", ">mean", ">worst", ">at most", "~group"]
+    note = "All figures were known while the model was written."
+    title = "How far off predictions are of published training rates"
+    show.table(title, columns, verdicts, note, ["rows", "predicted"])
+    shown = [each for each in summaries if show.everything() or not each.holds]
+    if len(shown) < len(summaries):
+        show.say(f"--all lists all {len(rows)} figures beside what is predicted, each with its source.")
+    columns = ["figure", "system", ">GPUs", ">measured", ">predicted", "unit", ">off by", "given", "not modelled, as"]
+    for summary in shown:
+        own = [row for row in rows if row.group == summary.group]
+        show.say()
+        show.table(summary.about, columns, list(map(_validation_cells, own)), least=["not modelled, as", "given"])
+        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+
+
+def _validation_cells(row: "Row") -> list[str]:
+    return [
+        row.what,
+        row.system or "",
+        f"{row.gpus}",
+        _rate(row.measured),
+        "" if row.predicted is None else _rate(row.predicted),
+        row.unit,
+        "" if row.error is None else f"{row.error:+.1%}",
+        row.given,
+        row.not_modelled or "",
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

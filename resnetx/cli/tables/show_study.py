@@ -1,0 +1,129 @@
+"""What a person sees of a study: each point's rate, speed-up, efficiency and limit, and where the time goes."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from resnetx.cli import show
+from resnetx.cli.tables.show_run import PHASES, ms, parts
+from resnetx.report.study.limits import Limits, Part
+from resnetx.report.study.series import Named
+from resnetx.statistics import Summary
+from resnetx.units import si
+
+PARTS: tuple[Part, ...] = ("compute", "communication", "input", "host")
+NAMED = 3  # points of which the same is to be noted, by name; --all names all
+_ENDS = {"interval": "95 % interval", "range": "range"}
+
+
+def scaling(title: str, points: Sequence[Named]) -> None:
+    """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
+    kinds = {point.row.images_per_s.kind for point in points if point.row.images_per_s}
+    ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
+    columns = [
+        "workload", "batch", "differs in", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
+        ">efficiency", "limited by", ">lead", ">act./param.", ">per GPU",
+    ]  # fmt: skip
+    least = ["act./param.", "per GPU", "runs", f"its {ends}", "lead", ends, "efficiency"]
+    baselines = ", ".join(dict.fromkeys(point.row.baseline for point in points))
+    note = (
+        f"images/s and speed-up: median of the runs, and {ends}. speed-up: over {baselines}. efficiency: speed-up / "
+        "ideal. limited by: the largest share of the step, and its lead over the next in percentage points; with ?, "
+        "the runs do not show that it is the largest. act./param.: activations per parameter of the batch, and per "
+        "GPU. Without GPUs, a GPU is a CPU rank."
+    )
+    show.table(title, columns, list(map(_scaling_row, points)), note, least)
+    _notes(points)
+
+
+def _names(point: Named) -> list[str]:
+    """The first cells of a point's row."""
+    return [point.workload, point.batch.removeprefix("batch "), point.variant, f"{point.gpus}"]
+
+
+def _scaling_row(point: Named) -> list[str]:
+    row = point.row
+    rate, speedup, efficiency = row.images_per_s, row.speedup, row.efficiency
+    return [
+        *_names(point),
+        si(rate.median) if rate else row.outcome,
+        _range(rate, si),
+        f"{rate.n}" if rate else "0",
+        f"{speedup.median:.2f}" if speedup else "",
+        _range(speedup, "{:.2f}".format),
+        f"{efficiency.median:.0%}" if efficiency else "",
+        *(_limit(row.limits) if row.limits else ["", ""]),
+        f"{point.counts.intensity:,.1f}" if point.counts else "",
+        f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
+    ]
+
+
+def _range(summary: Summary | None, text: Callable[[float], str]) -> str:
+    return f"{text(summary.low)} to {text(summary.high)}" if summary and summary.n > 1 else ""
+
+
+def _limit(found: Limits) -> list[str]:
+    """What limits a point, and by how many percentage points it leads."""
+    if found.unknown:
+        return ["unknown", ""]
+    largest = max(found.shares, key=lambda part: found.shares[part].median)
+    lead = "" if found.margin is None else f"{100 * found.margin.median:.0f}"
+    return [largest + "?" * (found.verdict is None), lead]
+
+
+def _notes(points: Sequence[Named]) -> None:
+    """What is to be noted of points (why one is missing, what stands out, warnings), each thing once."""
+    noted: dict[str, list[str]] = defaultdict(list)
+    for point in points:
+        unknown = point.row.limits.unknown.items() if point.row.limits else ()
+        for note in [point.row.reason, *point.row.notes, *(f"{part} is unknown: {why}" for part, why in unknown)]:
+            if note:
+                noted[note].append(point.words)
+    for note, names in noted.items():
+        shown = show.first(names, NAMED)
+        more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
+        which = f"all {len(points)} points" if len(names) == len(points) > 1 else "; ".join(shown) + more
+        show.say(f"{note}: {which}", indent=2)
+
+
+# ---- where the time goes --------------------------------------------------------------------------------------------
+
+
+def limits(points: Sequence[Named]) -> None:
+    """Where the time of each point goes: the clean step's shares by its twins, and a step watched from inside."""
+    _shares([(point, point.row.limits) for point in points if point.row.limits])
+    watched = [
+        [*_names(point), *(ms(fmean(each)) for each in parts(point.row.limits.phases))]
+        for point in points
+        if point.row.limits and point.row.limits.phases
+    ]
+    if watched:
+        columns = ["workload", "batch", "differs in", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
+        note = "Of the twin `phases`, over ranks and steps. exposed: communication that computing does not hide."
+        show.say()
+        show.table("A watched step from inside: mean ms", columns, watched, note, ["copy", "wait", "update"])
+
+
+def _shares(known: Sequence[tuple[Named, Limits]]) -> None:
+    columns = [
+        "workload", "batch", "differs in", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
+    ]  # fmt: skip
+    present = [part for part in PARTS if any(part in found.shares or part in found.unknown for _, found in known)]
+    rows = [
+        [
+            *_names(point),
+            ms(found.step_s.median),
+            *(_share(found, part) if part in present else "" for part in PARTS),
+            si(found.loader_rate.median) if found.loader_rate else "",
+        ]
+        for point, found in known
+    ]
+    note = (
+        "Of the clean step, by how much shorter it gets in the twin without that part; below zero the twin was slower, "
+        "by chance or by less overlap. `-`: there is none. `?`: unknown."
+    )
+    show.table("What takes the time", columns, rows, note, ["loader images/s"])
+
+
+def _share(found: Limits, part: Part) -> str:
+    return f"{found.shares[part].median:.1%}" if part in found.shares else "?" if part in found.unknown else "-"

@@ -1,0 +1,260 @@
+"""What a person sees of systems side by side."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from resnetx.cli import show
+from resnetx.cli.tables import show_claims, show_refusals
+from resnetx.record.system_comparison import (
+    CollectivePoint,
+    Crossing,
+    Estimate,
+    Side,
+    SystemComparison,
+    SystemPoint,
+)
+from resnetx.report.systems.leaders import simple_model_agreement, standings
+from resnetx.units import si, size_text
+
+GIB = 2**30
+POINTS = 24  # the most of which each has a row; --all shows all
+CROSSINGS = 6  # that are shown; --all shows all
+# Of collectives with --all; the record has more sizes.
+SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)
+ONE_SIZE_BYTES = 2**26  # of collectives, where only one is shown
+_AXES = {
+    "payload": "bytes of gradients",
+    "intensity": "activations/parameter/GPU",
+    "gpus": "GPUs",
+    "message": "bytes of a message",
+}
+
+
+def comparison(found: SystemComparison) -> None:
+    """Who is ahead where, by how much and how sure that is; then where that changes, and what else was predicted."""
+    show.say(f"Predicted at {found.made_at} (digest {found.prediction[:8]}): {', '.join(found.systems)}")
+    show.say()
+    _answer(found)
+    _standings(found)
+    _points(found)
+    show_refusals.refusals(found.points)
+    _crossings(found.crossings)
+    _simple_model(found.points)
+    show_claims.claims(found.claims)
+    _collectives(found)
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+def _answer(found: SystemComparison) -> None:
+    """For each library: how often each system is ahead, and its largest lead with the interval of that."""
+    for library in dict.fromkeys(point.library for point in found.points):
+        points = [point for point in found.points if point.library == library]
+        margins = [point.margin for point in points if point.margin]
+        kinds = Counter(margin.lead for margin in margins)
+        leads = {name: [point for point in points if _is_ahead(name, point)] for name in found.systems}
+        ahead = ", ".join(f"{name} is ahead at {len(led) or 'none'}" for name, led in leads.items())
+        rest = [f"{kinds['level']} level", f"{kinds['open']} open"]
+        rest += [f"{len(points) - len(margins)} that fewer than two can run"] * (len(margins) < len(points))
+        show.say(f"{library or 'Own libraries'}, {len(points)} points: {ahead}; {', '.join(rest)}.")
+        for led in filter(None, leads.values()):
+            show.say(f"  largest lead: {_lead(max(led, key=_ratio))}", indent=2)
+
+
+def _is_ahead(system: str, point: SystemPoint) -> bool:
+    return point.margin is not None and point.margin.lead == "ahead" and point.margin.first == system
+
+
+def _ratio(point: SystemPoint) -> float:
+    return point.margin.ratio.value if point.margin else 0.0
+
+
+def _lead(point: SystemPoint) -> str:
+    """Who leads at a point, by how much, and how sure that is."""
+    if point.margin is None:
+        return ""
+    ratio = point.margin.ratio
+    by = f"{_percent(ratio.value)} ({_interval(ratio)})"
+    return f"{point.margin.first} by {by}, {_name(point)}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
+
+
+def _standings(found: SystemComparison) -> None:
+    columns = ["library", ">GPUs", *(f">{name}" for name in found.systems), ">open", ">level", ">missing",
+               "~largest margin"]  # fmt: skip
+    rows = [
+        [
+            each.library or "own",
+            f"{each.gpus}",
+            *(f"{each.ahead.get(name, 0)}" for name in found.systems),
+            *(f"{count}" for count in (each.open, each.level, each.alone)),
+            _largest(each.largest),
+        ]
+        for each in standings(found.points)
+    ]
+    note = (
+        "Columns of systems: points at which it is ahead. open: the margin's interval holds 0. level: less than 0.5 % "
+        "apart. missing: fewer than two systems can run it."
+    )
+    show.say()
+    show.table("Who is ahead, in points", columns, rows, note, ["largest margin", "missing"])
+
+
+def _largest(point: SystemPoint | None) -> str:
+    if point is None or point.margin is None or point.margin.lead == "level":
+        return ""
+    ratio = point.margin.ratio
+    return f"{point.margin.first} {_percent(ratio.value)} ({_interval(ratio)}), {_name(point)}"
+
+
+def _name(point: SystemPoint) -> str:
+    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", point.variant]))
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio - 1:+.1%}"
+
+
+# ---- points ---------------------------------------------------------------------------------------------------------
+
+
+def _points(found: SystemComparison) -> None:
+    show.say()
+    if len(found.points) > POINTS and not show.everything():
+        show.say(f"--all lists all {len(found.points)} points; out=FOLDER writes them as a table, with figures.")
+        return
+    columns = [
+        "workload", ">batch", "variant", "library", ">GPUs", ">act./param./GPU",
+        *(f">{name}" for name in found.systems), "ahead", ">by", ">interval", ">simple model",
+        *(f"limits {name}" for name in found.systems),
+    ]  # fmt: skip
+    note = (
+        "Columns of systems: iterations/s. by: the fastest over the next, with its interval. simple model: the same by "
+        "Tallent et al. 2017, section 4.4, communication share x all-reduce advantage. limits: and the share of the "
+        "iteration that would be saved without it."
+    )
+    least = [*(f"limits {name}" for name in found.systems), "simple model", "act./param./GPU", *found.systems]
+    show.table("Point by point", columns, [_row(point, found.systems) for point in found.points], note, least)
+
+
+def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
+    sides = {side.system: side for side in point.sides}
+    margin = point.margin
+    model = margin.simple_model if margin else None
+    return [
+        point.workload,
+        f"{point.batch_size}",
+        point.variant,
+        point.library or "own",
+        f"{point.gpus}",
+        "" if point.intensity_per_gpu is None else f"{point.intensity_per_gpu:,.1f}",
+        *(_rate(sides.get(name)) for name in systems),
+        {"ahead": margin.first, "open": f"{margin.first}?", "level": "level"}[margin.lead] if margin else "",
+        *([_percent(margin.ratio.value), _interval(margin.ratio)] if margin else ["", ""]),
+        "" if model is None else _percent(model.ratio),
+        *(_limit(sides.get(name)) for name in systems),
+    ]
+
+
+def _rate(side: Side | None) -> str:
+    if side is None:
+        return ""
+    return (
+        si(side.iterations_per_s.value) if side.iterations_per_s else {"oom": "memory"}.get(side.outcome, side.outcome)
+    )
+
+
+def _interval(found: Estimate) -> str:
+    return f"{_percent(found.low)} to {_percent(found.high)}"
+
+
+def _limit(side: Side | None) -> str:
+    if side is None or side.limited_by is None:
+        return ""
+    return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"
+
+
+# ---- crossings ------------------------------------------------------------------------------------------------------
+
+
+def _crossings(found: Sequence[Crossing]) -> None:
+    show.say()
+    if not found:
+        show.say("Where the lead changes hands: nowhere, over payload, intensity, GPUs and size of a message.")
+        return
+    columns = ["over", "library", "with", ">at", "between", "below", "above", "verdict"]
+    ordered = sorted(found, key=lambda each: not each.shown)  # what is beyond doubt comes first
+    rows = [
+        [
+            _AXES[each.axis],
+            each.library or "own",
+            each.fixed,
+            _at(each.axis, each.at),
+            " and ".join(_at(each.axis, value) for value in each.between),
+            each.below,
+            each.above,
+            "" if each.shown is None else "shown" if each.shown else "open",
+        ]
+        for each in show.first(ordered, CROSSINGS)
+    ]
+    never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in found)]
+    note = (
+        "at: interpolated between the two points that it lies between. open: a margin of theirs has an interval that "
+        "holds 0."
+    )
+    note += f" Never over {', '.join(never)}." * bool(never)
+    note += f" And {len(found) - len(rows)} more (--all)." * (len(rows) < len(found))
+    title = f"Where the lead changes hands: {len(found)} times, {sum(bool(each.shown) for each in found)} of them shown"
+    show.table(title, columns, rows, note, ["library", "between", "below"])
+
+
+def _at(axis: str, value: float) -> str:
+    return f"{value:.3g}" if axis == "gpus" else si(value, "B") if axis in ("payload", "message") else si(value)
+
+
+# ---- what the paper says --------------------------------------------------------------------------------------------
+
+
+def _simple_model(points: Sequence[SystemPoint]) -> None:
+    found = simple_model_agreement(points)
+    if found:
+        show.say()
+        show.say(
+            f"The simple model (communication share x all-reduce advantage) names the same leader at "
+            f"{found.same_leader} of {found.points} points; its ratios differ from these by "
+            f"{found.mean_difference:.1%} on average, at most by {found.worst_difference:+.1%} ({_name(found.worst)}, "
+            f"{found.worst.gpus} GPUs, {found.worst.library or 'own library'})."
+        )
+
+
+# ---- collectives ----------------------------------------------------------------------------------------------------
+
+
+def _collectives(found: SystemComparison) -> None:
+    if not found.collectives:
+        return
+    rates = {_place(each): each.algbw_Bps for each in found.collectives}
+    sizes = SHOWN_BYTES if show.everything() else (ONE_SIZE_BYTES,)
+    shown = [each for each in found.collectives if each.size_bytes in sizes]
+    columns = ["collective", "library", ">GPUs", ">size", *(f">{name}" for name in found.systems)]
+    rows = [
+        [
+            collective,
+            library,
+            f"{gpus}",
+            size_text(size_bytes),
+            *(_gib(rates.get((name, collective, library, gpus, size_bytes))) for name in found.systems),
+        ]
+        for collective, library, gpus, size_bytes in dict.fromkeys(_place(each)[1:] for each in shown)
+    ]
+    note = "GiB/s: size / time, the effective bandwidth of the paper. By the systems' descriptions, not calibrated."
+    show.say()
+    show.table("Collectives alone", columns, rows, note)
+
+
+def _place(each: CollectivePoint) -> tuple[str, str, str, int, int]:
+    return each.system, each.collective, each.library, each.gpus, each.size_bytes
+
+
+def _gib(rate_Bps: float | None) -> str:
+    return "" if rate_Bps is None else f"{rate_Bps / GIB:.2f}"

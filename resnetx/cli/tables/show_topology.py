@@ -1,0 +1,299 @@
+"""What a person sees of systems: matrices, ways, costs and choices, as tables."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from resnetx.cli import show
+from resnetx.interconnect import paths
+from resnetx.interconnect.collective import Cost, Plan
+from resnetx.interconnect.node_rings import Ring
+from resnetx.interconnect.paths import Path, Transport
+from resnetx.interconnect.system import System
+from resnetx.units import si, size_text
+
+if TYPE_CHECKING:
+    from resnetx.interconnect.subsets import Choice
+    from resnetx.interconnect.validation import Row, Summary
+
+MATRIX_GPUS = 16  # the widest matrix that is printed
+ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
+WAY_COLUMNS = ["kind", ">GB/s one way", ">both ways", ">latency us", "by way of", "limited by"]
+BEST, WORST = 6, 3  # choices that are shown of each
+
+
+def systems(found: Mapping[str, str]) -> None:
+    """The systems that come with resnetx."""
+    title = "Systems that come with resnetx; a YAML file of your own works as well"
+    show.table(title, ["systems=", "~what it is"], [[name, about] for name, about in found.items()])
+
+
+# ---- one system -----------------------------------------------------------------------------------------------------
+
+
+def parts(each: System) -> None:
+    """What a system is built of, and what its links are said to give."""
+    counted = Counter(component.part.about for component in each.components)
+    show.table(f"{each.name}: {each.about}", [">count", "~part"], [[str(n), about] for about, n in counted.items()])
+    show.say()
+    counts = Counter((link.part_name, link.lanes) for link in each.links)
+    wires = {link.part_name: link.wire for link in each.links}
+    rows = [
+        [
+            str(count),
+            wires[name].about,
+            str(lanes),
+            f"{lanes * wires[name].bandwidth_Bps.value / 1e9:.4g}",
+            f"{lanes * wires[name].copy_Bps.value / 1e9:.4g}",
+            wires[name].copy_Bps.provenance,
+        ]
+        for (name, lanes), count in counts.items()
+    ]
+    columns = [">links", "kind", ">lanes", ">GB/s each way", ">of a large copy", "which is"]
+    note = "Every figure's source is in the system's file and in configs/system/parts."
+    show.table("Links", columns, rows, note, ["lanes", "which is"])
+
+
+def matrix(each: System) -> None:
+    """Who is linked to whom; nothing for a system too wide for a terminal."""
+    if len(each.gpus) > MATRIX_GPUS:
+        return
+    rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(each))]
+    note = (
+        "NV#: so many NVLink lanes; PIX: one PCIe switch; PXB: several; PHB: through a CPU; SYS: from CPU to CPU; "
+        "NET: over the network."
+    )
+    show.say()
+    show.table("GPUs in the words of nvidia-smi topo -m", ["", *(row[0] for row in rows)], rows, note)
+
+
+def copies(each: System, transport: Transport) -> None:
+    """What copies get; pairs of GPUs that are alike share a row."""
+    count = len(each.gpus)
+    all_pairs = count <= ALL_PAIRS_GPUS
+    pairs = combinations(range(count), 2) if all_pairs else ((0, other) for other in range(1, count))
+    alike: dict[tuple[str, ...], list[Path]] = defaultdict(list)
+    for a, b in pairs:
+        way = paths.copy_path(each, a, b, "auto" if transport == "peer" else transport)
+        cells = _way_cells(way)
+        alike[(*cells[:4], *(each.component(name).kind for name in way.names))].append(way)
+    ways = sorted(alike.values(), key=lambda ways: (-ways[0].bandwidth_Bps, ways[0].latency_s))
+    show.say()
+    show.table(
+        f"Copies between {'' if all_pairs else 'GPU 0 and the other '}GPUs, transport={transport}",
+        [">pairs", *WAY_COLUMNS],
+        [[str(len(same)), *_way_cells(same[0])] for same in ways],
+        "Large copies, alone or with one in the opposite direction; latency of a small one; one such pair's way.",
+        ["by way of", "both ways", "latency us"],
+    )
+
+
+def routes(each: System, found: Sequence[Path]) -> None:
+    """The ways between two GPUs that an application can choose from."""
+    title = f"{each.name}: the ways from GPU {found[0].source} to GPU {found[0].target}"
+    show.table(title, WAY_COLUMNS, map(_way_cells, found), least=["limited by", "latency us", "both ways"])
+
+
+def _way_cells(way: Path) -> list[str]:
+    return [
+        {"host": "through the host", "relay": "relayed by the application"}.get(way.kind, way.kind),
+        f"{way.bandwidth_Bps / 1e9:.1f}",
+        f"{way.duplex_Bps / 1e9:.1f}",
+        f"{way.latency_s * 1e6:.1f}",
+        " ".join(way.names),
+        way.limit,
+    ]
+
+
+# ---- collectives ----------------------------------------------------------------------------------------------------
+
+
+def costs(plan: Plan, sizes: Sequence[int]) -> None:
+    """What a collective costs by size, why, and over which rings."""
+    columns = [">size", ">time us", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
+    rows = [[size_text(each), *_cost_cells(plan.cost(each))] for each in sizes]
+    show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
+    _explanation(plan, sizes[-1])
+
+
+def explanation(plan: Plan, size_bytes: int) -> None:
+    """Why a collective costs what it does, under a title."""
+    show.say()
+    show.say(_what(plan), style="bold")
+    _explanation(plan, size_bytes)
+
+
+def _explanation(plan: Plan, size_bytes: int) -> None:
+    for sentence in plan.explain(size_bytes):
+        show.say(sentence)
+    for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
+        show.say(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", indent=2)
+
+
+def _what(plan: Plan) -> str:
+    return f"{plan.collective} on {plan.system.name}, {_gpus(plan.devices)}, library={plan.library}"
+
+
+def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
+    """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
+    rows, verdicts = [], []
+    for size_bytes in sizes:
+        ranks = [
+            sorted((plan for plan in plans if plan.library == library), key=lambda plan: plan.cost(size_bytes).time_s)
+            for library in dict.fromkeys(plan.library for plan in plans)
+        ]
+        for plan in (plan for rank in ranks for plan in rank):
+            cells = _cost_cells(plan.cost(size_bytes))
+            place = [size_text(size_bytes), plan.library, plan.system.name, str(len(plan.devices))]
+            rows.append([*place, *cells[:3], cells[-1]])
+        if len({rank[0].system.name for rank in ranks}) > 1:
+            verdicts.append(_verdict(ranks, size_bytes))
+    for verdict in verdicts:
+        show.say(verdict)
+    if verdicts:
+        show.say()
+    columns = [">size", "library", "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
+    least = ["limited by", "algbw GB/s", "GPUs"]
+    show.table(f"{plans[0].collective}, {_gpus(plans[0].devices)}, side by side", columns, rows, least=least)
+
+
+def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
+    """Why one system is ahead with one generation of the library, and another one with another."""
+    said = []
+    for first, *_, last in (rank for rank in ranks if len(rank) > 1):
+        slow = last.cost(size_bytes)
+        ratio = slow.time_s / first.cost(size_bytes).time_s
+        said.append(
+            f"with {first.library}, {first.system.name} is {ratio:.2f} times as fast as {last.system.name} (which "
+            f"{slow.limiting_link} limits)"
+        )
+    return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
+
+
+def headline(plan: Plan, cost: Cost, size_bytes: int) -> str:
+    """A cost in one line."""
+    return (
+        f"{plan.collective} of {size_text(size_bytes)}, {_gpus(plan.devices)}, {plan.library}: {cost.algorithm}, "
+        f"{cost.busbw_Bps / 1e9:.1f} GB/s bus bandwidth"
+    )
+
+
+def rings_of(plan: Plan, cost: Cost) -> Sequence[Ring]:
+    """The rings, or the chains of a tree, that the data takes; none where switches reduce."""
+    return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
+
+
+def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
+    """(name, one of them, B/s of all) of rings, those of the same order together."""
+    alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
+    for ring in rings:
+        alike[ring.order, ring.closed].append(ring)
+    found: list[tuple[str, Ring, float]] = []
+    for same in alike.values():
+        name = f"{'ring' if same[0].closed else 'chain'} {len(found) + 1}"
+        count = f" ({len(same)} of them)" if len(same) > 1 else ""
+        found.append((name + count, same[0], sum(ring.bandwidth_Bps for ring in same)))
+    return found
+
+
+def choices(each: System, found: "Sequence[Choice]", of: str, size_bytes: int) -> None:
+    """The best and the worst choices of GPUs, and the line that takes the best."""
+    rows = [
+        [
+            " ".join(map(str, choice.devices)),
+            f"{choice.busbw_Bps / 1e9:.1f}",
+            choice.plan.cost(size_bytes).limiting_link,
+        ]
+        for choice in found
+    ]
+    if len(show.first(rows, BEST + WORST)) < len(rows):
+        rows = [*rows[:BEST], ["...", "", ""], *rows[-WORST:]]
+    ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in found)
+    notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
+    title = f"{each.name}: {len(found)} choices of {len(found[0].devices)} GPUs, by bus bandwidth of {of}"
+    show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, "\n".join(notes))
+    show.line(f"export {found[0].command}")
+
+
+def _through_cpu(plan: Plan) -> bool:
+    return any(plan.system.component(name).kind == "cpu" for ring in plan.rings for name in ring.walk)
+
+
+def _cost_cells(cost: Cost) -> list[str]:
+    return [
+        f"{cost.time_s * 1e6:,.1f}",
+        f"{cost.algbw_Bps / 1e9:.2f}",
+        f"{cost.busbw_Bps / 1e9:.2f}",
+        cost.algorithm,
+        cost.limiting_link,
+    ]
+
+
+def _gpus(devices: Sequence[int]) -> str:
+    if len(devices) > 8 and list(devices) == list(range(devices[0], devices[-1] + 1)):
+        return f"GPUs {devices[0]} to {devices[-1]}"
+    return f"GPUs {' '.join(map(str, devices))}"
+
+
+# ---- the model's truth ----------------------------------------------------------------------------------------------
+
+
+def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
+    """How far off the model is of each group of published measurements, then the measurements of groups that it misses.
+
+    With --all the measurements of every group.
+    """
+    verdicts = [
+        [
+            "holds" if summary.holds else "MISSED",
+            str(summary.rows),
+            str(summary.unseen),
+            *map(_percent, (summary.mean_error, summary.mean_tolerance, summary.worst_error, summary.worst_tolerance)),
+            summary.about,
+        ]
+        for summary in summaries
+    ]
+    columns = ["verdict", ">rows", ">unseen", ">mean", ">at most", ">worst", ">at most", "~group"]
+    note = (
+        "Without the rows that are explained. unseen: figures that were not known while the model was written. "
+        "calibrated: from measured points of other sizes; all else is from rates of links and the library's source."
+    )
+    show.table("How far off the model is of published measurements", columns, verdicts, note, ["unseen", "rows"])
+    shown = [each for each in summaries if show.everything() or not each.holds]
+    if len(shown) < len(summaries):
+        show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
+    columns = [
+        "system", "library", "collective", ">GPUs", ">size", ">measured", ">model", "unit", ">off by", "seen",
+        "~explained",
+    ]  # fmt: skip
+    for summary in shown:
+        own = [row for row in rows if row.group == summary.group]
+        show.say()
+        show.table(summary.about, columns, list(map(_validation_cells, own)), least=["seen", "explained", "library"])
+        show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+
+
+def _validation_cells(row: "Row") -> list[str]:
+    quantity, _, unit = row.unit.partition("_")
+    return [
+        row.system,
+        row.library,
+        row.collective,
+        str(row.gpus),
+        size_text(row.size_bytes),
+        _figure(row.measured),
+        _figure(row.predicted),
+        " ".join(filter(None, (quantity, {"GBps": "GB/s"}.get(unit, unit)))),
+        f"{100 * row.error:+.1f} %",
+        ", ".join(["seen" if row.seen else "unseen", *(["calibrated"] if row.calibrated else [])]),
+        row.explained or "",
+    ]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,117 @@
+"""What a person sees of a trace: the slowest layers of each batch, what they add up to, and what ranks sent."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from resnetx.cli import show
+from resnetx.record.trace import Trace, TracedBatch, TracedLayer
+from resnetx.traces.sums import layer_s, slowest, sums
+from resnetx.units import si
+
+LAYERS = 10  # that are shown of each batch
+
+
+def trace(found: Trace) -> None:
+    """A trace: a table over the batches, one of the messages, and one of the layers of each batch."""
+    _batches(found)
+    if any(each.messages for each in found.communication):
+        show.say()
+        _messages(found)
+    for batch in found.batches:
+        show.say()
+        _layers(found, batch)
+    show.line(f"trace: {found.source}")
+
+
+def _layers(found: Trace, batch: TracedBatch) -> None:
+    times = batch.times
+    shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
+    others = [layer for layer in times.layers if layer not in shown]
+    whole_s = sum(map(layer_s, times.layers))
+    rows = [[layer.name, *_row([layer], whole_s)] for layer in shown]
+    rows += [[f"{len(others)} more", *_row(others, whole_s)]] if others else []
+    rows += [["all", *_row(times.layers, whole_s)]]
+    iterations = max((len(layer.forward_s) for layer in times.layers), default=0)
+    show.table(
+        f"{found.workload}, batch {batch.batch_size} on {found.device or 'an unknown device'}: "
+        f"medians of {iterations} iterations, {times.clock} clock",
+        ["layer", ">forward ms", ">backward ms", ">of both", ">gradients"],
+        rows,
+    )
+
+
+def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
+    forward, backward = (
+        sum(median(values) for layer in layers if (values := getattr(layer, way)))
+        for way in ("forward_s", "backward_s")
+    )
+    share = sum(map(layer_s, layers)) / whole_s if whole_s else 0.0
+    return [_ms(forward), _ms(backward), f"{share:.1%}", si(sum(layer.gradient_bytes for layer in layers), "B")]
+
+
+def _batches(found: Trace) -> None:
+    """The sums of each batch, held against the watched and the clean step."""
+    hosts = any(batch.times.host_s for batch in found.batches)
+    columns = [
+        ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest", ">watched step", ">clean step",
+        ">watched/clean", ">parts/clean", ">input alone", *[">host alone"] * hosts, "device busy",
+    ]  # fmt: skip
+    rows = []
+    for batch in found.batches:
+        each = sums(batch.times)
+        parts = (each.forward_s, each.backward_s, each.update_s, each.input_wait_s, each.host_to_device_s, each.rest_s)
+        rows.append(
+            [
+                f"{batch.batch_size}",
+                *map(_ms, (*parts, each.step_s, each.clean_step_s)),
+                _ratio(each.watched_over_clean),
+                _ratio(each.parts_over_clean),
+                _ms(each.input_s),
+                *[_ms(each.host_s)] * hosts,
+                _busy(batch),
+            ]
+        )
+    note = (
+        "Median ms of an iteration. rest: what watching itself takes. clean: steps of the same process that are not "
+        "watched. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
+        "input alone: a batch, when nothing else runs."
+    )
+    if hosts:
+        note += (
+            " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
+            "alone: it is held back until the host has queued them."
+        )
+    if any(batch.times.host_bound and not batch.times.host_s for batch in found.batches):
+        note += "\nhost-bound: the device waits for this host; under another one, these times say nothing."
+    least = [
+        "copy", "input alone", "input wait", "rest", "device busy", "watched/clean", "update", *["host alone"] * hosts,
+        "watched step",
+    ]  # fmt: skip
+    show.table(f"{found.workload}: what a step is made of, by batch", columns, rows, note, least)
+
+
+def _busy(batch: TracedBatch) -> str:
+    busy, bound = batch.times.device_busy, batch.times.host_bound
+    return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
+
+
+def _messages(found: Trace) -> None:
+    rows = [
+        [
+            f"{each.gpus}", each.strategy, f"{each.batch_size}", f"{place}", si(message.size_bytes, "B"),
+            _ms(median(message.waiting_s)), _ms(median(message.transfer_s)),
+        ]
+        for each in found.communication
+        for place, message in enumerate(each.messages)
+    ]  # fmt: skip
+    columns = [">GPUs", "strategy", ">batch", ">message", ">size", ">waiting ms", ">transfer ms"]
+    note = "waiting: until the last rank is there, mean over the ranks; transfer: from then until the last rank has it."
+    show.table(f"{found.workload}: messages of gradients, medians", columns, rows, note)
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:,.2f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

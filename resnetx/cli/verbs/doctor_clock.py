@@ -1,0 +1,149 @@
+"""`doctor clock=find` and `doctor clock=1227MHz`: which clock GPUs hold under a load, and the command that locks it.
+
+    sudo "$(command -v resnetx)" doctor clock=find precision=bf16
+
+How it is measured is in `measure.clock_trial` and `measure.clock_search`. Nothing stays locked.
+"""
+
+from argparse import Namespace
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from resnetx.cli import show
+from resnetx.cli.compose import chosen, compose, group_of, one_point, settings
+from resnetx.cli.grammar import CLOCKED, VERBS
+from resnetx.cli.tables.show_clock import show_clock
+from resnetx.cli.verbs.train import obstacle_to
+from resnetx.config import FIND, Request, check_ranks, clock_from, request_from
+from resnetx.errors import ConfigError
+from resnetx.host import kernel_file
+from resnetx.measure.clocks import journal, trial
+from resnetx.measure.clocks.journal import Before
+from resnetx.measure.clocks.lock import Lock, NotPermittedError, lockable, locking, put_back
+from resnetx.measure.clocks.search import Answer, Reading, answer, rounded_down
+from resnetx.measure.clocks.trial import Look
+from resnetx.measure.machine.nvidia import graphics_here
+from resnetx.measure.machine.nvml import Nvml, open_nvml
+from resnetx.measure.machine.sensors import Gpu
+from resnetx.measure.machine.visible_gpus import gpus_here
+from resnetx.record import Unknown
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that say nothing of the load."""
+
+    clock: str | float
+    devices: list[int] | None
+
+
+OWN = Asked.__struct_fields__
+
+
+def clock(options: Namespace, overrides: list[str]) -> int:
+    """Finds a clock, or tries one; status 1 where GPUs hold none, or not this one."""
+    for word in overrides:
+        if group_of(word) not in CLOCKED:
+            raise ConfigError(f"{word}: not with clock=, which looks at nothing but clocks; leave it out")
+    asked = settings({key: value for key, value in chosen(overrides).items() if key in OWN}, Asked, listed=())
+    wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
+    nvml = _nvml(f"clock={asked.clock}")
+    requests = _requests(overrides, asked.devices or list(range(gpus_here())))
+    _finish_what_was_killed(nvml)
+    with show.waiting("GPUs under load: some minutes"), trial.loading(requests) as loads:
+        handles = trial.handles_of(nvml, loads.uuids)
+        _refuse_others(handles)
+        supported = trial.supported_clocks(nvml, handles)
+        wanted = None if wanted_Hz is None else _supported(wanted_Hz / 1e6, supported)
+        sensors = {gpu: Gpu(nvml, handle) for gpu, handle in handles.items()}
+        look = trial.watching(sensors, loads.check, trial.PACE)
+        with locking(nvml, handles) as lock:
+            found = _measured(lock, supported, look, wanted)
+    if options.json:
+        show.json_lines([found])
+    else:
+        show_clock(found, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
+    return 0 if found.clock_MHz else 1
+
+
+def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | None) -> Answer:
+    """Tries the clock that is wanted, or else finds one."""
+    left = journal.command([Before(gpu, None) for gpu in lock.before])
+    show.say(f"Clocks are put back when this ends; after kill -9, put them back with `{left}`.", show.err)
+    free = trial.unlocked(lock, supported, look)
+    try:
+        if wanted is None:
+            return answer(supported, free, trial.find(lock, supported, free, look))
+        return answer(supported, free, [trial.hold(lock, wanted, look)])
+    except NotPermittedError as error:
+        raise ConfigError(f"{error}{_estimate(supported, free)}") from None
+
+
+def _estimate(supported: Sequence[int], free: Sequence[Reading]) -> str:
+    """What can be said without the right to lock a clock."""
+    least = rounded_down(min(each.clock_MHz for each in free), supported)
+    return f"; unlocked, no GPU ran slower than {least} MHz under this load, which is then likely to hold"
+
+
+def _supported(wanted_MHz: float, supported: Sequence[int]) -> int:
+    """The clock that is wanted, if GPUs have it: the driver would quietly take the next one."""
+    if wanted_MHz in supported:
+        return round(wanted_MHz)
+    near = sorted(supported, key=lambda clock_MHz: abs(clock_MHz - wanted_MHz))[:2]
+    raise ConfigError(
+        f"clock={wanted_MHz:g}MHz: these GPUs can be set to {supported[0]} to {supported[-1]} MHz in steps; use "
+        + " or ".join(f"clock={clock_MHz}MHz" for clock_MHz in sorted(near))
+    )
+
+
+# ---- what is there --------------------------------------------------------------------------------------------------
+
+
+def _nvml(asked: str) -> Nvml:
+    """NVML, where this machine has GPUs whose clock is this user's to change."""
+    nvml, gpus = open_nvml(), graphics_here()["gpus"]
+    if isinstance(nvml, Unknown) or isinstance(gpus, Unknown):
+        if kernel_file("dev/kfd").exists():  # of the driver for AMD's GPUs
+            raise ConfigError(
+                f"{asked}: clocks of AMD GPUs are not supported; amd-smi set --perf-determinism locks them"
+            )
+        raise ConfigError(f"{asked}: this machine shows no NVIDIA GPU ({gpus})")
+    if any(gpu["mig"] is True for gpu in gpus):
+        raise ConfigError(f"{asked}: MIG is on, and its instances have no clock of their own; see `resnetx doctor`")
+    if not all(map(lockable, gpus)):
+        raise ConfigError(f"{asked}: clocks of GPUs before Volta cannot be locked; see `resnetx doctor`")
+    return nvml
+
+
+def _refuse_others(gpus: Collection[int]) -> None:
+    """Refuses GPUs on which processes of others run: they would run at another clock."""
+    processes = graphics_here()["gpu_processes"]
+    if isinstance(processes, Unknown):
+        return
+    if busy := sorted({each["gpu"] for each in processes if each["gpu"] in gpus}):
+        raise ConfigError(f"clock: others use GPU {', '.join(map(str, busy))} too, at whatever clock is locked; choose "
+                          "others with devices=[...], or see `resnetx doctor`")  # fmt: skip
+
+
+def _requests(overrides: list[str], devices: list[int]) -> list[Request]:
+    """Training on one rank for each GPU, as a run of the same settings would have it."""
+    point = one_point([word for word in overrides if group_of(word) not in OWN], "the load is one")
+    own = {key: int(value) for key, value in VERBS["doctor"].own.items()}
+    request = request_from(compose({**own, **point, "input": "synthetic", "gpus": 1}), max_gpus=len(devices))
+    check_ranks(len(devices), devices, {})
+    every = [msgspec.structs.replace(request, devices=[device]) for device in devices]
+    for each in every:
+        if obstacle := obstacle_to(each):
+            raise ConfigError(obstacle)
+    return every
+
+
+def _finish_what_was_killed(nvml: Nvml) -> None:
+    """Puts back the clocks that a killed `resnetx doctor` has left locked."""
+    journal.refuse_company()
+    if left := journal.left_behind():
+        put_back(nvml, left)
+        gpus = ", ".join(str(each.gpu) for each in left)
+        show.say(
+            f"Clocks of GPUs {gpus} are put back: a `resnetx doctor` that was killed had left them locked.", show.err
+        )

@@ -1,0 +1,60 @@
+"""How nodes are joined for a collective: one ring through every network card that is used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resnetx.interconnect import paths
+from resnetx.interconnect.graph import System
+from resnetx.interconnect.max_min import fair_shares
+from resnetx.interconnect.system import FABRIC
+
+
+@dataclass(frozen=True)
+class Between:
+    """What the network carries of the rings of several nodes."""
+
+    nodes: int
+    bandwidth_Bps: float
+    limit: str
+    note: str
+
+
+def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
+    """The devices of each node."""
+    nodes: dict[int, list[int]] = {}
+    for device in devices:
+        nodes.setdefault(system.gpus[device].node, []).append(device)
+    return [tuple(group) for group in nodes.values()]
+
+
+def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> Between:
+    """Rates between nodes, from the first two: nodes are alike, and the fabric blocks nothing."""
+    cards = [_cards(system, group) for group in groups[:2]]
+    ends = [_ends(system, group, own) for group, own in zip(groups[:2], cards, strict=True)]
+    flows = [
+        paths.network_flow(system, sender, card, far_card, receiver)
+        for near, far in ((0, 1), (1, 0))
+        for (card, sender), (far_card, receiver) in zip(ends[near], ends[far], strict=True)
+    ]
+    slowest_Bps, limit = min(fair_shares(system, flows, kernels=True))
+    count = len(cards[0])
+    staged = ", staged in host memory" if flows[0].staged else ""
+    note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
+    return Between(len(groups), slowest_Bps * count, limit, note)
+
+
+def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[tuple[str, int]]:
+    """Each card with the GPU where its ring ends: the nearest, and of equally near ones that with the fewest cards."""
+    used = dict.fromkeys(group, 0)
+    found = []
+    for card in cards:
+        gpu = min(group, key=lambda device: (paths.links_to(system, device, card), used[device], device))
+        used[gpu] += 1
+        found.append((card, gpu))
+    return found
+
+
+def _cards(system: System, group: tuple[int, ...]) -> list[str]:
+    """The network cards of a node that are plugged in."""
+    node = system.gpus[group[0]].node
+    return [near for _, near in system.neighbours[FABRIC] if system.component(near).node == node]

@@ -1,0 +1,198 @@
+"""How the GPUs of one node are joined for a collective: rings on direct NVLink, through switches, or along the bus."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect import paths, rings
+from resnetx.interconnect.generations import GENERATIONS, Generation
+from resnetx.interconnect.max_min import Flow, fair_shares
+from resnetx.interconnect.parts import Family
+from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.rings import Lanes
+from resnetx.interconnect.system import System
+
+
+@dataclass(frozen=True)
+class Ring:
+    """One order of GPU ids and what it carries. A chain (of a tree) is a ring that is not closed."""
+
+    order: tuple[int, ...]
+    bandwidth_Bps: float
+    walk: tuple[str, ...]  # the components that it passes, in order; a closed one comes back to the first
+    closed: bool = True
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The rings of a node, and the chains of its trees."""
+
+    rings: tuple[Ring, ...]
+    chains: tuple[Ring, ...]
+    family: Family  # of the slowest steps, which sets the latency
+    ring_limit: str
+    chain_limit: str
+    lanes: Lanes | None  # direct NVLink lanes between the GPUs, where rings were packed into them
+    notes: tuple[str, ...]
+
+    @property
+    def ring_Bps(self) -> float:
+        return sum(ring.bandwidth_Bps for ring in self.rings)
+
+    @property
+    def chain_Bps(self) -> float:
+        return sum(chain.bandwidth_Bps for chain in self.chains)
+
+
+def join(system: System, devices: tuple[int, ...], library: str, transport: Transport) -> Inside:
+    """The best of what the generation tries on GPUs of one node. The order of the ids makes no difference."""
+    if len(devices) == 1:
+        alone = (Ring(devices, math.inf, (system.gpus[devices[0]].name,)),)
+        return Inside(alone, alone, "nvlink", "", "", None, ())
+    generation = GENERATIONS[library]
+    nvlink = None
+    if transport in ("auto", "peer"):
+        nvlink = _switched(system, devices, generation) or _mesh(system, devices, generation)
+    bus = _along_the_bus(system, devices, generation, transport)
+    if bus is None:
+        return nvlink if nvlink and nvlink.rings else _no_way(system, devices, transport)
+    if nvlink is None:
+        lanes = any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2))
+        return replace(bus, notes=(_NO_PEERS, *bus.notes)) if lanes and transport == "auto" else bus
+    if nvlink.ring_Bps > 0.999 * bus.ring_Bps:
+        return nvlink
+    # The bus carries the rings; chains may still go over NVLink.
+    trees = nvlink if nvlink.chain_Bps > bus.chain_Bps else bus
+    notes = (*nvlink.notes, *bus.notes)
+    return replace(bus, chains=trees.chains, chain_limit=trees.chain_limit, lanes=nvlink.lanes, notes=notes)
+
+
+_NO_PEERS = "NCCL 1: NVLink does not join every two of these GPUs, so its one ring leaves it out."
+
+
+def _no_way(system: System, devices: tuple[int, ...], transport: Transport) -> Inside:
+    """Refuses, with two GPUs that no data can pass between."""
+    for a, b in combinations(devices, 2):
+        paths.flow(system, a, b, transport)
+    raise ConfigError(f"devices={list(devices)}: no ring visits these GPUs of {system.name} with transport={transport}")
+
+
+def _order(system: System, devices: tuple[int, ...]) -> tuple[int, ...]:
+    """An order that visits GPUs of one switch, and of one CPU, one after the other."""
+    return tuple(sorted(devices, key=lambda device: (_place(system, device), device)))
+
+
+def _switched(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
+    """Rings through NVSwitches, in any order, as many as a GPU has lanes; None where not all reach each other so."""
+    order = _order(system, devices)
+    flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
+    if not all(flow.steps for flow in flows) or all(len(flow.steps) == 1 for flow in flows):
+        return None
+    lanes = min(link.lanes for flow in flows for _, _, link in flow.steps)
+    note = f"NVSwitches join every GPU to every other, at {lanes} lanes each: any order of {lanes} rings will do."
+    if generation.one_ring:
+        lanes, note = 1, "NCCL 1: one ring, through the NVSwitches that join all these GPUs."
+    return _one_order(system, order, flows, True, lanes, (note,))
+
+
+def _along_the_bus(
+    system: System, devices: tuple[int, ...], generation: Generation, transport: Transport
+) -> Inside | None:
+    """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such way."""
+    order = _order(system, devices)
+    cross_cpus = generation.peers_cross_cpus or transport == "peer"
+    flows = [paths.bus_flow(system, a, b, transport, cross_cpus) for a, b in rings.directions(order)]
+    ways = [flow for flow in flows if flow]
+    if len(ways) < len(flows):
+        return None
+    shown = "-".join(map(str, (*order[:16], *(["..."] if len(order) > 16 else []), order[0])))
+    notes = [f"One ring in the order of the bus: {shown}."]
+    if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in ways if flow.staged]:
+        more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
+        notes.append(f"Staged in host memory, because over the bus they are no peers: {', '.join(staged[:4])}{more}.")
+    # NCCL 1 is given the rates of copies here: see the docstring of `collective`.
+    return _one_order(system, order, ways, not generation.one_ring, 1, tuple(notes))
+
+
+def _one_order(
+    system: System, order: tuple[int, ...], flows: Sequence[Flow], kernels: bool, channels: int, notes: tuple[str, ...]
+) -> Inside:
+    """`channels` equal rings that share these flows, and the chains that leave their last step out."""
+    rate_Bps, limit = min(fair_shares(system, flows, kernels))
+    names = [before for flow in flows for before, _, _ in flow.steps]
+    opened = names[: len(names) - len(flows[-1].steps) + 1]
+    on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
+    return Inside(
+        rings=(Ring(order, rate_Bps / channels, tuple(names)),) * channels,
+        chains=(Ring(order, rate_Bps / channels, tuple(opened), closed=False),) * channels,
+        family="nvlink" if on_nvlink else "pcie",
+        ring_limit=limit,
+        chain_limit=limit,
+        lanes=None,
+        notes=notes,
+    )
+
+
+def _place(system: System, device: int) -> tuple[str, ...]:
+    """Where a GPU hangs in its node: the names from its CPU down, so that neighbours in the tree sort together."""
+    return tuple(reversed(paths.way_to_host(system, device)))
+
+
+def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
+    """Rings over direct NVLink; None where no two of these GPUs have one, or not all, as one ring needs."""
+    lanes = [[paths.nvlink_lanes(system, a, b) for b in devices] for a in devices]
+    joined = [lanes[a][b] > 0 for a, b in combinations(range(len(devices)), 2)]
+    if not any(joined) or (generation.one_ring and not all(joined)):
+        return None
+    lane_Bps, names = paths.lane_Bps(system, devices), [system.gpus[device].name for device in devices]
+    if generation.one_ring:
+        order, share = rings.widest(lanes)
+        orders, note = [order], "NCCL 1: one ring over the NVLinks of mutual peers."
+    else:
+        orders, share = _pack(lanes, len(devices) <= generation.half_lanes_up_to)
+        note = _about_mesh(names, lanes, len(orders), share)
+    chains = rings.pack_chains(lanes) if generation.tree else []
+
+    def named(order: rings.Order, bandwidth_Bps: float, closed: bool) -> Ring:
+        gpus, walk = zip(*((devices[place], names[place]) for place in order), strict=True)
+        return Ring(gpus, bandwidth_Bps, walk, closed)
+
+    return Inside(
+        rings=tuple(named(order, lane_Bps * share, True) for order in orders),
+        chains=tuple(named(order, lane_Bps, False) for order in chains),
+        family="nvlink",
+        ring_limit=_tightest(names, lanes, len(orders) * share),
+        chain_limit=_tightest(names, lanes, len(chains)),
+        lanes=lanes,
+        notes=(note,),
+    )
+
+
+def _pack(lanes: rings.Lanes, halves: bool) -> tuple[list[rings.Order], float]:
+    """(rings, the share of a lane that each fills): whole lanes, unless halves carry more."""
+    whole = rings.pack_rings(lanes)
+    if halves and 0 < len(whole) < min(map(sum, lanes)):
+        half = rings.pack_rings([[2 * count for count in row] for row in lanes])
+        if len(half) > 2 * len(whole):
+            return half, 0.5
+    return whole, 1.0
+
+
+def _tightest(names: Sequence[str], lanes: rings.Lanes, carried: float) -> str:
+    """The GPU with the fewest lanes to the others: nothing passes it more often than it has lanes."""
+    fewest = min(map(sum, lanes))
+    place = [sum(row) for row in lanes].index(fewest)
+    others = ", ".join(other for other, count in zip(names, lanes[place], strict=True) if count)
+    unused = f", of which {carried:g} can be filled" if carried < fewest else ""
+    return f"{names[place]}: {fewest} NVLink lane{'s' * (fewest != 1)} to {others or 'none of the others'}{unused}"
+
+
+def _about_mesh(names: Sequence[str], lanes: rings.Lanes, found: int, share: float) -> str:
+    if found:
+        kind = f"half lanes of NVLink, worth {found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"
+        return f"{found} ring{'s' * (found > 1)} on {kind}."
+    ends = [name for name, row in zip(names, lanes, strict=True) if sum(map(bool, row)) < 2]
+    why = f"{ends[0]} has fewer than two NVLink neighbours among them" if ends else "no order of them closes"
+    return f"No ring of NVLink lanes visits all {len(names)} GPUs: {why}."

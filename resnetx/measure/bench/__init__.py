@@ -1,0 +1,1 @@
+"""Collectives timed on real ranks, checked element by element, alone and beside computing."""

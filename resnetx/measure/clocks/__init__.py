@@ -1,0 +1,1 @@
+"""The clocks of GPUs: locking one, keeping GPUs under load, and finding the highest that holds."""

@@ -1,0 +1,138 @@
+"""Locks the clocks of GPUs, and puts back what was there: at the end, on Ctrl-C, on SIGTERM, SIGHUP and exceptions.
+
+    with locking(nvml, {0: handle}) as lock:
+        lock.lock(1545)
+
+The driver knows whether a clock is locked and does not tell: who has seen that one was (`trial`) notes it, and it
+is locked again at the end. Against a kill there is the note in `journal`.
+
+References: NVML API reference (nvmlDeviceSetGpuLockedClocks: Volta or newer, root only, until the driver is reloaded).
+"""
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from resnetx.errors import ConfigError
+from resnetx.measure.clocks.journal import Before, Journal, clear, command
+from resnetx.measure.machine.nvml import Nvml
+from resnetx.record import Unknown
+
+_VOLTA = 7  # major compute capability of the first GPUs whose clocks can be locked
+
+
+def lockable(gpu: Mapping[str, Any]) -> bool:
+    """Whether the clock of a GPU, as `graphics_here` has it, can be locked at all; True where that is not known."""
+    version = gpu["compute_capability"]
+    return isinstance(version, Unknown) or int(version.partition(".")[0]) >= _VOLTA
+
+
+class NotPermittedError(ConfigError):
+    """The driver lets only root lock clocks."""
+
+
+class Lock:
+    """The clocks of some GPUs, by NVML's number of each."""
+
+    def __init__(self, nvml: Nvml, handles: Mapping[int, Any]) -> None:
+        self._nvml = nvml
+        self._handles = handles
+        self._journal = Journal()
+        # What each is locked at when all is over, as it was before; None: at nothing.
+        self.before: dict[int, int | None] = dict.fromkeys(handles)
+        self._changed: dict[int, None] = {}  # GPUs whose clock may have been changed, in that order
+
+    def lock(self, clock_MHz: int) -> None:
+        """Locks all of the GPUs at a clock that they support."""
+        self._set_all(clock_MHz)
+
+    def unlock(self) -> None:
+        """Lets all of the GPUs boost."""
+        self._set_all(None)
+
+    def _set_all(self, clock_MHz: int | None) -> None:
+        self._journal.write([Before(gpu, before_MHz) for gpu, before_MHz in self.before.items()])
+        for gpu, handle in self._handles.items():
+            fresh = gpu not in self._changed
+            self._changed[gpu] = None  # before it is: a signal may come in between
+            try:
+                _set(self._nvml, handle, gpu, clock_MHz)
+            except ConfigError:
+                if fresh:
+                    del self._changed[gpu]
+                raise
+
+    def restore(self) -> None:
+        """Puts back what was there on every GPU that was changed; one that fails does not keep the others from it."""
+        failed: dict[Before, ConfigError] = {}
+        for gpu in self._changed:
+            try:
+                _set(self._nvml, self._handles[gpu], gpu, self.before[gpu])
+            except ConfigError as error:
+                failed[Before(gpu, self.before[gpu])] = error
+        self._journal.close(everything_back=not failed)
+        if failed:
+            why = next(iter(failed.values()))
+            raise ConfigError(f"{why}; clocks stay locked until you put them back: {command([*failed])}")
+
+
+@contextmanager
+def locking(nvml: Nvml, handles: Mapping[int, Any]) -> Iterator[Lock]:
+    """A `Lock` whose GPUs have what they had before when the block ends, however it ends."""
+    lock = Lock(nvml, handles)
+    with _hanging_up_ends():
+        try:
+            yield lock
+        finally:
+            with _undisturbed():
+                lock.restore()
+
+
+@contextmanager
+def _hanging_up_ends() -> Iterator[None]:
+    """A terminal that is closed ends the block as SIGTERM does, which would otherwise end the process at once."""
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:  # nohup has it ignored
+        yield
+        return
+    signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals that would end the block wait for its end: a second Ctrl-C, say."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def put_back(nvml: Nvml, before: Sequence[Before]) -> None:
+    """Puts back what a process that was killed has left locked."""
+    for each in before:
+        handle = nvml.ask("nvmlDeviceGetHandleByIndex", each.gpu)
+        if not isinstance(handle, Unknown):  # a GPU that is gone has no clock
+            _set(nvml, handle, each.gpu, each.clock_MHz)
+    clear()
+
+
+def _set(nvml: Nvml, handle: Any, gpu: int, clock_MHz: int | None) -> None:
+    """Locks one GPU at a clock; None: at none."""
+    names = nvml.module
+    try:
+        if clock_MHz is None:
+            names.nvmlDeviceResetGpuLockedClocks(handle)
+        else:
+            names.nvmlDeviceSetGpuLockedClocks(handle, clock_MHz, clock_MHz)
+    except names.NVMLError as error:
+        what = f"GPU {gpu}: its clock cannot be locked or unlocked ({error})"
+        if error.value == names.NVML_ERROR_NO_PERMISSION:
+            raise NotPermittedError(f"{what}: only root may, so use sudo") from None
+        if error.value in (names.NVML_ERROR_NOT_SUPPORTED, names.NVML_ERROR_FUNCTION_NOT_FOUND):
+            raise ConfigError(f"{what}: that takes Volta or newer, and a driver from R415 on") from None
+        raise ConfigError(what) from None

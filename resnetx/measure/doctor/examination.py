@@ -1,0 +1,296 @@
+"""What this machine can run, what it lacks, and the command that mends it.
+
+Every finding comes from trying the thing: a tensor is reduced, a JPEG is decoded, a file is written where results go
+(without a name, so that nothing is left behind). A probe that fails is a finding, too: the others still run.
+"""
+
+import os
+import platform
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from resnetx import packages
+from resnetx.errors import ConfigError
+from resnetx.host import kernel_file, kernel_text, visible_cores
+from resnetx.measure.clocks import journal
+from resnetx.measure.clocks.lock import lockable
+from resnetx.measure.doctor.amd import amd_verdict
+from resnetx.measure.doctor.finding import Finding, Verdict, limited, missing, ok
+from resnetx.measure.doctor.probes import (
+    dali_gpu_probe,
+    dali_probe,
+    gloo_probe,
+    nccl_probe,
+    reinstall,
+    torch_probe,
+    torchvision_probe,
+)
+from resnetx.measure.machine.environment import machine
+from resnetx.measure.machine.nvidia import FIELDS, graphics_here
+from resnetx.measure.machine.nvml import fabric_not_ready
+from resnetx.measure.machine.sensor_warnings import lock_clocks
+from resnetx.record import Unknown
+
+_GiB = 2**30
+_SHARED_MEMORY_BYTES = _GiB  # a container starts with 64 MiB, which a few loader processes or NCCL ranks fill
+_FREE_BYTES = _GiB  # a record is some 10 kB, but the logs of a tracker are not
+_COUNTING_S = 1.0  # for counting images: enough for some 100,000
+
+
+def examine(results: Path, input_root: Path) -> list[Finding]:
+    """Findings about this machine. Changes nothing; loads torch, torchvision and DALI, so it takes some seconds."""
+    host = machine(input_root)
+    graphics = _graphics()
+    probes: dict[str, Callable[[], Verdict]] = {
+        "system": lambda: _system(host),
+        "packages": _packages,
+        "GPU": lambda: _gpu(host, graphics),
+        "torch": lambda: torch_probe(graphics),
+        "NCCL": lambda: nccl_probe(graphics),
+        "gloo": lambda: gloo_probe(host),
+        "DALI": dali_probe,
+        "DALI on the GPU": lambda: dali_gpu_probe(graphics),
+        "torchvision": torchvision_probe,
+        "CPUs": lambda: _cpus(host),
+        "bf16": _bf16,
+        "clocks": lambda: _clocks(host, graphics),
+        "shared memory": lambda: _shared_memory(host),
+        "results": lambda: _results(results),
+        "images": lambda: _images(input_root),
+        "wandb": _wandb,
+    }
+    return [_tried(topic, probe) for topic, probe in probes.items()]
+
+
+def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
+    try:
+        return Finding(topic, *probe())
+    except Exception as error:  # what a broken installation raises cannot be foreseen
+        if isinstance(error, ModuleNotFoundError) and (package := packages.package_of(error)):
+            return Finding(topic, "missing", f"{package.name} is not installed", package.command)
+        reason = str(error).strip().partition("\n")[0]
+        return Finding(topic, "missing", f"{type(error).__name__}: {reason}", reinstall(topic))
+
+
+# ---- system, GPU ----------------------------------------------------------------------------------------------------
+
+
+def _system(host: dict[str, Any]) -> Verdict:
+    where = "" if isinstance(host["container"], Unknown) else f", in {host['container']}"
+    what = f"Python {platform.python_version()}; {host['system']}{where}"
+    if platform.system() == "Linux":
+        return ok(what)
+    return limited(f"{what}: DALI, and most readings of the machine, need Linux")
+
+
+def _packages() -> Verdict:
+    useful = packages.useful()
+    absent = [package for module, package in useful.items() if not packages.installed(module)]
+    if not absent:
+        return ok(f"all {len(useful)} packages that resnetx uses are installed")
+    what = ", ".join(f"{package.name} (needed {package.needed})" for package in absent)
+    return missing(
+        f"not installed: {what}", " ".join(["python -m pip install", *(each.distribution for each in absent)])
+    )
+
+
+def _graphics() -> dict[str, Any]:
+    """What the driver says of GPUs; without the package that asks it, as on a machine without a driver."""
+    try:
+        return graphics_here()
+    except ModuleNotFoundError as error:
+        return dict.fromkeys(FIELDS, Unknown(packages.missing(error) or str(error)))
+
+
+NVIDIA, AMD = "0x10de", "0x1002"  # PCI's numbers of vendors
+_OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # what NVML says only where there is one
+
+
+def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
+    gpus, processes = graphics["gpus"], graphics["gpu_processes"]
+    if isinstance(gpus, Unknown):
+        cards, of_amd = _cards(NVIDIA), _cards(AMD)
+        is_driver = any(sign in gpus for sign in _OF_A_DRIVER)
+        if packages.hip_version() or (of_amd and not cards and not is_driver):
+            return amd_verdict(host["container"], of_amd, str(gpus))
+        if not cards and not is_driver:
+            return limited("no NVIDIA GPU on the PCI bus: ranks run on CPUs, over gloo")
+        where = f"GPUs at {', '.join(cards)}, but " if cards else ""
+        return missing(where + gpus, _give_gpus(host["container"], str(gpus)))
+    models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
+    what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
+    if packages.hip_version():
+        return limited(f"{what}; nothing of resnetx has run on AMD GPUs yet")
+    if waiting := fabric_not_ready():
+        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version)"
+        return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
+    if any(gpu["mig"] is True for gpu in gpus):
+        mend = "sudo nvidia-smi --multi-instance-gpu=0"
+        return limited(f"{what}; MIG is on, and NCCL does not join its instances", mend)
+    if not isinstance(processes, Unknown) and processes:
+        mend = "nvidia-smi --query-compute-apps=pid,name --format=csv   (then end them)"
+        many = f"{len(processes)} processes of others run" if len(processes) > 1 else "a process of somebody else runs"
+        return limited(f"{what}; {many} there", mend)
+    return ok(what)
+
+
+def _cards(vendor: str) -> list[str]:
+    """PCI addresses of a vendor's display controllers (class 03) and accelerators (12) that the kernel sees."""
+    devices = sorted(kernel_file("sys/bus/pci/devices").glob("*"))
+    return [
+        device.name
+        for device in devices
+        if kernel_text(device / "vendor") == vendor and kernel_text(device / "class")[:4] in ("0x03", "0x12")
+    ]
+
+
+def _give_gpus(container: str | Unknown, why: str) -> str:
+    """The command that makes a GPU's driver answer here, which it does not, for a reason in NVML's words."""
+    mismatch, no_right = _OF_A_DRIVER
+    if mismatch in why:
+        return "sudo reboot   (the driver was updated while it was loaded)"
+    if no_right in why:
+        return "ls -l /dev/nvidia*   (then join the group that may open them)"
+    ways = {
+        "docker": "docker run --gpus all ...",
+        "podman": "podman run --device nvidia.com/gpu=all ...",
+        "apptainer": "apptainer exec --nv ...",
+        "kubernetes": "kubectl run ... with nvidia.com/gpu in the pod's resource limits",
+    }
+    if container in ways:
+        return ways[container]
+    return "sudo ubuntu-drivers install" if shutil.which("ubuntu-drivers") else "sudo apt install nvidia-driver"
+
+
+# ---- images ----------------------------------------------------------------------------------------------------------
+
+
+def _images(root: Path) -> Verdict:
+    from resnetx.inputs import folders
+
+    end = time.monotonic() + _COUNTING_S
+    try:
+        classes, images, counted = folders.class_folders(root), 0, 0
+        while counted < len(classes) and time.monotonic() < end:
+            images += len(folders.image_names(root / classes[counted]))
+            counted += 1
+    except ConfigError as error:
+        return missing(str(error).partition(";")[0], f"resnetx images {root}")
+    if not images and "train" in classes:
+        return missing(f"{root} has no class folders with JPEG files", f"input.root={root}/train")
+    if not images:
+        return missing(f"the class folders of {root} hold no JPEG files", f"resnetx images {root}")
+    at_least = "" if counted == len(classes) else "over "
+    return ok(f"{root}: {len(classes)} classes, {at_least}{images} images")
+
+
+# ---- CPUs and memory ------------------------------------------------------------------------------------------------
+
+
+def _cpus(host: dict[str, Any]) -> Verdict:
+    usable = host["cpus_usable"]
+    what = f"{usable} CPUs usable; {host['cpu']}, {_count(host['cpu_sockets'], 'socket')}, "
+    what += f"{_count(host['cpu_cores'], 'core')}, {host['host_memory_bytes'] / _GiB:.1f} GiB of memory"
+    if usable < visible_cores():
+        mend = f"raise the limit (docker run --cpus), or keep gpus x threads within it: threads={usable} for one rank"
+        return limited(f"{what}; a control group limits their time, {visible_cores()} are visible", mend)
+    if usable < 2:
+        return limited(f"{what}; two ranks share one CPU")
+    return ok(what)
+
+
+def _count(number: int | Unknown, noun: str) -> str:
+    return f"{noun}s unknown" if isinstance(number, Unknown) else f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def _bf16() -> Verdict:
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    known = set(flags[1].split() if flags else ())
+    useful = sorted(known & {"amx_bf16", "amx_tile", "avx512_bf16", "bf16"})
+    if useful:
+        return ok(f"the CPU has {', '.join(useful)}")
+    what = "the CPU has no bf16 instructions (AMX, AVX512-BF16): precision=bf16 is emulated, and slower than fp32"
+    return limited(what, "precision=fp32")
+
+
+def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
+    """Whether clocks may wander: those of GPUs, or without any those of the CPUs."""
+    governor, gpus = host["cpu_governor"], graphics["gpus"]
+    if not isinstance(gpus, Unknown):
+        return _gpu_clocks(gpus)
+    if isinstance(governor, Unknown):
+        return limited(f"CPU clocks are not known: {governor}")
+    if governor == "performance":
+        return ok("the CPU governor is performance")
+    mend = "sudo cpupower frequency-set --governor performance"
+    return limited(f"the CPU governor is {governor}: clocks follow the load", mend)
+
+
+def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
+    """NVML does not tell whether a GPU's clock is locked, only what a killed `doctor clock=...` has noted."""
+    if left := journal.left_behind():
+        named = ", ".join(str(each.gpu) for each in left)
+        what = f"a `resnetx doctor` that was killed has left the clocks of GPUs {named} locked"
+        return limited(what, journal.command(left))
+    top_Hz = gpus[0]["sm_clock_max_Hz"]
+    up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
+    what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
+    if packages.hip_version():
+        if isinstance(top_Hz, Unknown):
+            return limited(what)
+        return limited(what, f"{lock_clocks(top_Hz / 1e6)}   (undo: sudo amd-smi reset --perf-determinism --gpu all)")
+    if any(gpu["mig"] is True for gpu in gpus):
+        return limited(f"{what}; with MIG on, none can be found")
+    if not lockable(gpus[0]):
+        what += "; before Volta that is an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
+        return limited(what, "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS")
+    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (leaves none locked)')
+
+
+def _shared_memory(host: dict[str, Any]) -> Verdict:
+    folder = Path("/dev/shm")
+    if not folder.is_dir():
+        return missing(f"there is no {folder}", f"sudo mount -t tmpfs tmpfs {folder}")
+    free = shutil.disk_usage(folder).free
+    what = f"{folder} has {free / _GiB:.2f} GiB free"
+    if free >= _SHARED_MEMORY_BYTES:
+        return ok(what)
+    ways = {"docker": "docker run --shm-size=8g ...", "podman": "podman run --shm-size=8g ..."}
+    mend = ways.get(host["container"], f"sudo mount -o remount,size=8G {folder}")
+    return limited(f"{what}: DataLoader processes and NCCL can fill it", mend)
+
+
+# ---- results, trackers ------------------------------------------------------------------------------------
+
+
+def _results(folder: Path) -> Verdict:
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    elsewhere = "results=FOLDER   (one that you can write to)"
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(4096))
+            file.flush()
+    except OSError as error:
+        return missing(f"cannot write to {there}: {error.strerror}", elsewhere)
+    free = shutil.disk_usage(there).free
+    what = f"{folder} can be written; {free / _GiB:.1f} GiB are free"
+    return ok(what) if free >= _FREE_BYTES else limited(what, elsewhere)
+
+
+def _wandb() -> Verdict:
+    try:
+        name = f"wandb {version('wandb')}"
+    except PackageNotFoundError:
+        return missing("wandb is not installed (tracker=wandb needs it)", packages.KNOWN["wandb"].command)
+    if mode := os.environ.get("WANDB_MODE"):
+        return ok(f"{name}; WANDB_MODE={mode}")
+    if os.environ.get("WANDB_API_KEY"):
+        return ok(f"{name}; a key is set: tracker=wandb logs online")
+    return limited(f"{name}; no key: tracker=wandb logs offline", "export WANDB_API_KEY=...")

@@ -1,0 +1,174 @@
+"""Whether the heavy libraries work here: each is made to do a little of what runs need of it.
+
+A tensor is reduced over NCCL and gloo, a JPEG is decoded by DALI and torchvision. A library that fails raises whatever
+it raises: the doctor makes a finding of it.
+"""
+
+import io
+import os
+import socket
+from typing import Any
+
+from resnetx.measure.doctor.finding import Verdict, limited, missing, ok
+from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine.nvml import open_nvml
+from resnetx.packages import KNOWN, hip_version, rocm_torch
+from resnetx.record import Unknown
+
+_JPEG_SHAPE = (48, 64, 3)  # height, width, channels
+
+_NO_CUDA = "cuInitChecked()"  # of an assertion that DALI 2.4 names when CUDA does not start
+
+_PIP = "python -m pip install --force-reinstall"
+_REINSTALL = {
+    "torch": f"{_PIP} torch torchvision",
+    "torchvision": f"{_PIP} torch torchvision",
+    "DALI": f"{_PIP} nvidia-dali-cuda130",
+}
+_NOT_FOR_AMD = "DALI has none but NVIDIA's GPUs, and this torch is built for AMD's: input=torchvision decodes"
+
+
+def reinstall(topic: str) -> str:
+    """The command that installs what a probe has found broken once more; "" where there is none."""
+    if hip_version() and topic in ("torch", "torchvision"):
+        return rocm_torch()
+    return _REINSTALL.get(topic, "")
+
+
+def torch_probe(graphics: dict[str, Any]) -> Verdict:
+    import torch
+
+    from resnetx.measure.machine.capability import better_torch, chip_from, unfit
+
+    hip = hip_version()
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"AMD GPUs (HIP {hip})" if hip else "CPUs only"
+    what = f"torch {torch.__version__}, built for {build}"
+    if isinstance(graphics["gpus"], Unknown):
+        return ok(what)
+    for gpu in graphics["gpus"]:
+        version = gpu["compute_capability"]
+        if version and not isinstance(version, Unknown) and (why := unfit(gpu["name"], chip_from(version))):
+            return missing(f"{what}: {why.partition(':')[0]}", better_torch(chip_from(version)))
+    if torch.cuda.is_available():
+        seen = torch.cuda.device_count()
+        return ok(f"{what}; it sees {seen} GPU{'s' * (seen > 1)}")
+    shown = len(graphics["gpus"])
+    what += f"; it sees none of the {shown} GPUs" if shown > 1 else "; it does not see the GPU"
+    what += " that the driver shows"
+    if hip:
+        return limited(what, "ls -l /dev/kfd /dev/dri   (then have yourself added to the groups that may open them)")
+    if not torch.version.cuda:
+        return limited(what, reinstall("torch"))
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
+    mend = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
+    return limited(f"{what} (driver {graphics['driver']})", mend)
+
+
+def nccl_probe(graphics: dict[str, Any]) -> Verdict:
+    import torch
+    import torch.distributed
+
+    if not torch.distributed.is_nccl_available():
+        verdict = limited if isinstance(graphics["gpus"], Unknown) else missing
+        return verdict("this torch was built without NCCL", reinstall("torch"))
+    name = f"{'RCCL' if hip_version() else 'NCCL'} {nccl_version()}"
+    if not torch.cuda.is_available():
+        return limited(f"{name} is there, and torch sees no GPU that it could join")
+    ones = torch.ones(4, device="cuda")
+    torch.cuda.nccl.all_reduce([ones])
+    assert ones.sum().item() == 4, f"an all-reduce over one GPU made {ones.tolist()} of ones"
+    return ok(f"{name}; reduced a tensor on one GPU")
+
+
+def gloo_probe(host: dict[str, Any]) -> Verdict:
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_gloo_available():
+        return missing("this torch was built without gloo", reinstall("torch"))
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        ones = torch.ones(4)
+        dist.all_reduce(ones)
+    finally:
+        dist.destroy_process_group()
+    assert ones.sum().item() == 4, f"an all-reduce over one rank made {ones.tolist()} of ones"
+    what = "reduced a tensor over one rank"
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        address = "nothing"
+    if address.startswith("127.") or address == "nothing":
+        interface = next((words.split()[0] for words in host["network"]), "INTERFACE")
+        what += f"; but {name} resolves to {address}, so runs over several nodes must name their interface"
+        return limited(what, f"export GLOO_SOCKET_IFNAME={interface}")
+    return ok(what)
+
+
+def _jpeg() -> bytes:
+    from PIL import Image
+
+    height, width, _ = _JPEG_SHAPE
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(file, "JPEG")
+    return file.getvalue()
+
+
+def dali_probe() -> Verdict:
+    if hip_version():
+        return limited(_NOT_FOR_AMD)
+    try:
+        import nvidia.dali
+    except ModuleNotFoundError:
+        return missing("DALI is not installed (input=torchvision runs without it)", KNOWN["nvidia.dali"].command)
+    _decode_with_dali(None)
+    return ok(f"DALI {nvidia.dali.__version__}; decoded a JPEG on the CPU")
+
+
+def dali_gpu_probe(graphics: dict[str, Any]) -> Verdict:
+    if isinstance(graphics["gpus"], Unknown):
+        return limited("no GPU: DALI decodes on the CPU")
+    if hip_version():
+        return limited(_NOT_FOR_AMD)
+    try:
+        _decode_with_dali(0)
+    except RuntimeError as error:
+        if _NO_CUDA in str(error):
+            return missing("CUDA does not start for DALI here")
+        raise
+    nvml = open_nvml()
+    assert not isinstance(nvml, Unknown), nvml
+    engine = nvml.ask("nvmlDeviceGetJpgUtilization", nvml.ask("nvmlDeviceGetHandleByIndex", 0))
+    hardware = "no hardware JPEG decoder" if isinstance(engine, Unknown) else "a hardware JPEG decoder"
+    return ok(f"decoded a JPEG; the GPU has {hardware}")
+
+
+def _decode_with_dali(device_id: int | None) -> None:
+    import numpy as np
+    from nvidia.dali import fn, pipeline_def
+
+    encoded = np.frombuffer(_jpeg(), np.uint8)
+
+    @pipeline_def(batch_size=1, num_threads=1, device_id=device_id)
+    def pipeline() -> Any:
+        return fn.decoders.image(
+            fn.external_source(source=lambda: [encoded]), device="cpu" if device_id is None else "mixed"
+        )
+
+    ready = pipeline()
+    ready.build()
+    (shape,) = ready.run()[0].shape()
+    assert tuple(shape) == _JPEG_SHAPE, f"DALI decoded a JPEG of {_JPEG_SHAPE} to {shape}"
+
+
+def torchvision_probe() -> Verdict:
+    import torch
+    import torchvision
+    from torchvision.io import decode_jpeg
+
+    height, width, channels = _JPEG_SHAPE
+    image = decode_jpeg(torch.frombuffer(bytearray(_jpeg()), dtype=torch.uint8))
+    assert tuple(image.shape) == (channels, height, width), f"torchvision decoded a JPEG to {tuple(image.shape)}"
+    return ok(f"torchvision {torchvision.__version__}; decoded a JPEG")

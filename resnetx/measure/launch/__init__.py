@@ -1,0 +1,1 @@
+"""How ranks are started, supervised and ended, and what their end means."""

@@ -1,0 +1,238 @@
+"""What the end of a run means: what ended it, judged by everything that its processes left behind.
+
+A failure of one rank makes the others fail, and torchrun end them; what matters is which came first. Ranks report their
+own failures in files (`rank_process`). How a rank that could not do that ended, only torchrun knows, its parent, and it
+prints it on stderr.
+"""
+
+import os
+import re
+import signal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from resnetx.errors import FileError, shortened
+from resnetx.loading import File, read_json
+from resnetx.measure.launch import nccl_log
+from resnetx.measure.launch.out_of_memory import no_memory
+from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning
+
+STDERR_END = 4000  # characters of stderr that a record keeps
+_STDERR_READ = 2**18  # bytes of stderr that are searched for torchrun's report, which has some 300 for each rank
+_SENTENCE = 500  # characters of a message of others that a record repeats
+ERROR_FILE_VARIABLE = "TORCHELASTIC_ERROR_FILE"  # where torchrun writes the exception that ended it
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a run's processes."""
+
+    status: int = 1  # of torchrun, below 0 where a signal ended it; means nothing where the launcher stopped it
+    stopped: Outcome | None = None  # the launcher stopped it, with this outcome
+    reason: str = ""  # of the launcher
+    failures: list[Failure] = field(default_factory=list)  # that ranks reported, the first one first
+    stderr: str = ""  # its end, without torchrun's report, and what NCCL warned of
+    rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun reports them
+    torchrun_error: str = ""  # the exception that ended torchrun, where ranks did not
+    oom_kill: bool = False  # the kernel's out-of-memory killer ended a process of this host meanwhile
+
+    @property
+    def stderr_end(self) -> str:
+        """The last lines of stderr, whole lines only."""
+        return self.stderr if len(self.stderr) <= STDERR_END else self.stderr[-STDERR_END:].partition("\n")[2]
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in one line of bounded length."""
+    text = str(error).strip().partition("\n")[0]
+    return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _SENTENCE)
+
+
+# ---- what is left behind --------------------------------------------------------------------------------------------
+
+
+def error_file(private: Path) -> Path:
+    """Where torchrun shall write the exception that ends it, in the scratch folder of a run."""
+    return private / "torchrun-error.json"
+
+
+def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) -> Ending:
+    """The ending with all that is found in the folder of the run, and in its scratch folder."""
+    stderr, report = _split(_tail(folder.stderr))
+    return replace(
+        end,
+        failures=_failures(folder),
+        stderr=stderr + nccl_log.warnings_left(private),
+        rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)},
+        torchrun_error=_torchrun_error(error_file(private)),
+        oom_kill=oom_kill,
+    )
+
+
+_RANK_STATUS = re.compile(r"^\s*rank\s*: (\d+) \(.*\n\s*exitcode\s*: (-?\d+) ", re.MULTILINE)
+
+
+def _split(stderr: str) -> tuple[str, str]:
+    """stderr without torchrun's report on the ranks that failed, which comes last; and that report, "" if none."""
+    before, _, last = stderr.rpartition("Traceback (most recent call last):\n")
+    return (before, last) if "ChildFailedError:" in last else (stderr, "")
+
+
+def _tail(path: Path) -> str:
+    """The end of a log; "" where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _STDERR_READ))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _failures(folder: RunFolder) -> list[Failure]:
+    """What the ranks reported, the first one first."""
+    found = []
+    for path in folder.failures():
+        try:
+            found.append(read_json(File(path, "a rank's failure", MAX_BYTES), Failure))
+        except FileError:
+            continue  # the rank died while it wrote
+    return sorted(found, key=lambda failure: failure.monotonic_s)
+
+
+def _torchrun_error(path: Path) -> str:
+    """The exception that ended torchrun: {"message": {"message": "RendezvousTimeoutError: ...", ...}}."""
+    try:
+        written = read_json(File(path, "torchrun's error", MAX_BYTES), dict[str, dict[str, Any]])
+        return shortened(str(written["message"]["message"]), _SENTENCE)
+    except (FileError, KeyError):
+        return ""
+
+
+# ---- what it means --------------------------------------------------------------------------------------------------
+
+Cause = tuple[Outcome, str]
+
+
+def cause(end: Ending, ranks: int) -> Cause:
+    """What ended a run of so many ranks before it had measured all: outcome and reason."""
+    if end.stopped is not None:
+        return end.stopped, end.reason
+    for judge in (_signal_to_torchrun, _failed_rank, _killed_torchrun, _killed_ranks, _failed_torchrun, _silent_ranks):
+        if found := judge(end, ranks):
+            return found
+    if end.failures:  # nothing but ranks that lost others
+        return "failed", f"rank {end.failures[0].rank}: {end.failures[0].message}"
+    return "failed", f"torchrun exited with status {end.status}"
+
+
+def late(end: Ending, ranks: int) -> list[Warning]:
+    """What went wrong after the measurement was finished; its figures are complete."""
+    if end.stopped is None and end.status == 0:
+        return []
+    _, reason = cause(end, ranks)
+    message = f"after the measurement, while its processes were shutting down: {reason}"
+    return [Warning(code="shutdown", message=message, remedy="the figures are complete; for the rest see stderr.log")]
+
+
+def _signal_to_torchrun(end: Ending, _: int) -> Cause | None:
+    """torchrun was asked to end, and ended all ranks, which report no more than that."""
+    if found := re.match(r"SignalException: .*got signal: (\d+)", end.torchrun_error):
+        return "failed", f"torchrun was ended ({_name(int(found[1]))})"
+    return None
+
+
+def _failed_rank(end: Ending, _: int) -> Cause | None:
+    """A rank has reported what was wrong with itself; complaints of ranks that lost another do not count."""
+    for failure in end.failures:
+        if failure.kind != "peer":
+            return "oom" if failure.kind == "oom" else "failed", f"rank {failure.rank}: {failure.message}"
+    return None
+
+
+def _killed_torchrun(end: Ending, _: int) -> Cause | None:
+    """torchrun was killed, and the kernel killed all ranks with it."""
+    if end.status >= 0:
+        return None
+    if end.status == -signal.SIGKILL and end.oom_kill:
+        return "oom", "the kernel's out-of-memory killer ended torchrun"
+    return "failed", f"torchrun {_ended_by(-end.status)} ({_name(-end.status)})"
+
+
+def _killed_ranks(end: Ending, _: int) -> Cause | None:
+    """Signals ended ranks, from outside or for a crash; SIGTERM is what torchrun then ends the others with."""
+    signals = {rank: -status for rank, status in _unreported(end).items() if status < 0}
+    first = {rank: number for rank, number in signals.items() if number != signal.SIGTERM}
+    if not first and len(signals) == len(_unreported(end)):  # else one has exited by itself
+        first = signals
+    if not first:
+        return None
+    if end.oom_kill and signal.SIGKILL in first.values():
+        return "oom", f"the kernel's out-of-memory killer ended {_ranks(first)}"
+    if signal.SIGKILL not in first.values() and (line := _memory_line(end)):
+        return "oom", f"{_ranks(first)} crashed: {line}"
+    told = [f"rank {rank} {_ended_by(number)} ({_name(number)})" for rank, number in sorted(first.items())]
+    return "failed", ", ".join(told)
+
+
+def _failed_torchrun(end: Ending, _: int) -> Cause | None:
+    """torchrun failed by itself: it could not be loaded, say, or was asked for what it does not do."""
+    if end.failures or end.rank_statuses or end.status == 0 or "ChildFailedError" in end.stderr:
+        return None
+    line = end.torchrun_error or _last_line(end.stderr)
+    reason = f"torchrun exited with status {end.status}" + f": {line}" * bool(line)
+    return "oom" if no_memory(line) else "failed", reason
+
+
+def _silent_ranks(end: Ending, ranks: int) -> Cause | None:
+    """Ranks that exited and reported nothing, as native code does that gives up."""
+    statuses = {rank: status for rank, status in _unreported(end).items() if status > 0}
+    silent = set(statuses) or (set() if end.rank_statuses else set(range(ranks)) - {each.rank for each in end.failures})
+    if not silent:
+        return None
+    if line := _memory_line(end):
+        return "oom", f"{_ranks(silent)} exited: {line}"
+    status = f" with status {', '.join(sorted({str(status) for status in statuses.values()}))}" * bool(statuses)
+    last = _last_line(end.stderr)
+    return "failed", f"{_ranks(silent)} exited silently{status}" + f"; the last line of stderr: {last}" * bool(last)
+
+
+def _unreported(end: Ending) -> dict[int, int]:
+    """The exit statuses of ranks that failed and did not say why."""
+    reported = {failure.rank for failure in end.failures}
+    return {rank: status for rank, status in end.rank_statuses.items() if rank not in reported}
+
+
+def _memory_line(end: Ending) -> str:
+    """The line on stderr that says that there was no memory; "" where none does."""
+    found = next((line.strip() for line in reversed(end.stderr.splitlines()) if no_memory(line)), "")
+    return shortened(found, _SENTENCE)
+
+
+def _last_line(text: str) -> str:
+    """The last line that names an exception, else the last one: native code may log something behind it."""
+    lines = [line.strip() for line in text.strip().splitlines()] or [""]
+    return shortened(next(filter(_EXCEPTION.match, reversed(lines)), lines[-1]), _SENTENCE)
+
+
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b: ")
+
+
+def _ranks(ranks: dict[int, int] | set[int]) -> str:
+    """ "rank 1", or "ranks 0, 1"."""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
+
+
+def _ended_by(number: int) -> str:
+    if number == signal.SIGKILL:
+        return "was killed"
+    return "was ended" if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) else "crashed"
+
+
+def _name(number: int) -> str:
+    """SIGKILL, of 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

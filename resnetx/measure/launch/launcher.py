@@ -1,0 +1,194 @@
+"""One run or bench as a child process: start it, wait, and make sure that a record tells how it ended.
+
+Whatever happens to the child (an exception, a kill, a hang, no memory left), one `record.json` says so, and no process
+is left: the kernel kills torchrun with this process, and every rank with torchrun (`rank_process.die_with_parent`). The
+record of a finished measurement is never replaced by that of a failure. How ranks are started is in `executor`, what
+their end means in `ending`.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import overload
+
+import msgspec
+
+from resnetx import record
+from resnetx.host import dying_with
+from resnetx.measure.launch import ending
+from resnetx.measure.launch.ending import Ending
+from resnetx.measure.launch.executor import Executor, one_node
+from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.results_folder import set_aside, write, write_measured
+from resnetx.measure.launch.scratch import scratch, wait_for_ranks
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
+from resnetx.record import (
+    BenchFile,
+    BenchRecord,
+    RecordError,
+    RunFile,
+    RunFolder,
+    RunRecord,
+    Task,
+    TaskRecord,
+    Unknown,
+    Workload,
+)
+
+DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
+
+
+@overload
+def execute(task: RunFile, folder: RunFolder, executor: Executor = ...) -> RunRecord: ...
+@overload
+def execute(task: BenchFile, folder: RunFolder, executor: Executor = ...) -> BenchRecord: ...
+def execute(task: Task, folder: RunFolder, executor: Executor = one_node) -> TaskRecord:
+    """Runs the task to its end, whatever that is, and returns its record, which is then on disk."""
+    started, oom_kills = Moment.now(), _oom_kills()
+    with scratch() as private:
+        begin(task, folder, started)
+        try:
+            end = Ending(status=_wait(task, folder, private, started, executor))
+        except subprocess.TimeoutExpired:
+            end = Ending(stopped="timeout", reason=f"not finished after timeout={task.timeout_s:g} seconds")
+        except OSError as error:
+            end = Ending(stopped="failed", reason=f"torchrun could not be started: {error}")
+        except BaseException as stop:  # Ctrl-C and termination, as a rule; the child is dead by now
+            end = Ending(stopped="failed", reason=f"interrupted ({ending.sentence(stop).lstrip('_')})")
+            _settle(task, folder, private, started, ending.read(end, folder, private))
+            raise
+        end = ending.read(end, folder, private, _oom_kills() > oom_kills)
+        settled = _settle(task, folder, private, started, end)
+    return settled if settled.outcome == "ok" else _with_counts(task, folder, settled)
+
+
+def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
+    """Writes, and returns, the record of a run that cannot take place here."""
+    skipped = record.cut_short(task, Moment.now().epoch_s, "skipped", reason, workload=_counted(task))
+    write(folder.run, task)
+    write(folder.record, skipped)
+    return skipped
+
+
+def begin(task: Task, folder: RunFolder, started: Moment) -> None:
+    """Writes the run file, and a record that holds if nobody lives to write the true one."""
+    for stale in folder.leftovers():
+        stale.unlink()
+    write(folder.run, task)
+    unfinished = "the run has not reported its end: it is still running, or it was killed"
+    write(folder.record, record.cut_short(task, started.epoch_s, "failed", unfinished))
+
+
+# ---- the child ------------------------------------------------------------------------------------------------------
+
+
+def _wait(task: Task, folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
+    """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
+    command = executor(task, folder, private)
+    with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
+        child = subprocess.Popen(
+            [_program(command.words[0]), *command.words[1:]],
+            stdout=stdout,
+            stderr=stderr,
+            stdin=subprocess.DEVNULL,
+            env=_environment(task, folder, private, started) | command.variables,
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
+            preexec_fn=dying_with(os.getpid()),
+        )
+        try:
+            return child.wait(task.timeout_s)
+        finally:
+            child.kill()
+            child.wait()
+            wait_for_ranks(private, DYING_S)
+
+
+def _environment(task: Task, folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
+    return {
+        **inherited,
+        **task.request.env,
+        "OMP_NUM_THREADS": str(task.request.threads),  # torchrun sets 1, but only when it starts more than one rank
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(private),
+        ending.ERROR_FILE_VARIABLE: str(ending.error_file(private)),
+        FOLDER_VARIABLE: str(folder.path),
+        SCRATCH_VARIABLE: str(private),
+        STARTED_VARIABLE: repr(started.epoch_s),
+    }
+
+
+def _program(name: str) -> str:
+    """The program of this name that belongs to this Python, or else the one on the PATH."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.is_file() else name
+
+
+def _oom_kills() -> int:
+    """Processes that the kernel's out-of-memory killer has ended since boot; 0 where it does not count them."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+
+def _settle(task: Task, folder: RunFolder, private: Path, started: Moment, end: Ending) -> TaskRecord:
+    """Writes, and returns, the final record: the one that rank 0 wrote, where it has finished its measurement."""
+    known = {"stderr_end": end.stderr_end, "duration_s": started.elapsed_s}  # a rank sees neither
+    measured = _measured(task, folder, private, started)
+    if measured is not None:
+        late = [*measured.warnings, *ending.late(end, task.request.gpus)]
+        settled: TaskRecord = msgspec.structs.replace(measured, warnings=late, **known)
+        write_measured(folder.record, settled)
+    else:
+        outcome, reason = ending.cause(end, task.request.gpus)
+        settled = record.cut_short(task, started.epoch_s, outcome, reason, failures=end.failures, **known)
+        write(folder.record, settled)
+    for folded in folder.failures():
+        folded.unlink()
+    return settled
+
+
+def _measured(task: Task, folder: RunFolder, private: Path, started: Moment) -> TaskRecord | None:
+    """The record of this run's finished measurement, which rank 0 writes once all ranks have sent it theirs."""
+    for path in (folder.record, *set_aside(private)):
+        try:
+            found: TaskRecord = record.read(path, record.record_kind(task))
+        except RecordError:
+            continue
+        if found.outcome == "ok" and found.started_at == record.timestamp(started.epoch_s):
+            return found
+    return None
+
+
+def _with_counts(task: Task, folder: RunFolder, ended: TaskRecord) -> TaskRecord:
+    """The record with its workload: a point that found no memory has its place in intensity space, too.
+
+    Counting may take a moment, so the record is on disk without it before.
+    """
+    if isinstance(task, BenchFile):
+        return ended
+    workload = _counted(task)
+    unknown = {path: why for path, why in ended.unknown.items() if path != "workload"}
+    if isinstance(workload, Unknown):
+        unknown["workload"] = str(workload)
+    counted = None if isinstance(workload, Unknown) else workload
+    ended = msgspec.structs.replace(ended, workload=counted, unknown=unknown)
+    write(folder.record, ended)
+    return ended
+
+
+def _counted(task: RunFile) -> Workload | Unknown:
+    """The workload of a run that did not get to counting it."""
+    request = task.request
+    try:
+        from resnetx import workloads
+
+        return workloads.workload(request.model, request.image_size, request.batch_size, task.convention)
+    except Exception as error:  # what ended the run may end this: no memory, say, or a torch that cannot be loaded
+        return Unknown(f"it could not be counted: {ending.sentence(error)}")

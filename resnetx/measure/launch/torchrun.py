@@ -1,0 +1,76 @@
+"""What a rank learns from those who started it: torchrun's environment variables, and some of our own."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from resnetx.measure.launch.moment import Moment
+from resnetx.record import RunFolder
+
+# What `launcher` tells the ranks that it starts.
+FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"
+STARTED_VARIABLE = "RESNETX_RUN_STARTED"  # seconds since the epoch
+SCRATCH_VARIABLE = "RESNETX_RUN_SCRATCH"
+
+
+def world_size() -> int:
+    """Number of ranks that torchrun started; 1 without torchrun."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """This process's number among all ranks."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def local_rank() -> int:
+    """This process's number among the ranks of its node."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def ranks_here() -> int:
+    """Number of ranks on this node; 1 without torchrun."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def on_one_node() -> bool:
+    """Whether all ranks are on this node."""
+    return ranks_here() == world_size()
+
+
+def private_folder() -> Path | None:
+    """A folder that torchrun made for the ranks of this node, in one that only this user can enter.
+
+    None without torchrun, or where it was told to keep no logs.
+    """
+    error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")  # LOGS/RUN/attempt_0/RANK/error.json
+    return Path(error_file).parents[1] if error_file else None
+
+
+def has_open_store() -> bool:
+    """Whether torchrun serves a key-value store for the ranks, which it does on all network interfaces."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+# ---- what `launcher` says -------------------------------------------------------------------------------------------
+
+
+def launched_folder() -> RunFolder | None:
+    """The folder that `launcher` prepared for this run and looks into afterwards; None in a run started by hand."""
+    path = os.environ.get(FOLDER_VARIABLE)
+    return RunFolder(Path(path)) if path else None
+
+
+def launched_scratch() -> Path | None:
+    """The folder for temporary files that `launcher` made for this run; None in a run started by hand."""
+    path = os.environ.get(SCRATCH_VARIABLE)
+    return Path(path) if path else None
+
+
+def run_started(rank_started: Moment) -> Moment:
+    """When the run began: what its record says, and how the launcher recognises the record as this run's.
+
+    By hand it began with this rank. The duration is always counted from there: the launcher may be on another host.
+    """
+    given = os.environ.get(STARTED_VARIABLE)
+    return replace(rank_started, epoch_s=float(given)) if given else rank_started

@@ -1,0 +1,1 @@
+"""The machine at hand: its GPUs and CPUs, what they did during a run, and what `doctor` says of them."""

@@ -1,0 +1,100 @@
+"""AMD's GPUs as `record.Environment` has them, who uses them, and how they are wired. All of it comes from AMD SMI.
+
+None of this has run on an AMD machine yet: names and units are those of amdsmi 7.0.2.
+
+Reference: AMD SMI Python API (ROCm documentation).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from resnetx.measure.machine.amd import AmdSmi, driver_version, handles, open_amdsmi
+from resnetx.record import Unknown
+
+_MB = 2**20  # AMD SMI's MB of memory
+_GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}  # of PCIe, by million transfers in a second
+
+
+def gpus_by_amdsmi(module: Any = None) -> tuple[AmdSmi, dict[str, Any]] | Unknown:
+    """AMD SMI, and the handle of each GPU by its PCI address; `module` stands in for amdsmi."""
+    smi = open_amdsmi(module)
+    if isinstance(smi, Unknown):
+        return smi
+    found = handles(smi)
+    if isinstance(found, Unknown):
+        return found
+    return (smi, found) if found else Unknown(f"AMD SMI shows no GPU (driver: {driver_version()})")
+
+
+def gpu(smi: AmdSmi, index: int, place: str, handle: Any) -> dict[str, Any]:
+    """The fields of `record.Gpu`."""
+    asic, pcie = "amdsmi_get_gpu_asic_info", "amdsmi_get_pcie_info"
+    memory = smi.fact("vram_size", "amdsmi_get_gpu_vram_info", handle)
+    limit_uW = smi.fact("power_cap", "amdsmi_get_power_cap_info", handle)
+    clock_MHz = smi.fact("max_clk", "amdsmi_get_clock_info", handle, smi.module.AmdSmiClkType.GFX)
+    return {
+        "index": index,
+        "name": _text(smi.fact("market_name", asic, handle), "AMD GPU without a name"),
+        "uuid": _text(smi.ask("amdsmi_get_gpu_device_uuid", handle), ""),
+        "pci_bus_id": f"0000{place}",  # with a domain of eight digits, as NVML has it
+        "compute_capability": _text(smi.fact("target_graphics_version", asic, handle), ""),  # "gfx942"
+        "memory_bytes": _then(memory, lambda MB: MB * _MB),
+        "power_limit_W": _then(limit_uW, lambda uW: uW / 1e6),
+        "sm_clock_max_Hz": _then(clock_MHz, lambda MHz: MHz * 1e6),
+        "ecc": _then(smi.ask("amdsmi_get_gpu_ecc_enabled", handle), bool),  # a bit for each block that has it
+        "mig": Unknown("AMD GPUs have no MIG"),
+        "pcie_generation": _generation(smi.fact("pcie_metric.pcie_speed", pcie, handle)),
+        "pcie_generation_max": _generation(smi.fact("pcie_static.max_pcie_speed", pcie, handle)),
+        "pcie_width": smi.fact("pcie_metric.pcie_width", pcie, handle),
+        "pcie_width_max": smi.fact("pcie_static.max_pcie_width", pcie, handle),
+        "nvlinks_active": Unknown("AMD GPUs have no NVLink; the topology tells of XGMI"),
+    }
+
+
+def processes(smi: AmdSmi, gpus: Sequence[Any]) -> list[tuple[int, int, int]] | Unknown:
+    """(GPU, process id, bytes) of every process on the GPUs, ours too."""
+    found = []
+    for index, handle in enumerate(gpus):
+        here = smi.ask("amdsmi_get_gpu_process_list", handle)
+        if isinstance(here, Unknown):
+            return here
+        if not all(isinstance(process, Mapping) for process in here):
+            return Unknown("this amdsmi is too old to describe processes")
+        found += [(index, process["pid"], process["memory_usage"]["vram_mem"]) for process in here]
+    return found
+
+
+def wires(smi: AmdSmi, gpus: Sequence[Any]) -> list[list[str]]:
+    """How each GPU reaches each other one: "X", "XGMI 50 GB/s", "PCIE", and "2 hops" where there is something between.
+
+    The rate is that of the link at its best, as AMD SMI tells it.
+    """
+    kinds = smi.module.AmdSmiLinkType
+
+    def wire(one: int, other: int) -> str:
+        if one == other:
+            return "X"
+        link = smi.ask("amdsmi_topo_get_link_type", gpus[one], gpus[other])
+        if isinstance(link, Unknown):
+            return "N/A"
+        if link["type"] == kinds.AMDSMI_LINK_TYPE_PCIE:
+            return f"PCIE {link['hops']} hops"
+        if link["type"] != kinds.AMDSMI_LINK_TYPE_XGMI:
+            return "N/A"
+        rate_MBps = smi.fact("max_bandwidth", "amdsmi_get_minmax_bandwidth_between_processors", gpus[one], gpus[other])
+        rate = "" if isinstance(rate_MBps, Unknown) or not rate_MBps else f" {rate_MBps / 1000:g} GB/s"
+        return f"XGMI{rate}" + f" {link['hops']} hops" * bool(link["hops"] > 1)
+
+    return [[wire(one, other) for other in range(len(gpus))] for one in range(len(gpus))]
+
+
+def _generation(speed: int | Unknown) -> int | Unknown:
+    return speed if isinstance(speed, Unknown) else _GENERATIONS.get(speed, Unknown(f"{speed} MT/s is none of PCIe"))
+
+
+def _then(answer: Any, convert: Callable[[Any], Any]) -> Any:
+    return answer if isinstance(answer, Unknown) else convert(answer)
+
+
+def _text(answer: Any, otherwise: str) -> str:
+    return otherwise if isinstance(answer, Unknown) else str(answer)

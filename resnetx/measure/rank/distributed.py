@@ -1,0 +1,352 @@
+"""The ranks of a run: who this process is, which device it drives, how it meets the others.
+
+The only module that measures with `torch.distributed`, which `probes` tries out for `doctor`. A run on one rank
+joins no process group.
+"""
+
+import inspect
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from resnetx.config import Bucket
+from resnetx.errors import ConfigError
+from resnetx.host import cpus_text, node_name
+from resnetx.measure.launch import nccl_log
+from resnetx.measure.launch.torchrun import local_rank, on_one_node, private_folder, rank, ranks_here, world_size
+from resnetx.measure.machine.capability import check_kernels
+from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine.nvml import full_uuid
+from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.packages import hip_version
+from resnetx.record import Device, Unknown
+from resnetx.workloads.buckets import CAP_BYTES, MIB
+
+Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
+SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
+
+Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the ranks of its run."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+    log: Path | None = None  # of NCCL
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def sharing(self) -> bool:
+        """Whether ranks take turns on the GPUs of this node."""
+        return self.device.type == "cuda" and ranks_here() > torch.cuda.device_count()
+
+    def nccl_log(self) -> str:
+        """What NCCL has logged in this rank; "" where it logged nothing, or elsewhere."""
+        return nccl_log.taken(self.log)
+
+    def barrier(self) -> None:
+        if self.world_size > 1:
+            dist.barrier()
+
+    def gather(self, value: Any) -> list[Any]:
+        """`value` of every rank, by rank, on every rank."""
+        values = [value]
+        if self.world_size > 1:
+            values = [None] * self.world_size
+            dist.all_gather_object(values, value)
+        return values
+
+    def everywhere(self, holds: bool) -> bool:
+        """Whether something holds on all ranks."""
+        return all(self.gather(holds))
+
+    def send(self, buffer: torch.Tensor) -> Work:
+        """Starts to add `buffer` up over the ranks, in place. All ranks must send their buffers in the same order.
+
+        NCCL's kernel waits for what this rank's stream has queued so far, and runs beside what it queues from now on.
+        """
+        return dist.all_reduce(buffer, async_op=True)
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        """Gives all ranks rank 0's values of `tensor`, in place."""
+        if self.world_size > 1:
+            dist.broadcast(tensor, 0)
+
+    def collective(self, name: str, array: torch.Tensor) -> Callable[[], object]:
+        """What runs a collective over `array` once each time it is called, in place (see `_COLLECTIVES`)."""
+        return _COLLECTIVES[name](array, self.part(array))
+
+    def part(self, array: torch.Tensor) -> torch.Tensor:
+        """This rank's part of an array that is shared out evenly."""
+        elements = len(array) // self.world_size
+        return array[self.rank * elements : (self.rank + 1) * elements]
+
+
+# Each collective on the whole array, of which a rank may have a part of its own; the root is rank 0.
+_COLLECTIVES: dict[str, Callable[[torch.Tensor, torch.Tensor], Callable[[], object]]] = {
+    "allreduce": lambda whole, _: lambda: dist.all_reduce(whole),
+    "broadcast": lambda whole, _: lambda: dist.broadcast(whole, 0),
+    "reduce": lambda whole, _: lambda: dist.reduce(whole, 0),
+    "allgather": lambda whole, part: lambda: dist.all_gather_into_tensor(whole, part),
+    "reduce_scatter": lambda whole, part: lambda: dist.reduce_scatter_tensor(part, whole),
+}
+
+
+def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> torch.device:
+    """The device of this rank: `devices[local rank]`, or the local rank's own; CPU where no GPU is.
+
+    `oversubscribe`: where ranks are more than GPUs, the GPUs are dealt out in turn.
+    """
+    if not torch.cuda.is_available():
+        if mistake := hidden_by_mistake():
+            raise ConfigError(mistake)
+        if present := gpus_here():
+            build = "ROCm" if hip_version() else f"CUDA {torch.version.cuda}"
+            raise ConfigError(
+                f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for "
+                f"{build}, no right to open them, or a build without CUDA): see `resnetx doctor`; to use CPUs all the "
+                "same, set CUDA_VISIBLE_DEVICES=-1"
+            )
+        return torch.device("cpu")
+    present = torch.cuda.device_count()
+    chosen = (devices or list(range(ranks_here())))[local_rank()]
+    if oversubscribe and devices is None:
+        chosen %= present
+    if chosen >= present:
+        raise ConfigError(
+            f"gpus={world_size()}: rank {rank()} needs GPU {chosen} of {node_name()}, which shows {present}; "
+            "lower gpus, or change devices"
+        )
+    device = torch.device("cuda", chosen)
+    check_kernels(device)
+    return device
+
+
+@contextmanager
+def joined(
+    gpus: int,
+    devices: list[int] | None,
+    timeout_s: float,
+    *,
+    oversubscribe: bool = False,
+    timed_by_nccl: bool = False,
+) -> Iterator[Ranks]:
+    """Joins the process group of `gpus` ranks, which lasts as long as the process (see `resnetx.train`).
+
+    `devices`: GPU ids, one per rank; `oversubscribe`: ranks may share a GPU; `timed_by_nccl`: NCCL keeps the start and
+    end of each collective.
+    """
+    if world_size() != gpus:
+        raise ConfigError(
+            f"gpus={gpus}, but torchrun started {world_size()} ranks: "
+            f"use torchrun --nproc-per-node {gpus}, or gpus={world_size()}"
+        )
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
+        raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
+    device = choose_device(devices, oversubscribe)
+    ranks = Ranks(rank(), local_rank(), world_size(), device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if ranks.world_size == 1:
+        yield ranks
+        return
+    loopback = _loopback() if on_one_node() else None
+    meeting = _meeting(ranks, timedelta(seconds=timeout_s))
+    if device.type == "cuda":
+        with ExitStack() as stack:
+            if log := nccl_log.new_log():
+                stack.enter_context(_environment(**nccl_log.variables(log)))
+            if ranks.sharing:
+                _check_sharing()
+                stack.enter_context(_environment(NCCL_MULTI_RANK_GPU_ENABLE="1"))
+            if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what ranks agree on
+                stack.enter_context(_environment(NCCL_SOCKET_IFNAME=loopback))
+            dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
+            if timed_by_nccl:
+                dist.group.WORLD._enable_collectives_timing()
+        ranks = replace(ranks, log=log)
+    else:
+        with ExitStack() as stack:
+            if loopback and "GLOO_SOCKET_IFNAME" not in os.environ:
+                stack.enter_context(_environment(GLOO_SOCKET_IFNAME=loopback))
+            dist.init_process_group("gloo", **meeting)
+    yield ranks
+
+
+def _check_sharing() -> None:
+    """Refuses an NCCL that cannot join several ranks of one GPU."""
+    version = nccl_version()
+    if hip_version():
+        raise ConfigError(
+            f"gpus={world_size()} with oversubscribe=true: RCCL {version} is not known to join several ranks of one "
+            "GPU; lower gpus"
+        )
+    if tuple(int(part) for part in version.split(".")) < SHARING_NCCL:
+        least = ".".join(map(str, SHARING_NCCL))
+        raise ConfigError(
+            f"gpus={world_size()} with oversubscribe=true: NCCL {version} does not join several ranks of one GPU, "
+            f"{least} does: python -m pip install -U nvidia-nccl-cu13, or lower gpus"
+        )
+
+
+def _meeting(ranks: Ranks, timeout: timedelta) -> dict[str, Any]:
+    """Where the ranks learn each other's addresses, as `init_process_group` takes it.
+
+    On one node it is a file that only this user can read. Between nodes it is the store that torchrun serves: like all
+    TCP stores of torch it listens on every interface, and trusts whoever reaches it (docs/security.md).
+    """
+    group = {"rank": ranks.rank, "world_size": ranks.world_size, "timeout": timeout}
+    folder = private_folder() if on_one_node() else None
+    if folder is None:
+        return group
+    store = dist.FileStore(str(folder / "meeting"), ranks.world_size)
+    store.set_timeout(timeout)
+    return {**group, "store": store}
+
+
+def backend(device: torch.device) -> str:
+    """NCCL between GPUs, which is RCCL between those of AMD although torch calls it "nccl"; gloo between CPUs."""
+    if device.type != "cuda":
+        return "gloo"
+    return "rccl" if hip_version() else "nccl"
+
+
+def _loopback() -> str | None:
+    """The loopback interface, which nobody else's host can reach; None where there is none.
+
+    Where the host name resolves to no address of this host, gloo would fail without it, or hang far past its timeout.
+    """
+    names = {name for _, name in socket.if_nameindex()}
+    return next((name for name in ("lo", "lo0") if name in names), None)
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Sets variables while a library reads them; the record lists those that the user has set."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    yield
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+def data_parallel(
+    model: nn.Module, strategy: Bucket, ranks: Ranks, send: Send | None = None
+) -> DistributedDataParallel:
+    """`model` in DDP as the strategy sets it up; `send`: used in place of DDP's own way to start an all-reduce."""
+    known = inspect.signature(DistributedDataParallel).parameters
+    # BatchNorm statistics stay per rank, as in the paper; broadcasting them would add traffic that no payload counts.
+    sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    wrapped = DistributedDataParallel(
+        model,
+        device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
+        gradient_as_bucket_view=strategy.gradient_as_bucket_view,
+        **_limits(strategy),
+        **{sync: False},
+    )
+    if send is not None:
+        wrapped.register_comm_hook(send, _sent_by)
+    return wrapped
+
+
+def _limits(strategy: Bucket) -> dict[str, Any]:
+    """The limits of DDP's buckets, in MiB; to set both takes a torch whose DDP has a list of them (`features`)."""
+    if strategy.first_bucket_mb is None:
+        return {"bucket_cap_mb": strategy.bucket_cap_mb}
+    return {"bucket_cap_mb_list": [strategy.first_bucket_mb, strategy.bucket_cap_mb or CAP_BYTES / MIB]}
+
+
+def _sent_by(send: Send, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """DDP's communication hook that does what DDP does without one: the mean over the ranks."""
+    sent = send(bucket.buffer().div_(dist.get_world_size()))
+    return sent.get_future().then(lambda done: done.value()[0])
+
+
+def bucket_sizes(wrapped: DistributedDataParallel) -> list[int] | Unknown:
+    """Bytes of the buckets that DDP reports after it rebuilt them, in the order in which it sends them."""
+    try:
+        logged = wrapped._get_ddp_logging_data()
+    except AttributeError:
+        return Unknown(f"torch {torch.__version__} does not report DDP's buckets")
+    sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
+    return [int(size) for size in str(sizes).split(",") if size.strip()]
+
+
+def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Tensor, object]:
+    """A tensor that `make` allocates, in memory that is registered with NCCL, and the pool that has to live as long.
+
+    NCCL then sends from where the tensor lies, and reduces there, where it would copy it into buffers of its own (NCCL
+    User Guide, "User Buffer Registration"). Every rank has to call it.
+    """
+    nccl: Any = dist.distributed_c10d._get_default_group()._get_backend(ranks.device)
+    if not hasattr(nccl, "register_mem_pool") or not hasattr(torch.cuda, "MemPool"):
+        raise ConfigError(
+            f"registered=true: torch {torch.__version__} registers no memory with {backend(ranks.device)}; "
+            "leave it out, or use a newer torch on GPUs"
+        )
+    pool = torch.cuda.MemPool(nccl.mem_allocator)
+    with torch.cuda.use_mem_pool(pool, ranks.device):
+        tensor = make()
+    nccl.register_mem_pool(pool)
+    return tensor, pool
+
+
+def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
+    """Where this rank runs, as its record has it."""
+    cpus = cpus_text() or Unknown("this system does not tell")
+    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank, "cpus": cpus}
+    if ranks.device.type != "cuda":
+        why = Unknown("a CPU rank has no GPU")
+        return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}
+    properties = torch.cuda.get_device_properties(ranks.device)
+    try:
+        place = (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id)
+        bus = "{:08x}:{:02x}:{:02x}.0".format(*place)
+    except AttributeError:
+        bus = Unknown(f"torch {torch.__version__} does not tell it")
+    return {
+        **device,
+        "index": ranks.device.index,
+        "name": properties.name,
+        "uuid": Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid)),
+        "pci_bus_id": bus,
+    }
+
+
+def no_transport(why: str) -> dict[str, Any]:
+    """The transport of a run that sends no gradients."""
+    return {"requested": "auto", "used": Unknown(why), "evidence": []}
+
+
+def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
+    """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
+    requested = "auto"
+    if backend(ranks.device) == "gloo":
+        loopback = _loopback() if on_one_node() else None
+        interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
+        return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}
+    name = backend(ranks.device).upper()
+    lines = nccl_log.channel_lines("\n".join(logs))
+    if not lines:
+        return {"requested": requested, "used": Unknown(f"{name}'s log names no connections"), "evidence": []}
+    return {"requested": requested, "used": sorted({via for via, _ in lines}), "evidence": [line for _, line in lines]}

@@ -1,0 +1,277 @@
+"""Whether N ranks compute what one process computes: the same losses and gradients, step after step.
+
+Rank 0 draws one global batch and gives it to all, so that neither augmentation nor sharding plays a part. Then each
+rank takes its slice of it through the very step that is measured (`train.training_step`), while rank 0 also takes the
+whole batch through the same step of a bare model; before each update, every rank compares the gradients that the
+strategy left it with those of the bare model. What is random in a step (dropout) is off.
+
+**Batch normalisation** makes one process and N differ by definition where each rank normalises by its own images, as
+training does here and in the paper. The comparison holds the statistics of the global batch fast, or on GPUs computes
+them over all ranks (SyncBatchNorm); what statistics per rank change is compared apart, and is no failure.
+
+**Tolerance.** N partial sums, added up, are another order of the additions of one sum: the results differ by rounding,
+which grows with the depth of the network. In single precision (u = 6e-8) deviations of 1e-6 to 1e-4 are seen, up to
+some thousand u, and an activation whose sign rounds the other way adds to that; a mistake that concerns one image in a
+thousand would hide in it. So equality is judged in double precision (u = 1.1e-16), where the same some thousand u are
+1e-12. The least mistake is one image too much or too little in a share of a batch of B, which changes the gradient by
+about 1 / B. TOLERANCE lies between the two, by a factor of a thousand or more on either side for batches up to 10^6.
+The rounding of the run's own precision is shown beside.
+
+A layer's deviation is the root mean square of the difference over that of its gradient. Where that is nothing (the bias
+in front of a normalisation has no effect, so that its gradient is rounding alone) it is measured by a thousandth of the
+largest gradient's.
+"""
+
+import copy
+import math
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any, Literal
+
+import msgspec
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from resnetx import inputs
+from resnetx.config import Bucket, Request
+from resnetx.errors import ConfigError
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.features import missing_feature
+from resnetx.measure.rank.process import StartUp, peak_memory_bytes
+from resnetx.measure.rank.strategies import replicate
+from resnetx.measure.rank.train import build, training_step
+from resnetx.record import Unknown
+from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB
+
+TOLERANCE = 1e-9
+NOTHING = 1e-3  # of the largest gradient's root mean square: gradients below are measured by this
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+Statistics = Literal["none", "frozen", "synchronised", "per rank"]
+
+
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+    """Compares; returns what the record has of it."""
+    model = _without_chance(build(request, ranks))
+    clock.lap("model_s")
+    batch, state = _stored_batch(request, ranks)
+    clock.lap("input_s")
+    normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
+    statistics: Statistics = "synchronised" if ranks.device.type == "cuda" else "frozen"
+    if not normalised:
+        statistics = "none"
+    _normalise_by(model, batch)
+
+    in_double = _double(request)
+    double = compare(model.double(), batch, in_double, ranks, request.steps, statistics)
+    clock.lap("first_step_s")
+    per_rank: dict[str, Any] | Unknown = Unknown(f"{request.model.label} has no batch normalisation")
+    if normalised:
+        per_rank = compare(model, batch, in_double, ranks, 1, "per rank")
+    as_trained = compare(model.float(), batch, request, ranks, 1, statistics)
+    return {
+        "equality": {
+            "equal": all(deviation <= TOLERANCE for deviation in (double["loss"], *double["layers"].values())),
+            "tolerance": TOLERANCE,
+            "steps": request.steps,
+            "statistics": statistics,
+            "double": _finite(double),
+            "as_trained": _finite(as_trained),
+            "per_rank": per_rank if isinstance(per_rank, Unknown) else _finite(per_rank),
+        },
+        "start_up": ranks.gather(clock.parts(ranks.rank)),
+        "peak_memory_bytes": ranks.gather(peak_memory_bytes(ranks.device)),
+        "input_state": state,
+    }
+
+
+def compare(
+    model: nn.Module, batch: Batch, request: Request, ranks: Ranks, steps: int, statistics: Statistics
+) -> dict[str, Any]:
+    """The `record.Deviation` of some steps of all ranks from those of one process, both starting from `model`.
+
+    The same on all ranks, but NaN where there is no number.
+    """
+    images = batch[0].to(next(model.parameters()).dtype)
+    first = sum(request.share(rank) for rank in range(ranks.rank))
+    mine = slice(first, first + request.share(ranks.rank))
+    sequential = _Sequential(model, (images, batch[1]), request, ranks, statistics) if ranks.first else None
+
+    shared = copy.deepcopy(model)
+    if statistics == "synchronised":
+        shared = nn.SyncBatchNorm.convert_sync_batchnorm(shared)
+    _train_statistics(shared, statistics)
+    replica = replicate(shared, request, ranks)
+    found: list[dict[str, float]] = []
+
+    def mark(phase: str) -> None:
+        if phase == "optimizer":
+            found.append(_deviations(replica.module, sequential, ranks))
+
+    step, progress = training_step(replica, repeat((images[mine], batch[1][mine])), request, ranks, mark)
+    losses = []
+    for _ in range(steps):
+        if sequential:
+            sequential.step()
+        step()
+        assert progress.loss is not None
+        losses.append(_loss_deviation(progress.loss.item(), sequential, request, ranks))
+    layers = {layer: _largest(each[layer] for each in found) for layer in found[0]}
+    return {"loss": _largest(losses), "layers": layers}
+
+
+class _Sequential:
+    """One process that trains on the whole batch, and keeps the gradients of its latest step."""
+
+    def __init__(self, model: nn.Module, batch: Batch, request: Request, ranks: Ranks, statistics: Statistics) -> None:
+        alone = Ranks(rank=0, local_rank=ranks.local_rank, world_size=1, device=ranks.device)
+        self._model = copy.deepcopy(model)
+        _train_statistics(self._model, statistics)
+        self._request = _of_one(request)
+        replica = replicate(self._model, self._request, alone)
+        self._step, self._progress = training_step(replica, repeat(batch), self._request, alone, self._keep)
+        self.gradients: list[torch.Tensor] = []  # contiguous
+
+    def step(self) -> None:
+        self._step()
+        if not math.isfinite(self.loss):
+            given = self._request.optimizer.learning_rate
+            raise ConfigError(
+                f"optimizer.learning_rate={given:g}: the loss of one process is not finite, so that there is "
+                "nothing to compare with; lower it, or take fewer steps"
+            )
+
+    @property
+    def loss(self) -> float:
+        assert self._progress.loss is not None, "no step has run"
+        return float(self._progress.loss.item())
+
+    def _keep(self, phase: str) -> None:
+        if phase == "optimizer":
+            self.gradients = [_gradient(parameter).contiguous() for parameter in self._model.parameters()]
+            if self._request.precision == "fp16":  # the update will unscale them in place
+                self.gradients = [gradient.clone() for gradient in self.gradients]
+
+
+# ---- deviations -----------------------------------------------------------------------------------------------------
+
+
+def _deviations(module: nn.Module, sequential: _Sequential | None, ranks: Ranks) -> dict[str, float]:
+    """Layer -> deviation of its gradient from that of one process, on the rank where it is largest.
+
+    One parameter after the other, so that no rank but the first needs room for a second set of gradients.
+    """
+    differences, sizes, layer_of = [], [], []
+    for index, (name, parameter) in enumerate(module.named_parameters()):
+        mine = _gradient(parameter)
+        expected = sequential.gradients[index] if sequential else mine.new_empty(mine.shape)
+        ranks.broadcast(expected)
+        differences.append(_root_mean_square(mine - expected))
+        sizes.append(_root_mean_square(expected))
+        layer_of.append(name.rpartition(".")[0] or name)
+    least = NOTHING * max(sizes)
+    mine_by_layer: dict[str, float] = {}
+    for layer, difference, size in zip(layer_of, differences, sizes, strict=True):
+        mine_by_layer[layer] = _largest((mine_by_layer.get(layer, 0.0), difference / max(size, least)))
+    every = ranks.gather(mine_by_layer)
+    return {layer: _largest(of_rank[layer] for of_rank in every) for layer in mine_by_layer}
+
+
+def _loss_deviation(loss: float, sequential: _Sequential | None, request: Request, ranks: Ranks) -> float:
+    expected = ranks.gather(sequential.loss if sequential else None)[0]
+    shares = zip(range(ranks.world_size), ranks.gather(loss), strict=True)
+    mean = sum(request.share(rank) * of_rank for rank, of_rank in shares) / request.batch_size
+    return abs(mean - expected) / abs(expected)
+
+
+def _gradient(parameter: nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None, "a layer table has no parameters that are not used"
+    return parameter.grad
+
+
+def _root_mean_square(values: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64).item()) / math.sqrt(values.numel())
+
+
+def _largest(deviations: Iterable[float]) -> float:
+    """The largest; NaN, which compares with nothing, is larger than any."""
+    return max(deviations, key=lambda deviation: (math.isnan(deviation), deviation))
+
+
+def _finite(deviation: dict[str, Any]) -> dict[str, Any]:
+    """The deviation as a record can hold it."""
+
+    def value(given: float) -> float | Unknown:
+        return given if math.isfinite(given) else Unknown("not a finite number")
+
+    layers = {layer: value(given) for layer, given in deviation["layers"].items()}
+    return {"loss": value(deviation["loss"]), "layers": layers}
+
+
+# ---- the model and its batch ----------------------------------------------------------------------------------------
+
+
+def _without_chance(model: nn.Module) -> nn.Module:
+    """Dropout and batch normalisation as in evaluation, whatever holds them as in training (auxiliary classifiers)."""
+    for module in model.modules():
+        if not any(module.children()):
+            module.eval()
+    return model
+
+
+def _normalise_by(model: nn.Module, batch: Batch) -> None:
+    """Sets the statistics of batch normalisation to those of this batch: activations are then as in training."""
+    normalisations = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    usual = [module.momentum for module in normalisations]
+    for module in normalisations:
+        module.train()
+        module.momentum = 1.0  # the new value replaces the old one
+    with torch.no_grad():
+        model(batch[0])
+    for module, momentum in zip(normalisations, usual, strict=True):
+        module.eval()
+        module.momentum = momentum
+
+
+def _train_statistics(model: nn.Module, statistics: Statistics) -> None:
+    """Lets batch normalisation compute its statistics anew in each step, unless they are frozen."""
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            module.train(statistics in ("synchronised", "per rank"))
+
+
+def _double(request: Request) -> Request:
+    """The request in double precision: no autocast, and buckets of twice the bytes, which hold the same gradients."""
+    strategy = request.strategy
+    if isinstance(strategy, Bucket):
+        first = strategy.first_bucket_mb
+        if first is None and strategy.bucket_cap_mb is None:
+            first = FIRST_BUCKET_BYTES / MIB
+        cap = strategy.bucket_cap_mb or CAP_BYTES / MIB
+        doubled = msgspec.structs.replace(strategy, first_bucket_mb=first and 2 * first, bucket_cap_mb=2 * cap)
+        if not missing_feature(doubled):
+            strategy = doubled
+    return msgspec.structs.replace(request, precision="fp32", strategy=strategy)
+
+
+def _of_one(request: Request) -> Request:
+    """The same global batch, whatever the scaling, in one process."""
+    return msgspec.structs.replace(request, gpus=1, devices=None, split="even")
+
+
+def _stored_batch(request: Request, ranks: Ranks) -> tuple[Batch, dict[str, Any]]:
+    """One global batch of the request's input, the same on all ranks; and, in rank 0, the state of that input."""
+    state: dict[str, Any] = {}
+    if ranks.first:
+        batches = inputs.open_for(_of_one(request), 0, ranks.device)
+        images, labels = next(batches)
+        state = {**batches.state(), "reads_bytes": Unknown("no windows were timed")}
+        batches.close()
+    else:
+        size = (request.batch_size, 3, request.image_size, request.image_size)
+        images = torch.empty(size, device=ranks.device, memory_format=inputs.memory_format(request.channels_last))
+        labels = torch.empty(request.batch_size, dtype=torch.int64, device=ranks.device)
+    ranks.broadcast(images)
+    ranks.broadcast(labels)
+    return (images, labels), state

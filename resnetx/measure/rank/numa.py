@@ -1,0 +1,75 @@
+"""Keeps a rank to the CPUs next to its GPU: what it decodes and copies then lies in memory that the GPU reaches first.
+
+On a host with several NUMA nodes a batch on the wrong one crosses the link between the sockets on its way. A rank stays
+where it is allowed to be where those CPUs would be too few for the threads of all ranks that share them, as where all
+GPUs are at one socket: half of the CPUs would then idle.
+
+torchrun has `--numa-binding` for this. It takes a GPU's number to be the rank's, which `devices` changes, needs the
+program numactl, and fails where there is no GPU: so each rank does it by itself.
+
+References: sched_setaffinity(2); Linux documentation of /sys/bus/pci (local_cpulist); torch/numa/binding.py.
+"""
+
+import os
+from pathlib import Path
+
+import torch
+
+from resnetx.config import Request, SyntheticInput
+from resnetx.host import cpu_numbers, kernel_file, kernel_text
+from resnetx.measure.launch.torchrun import ranks_here
+from resnetx.measure.rank.distributed import Ranks
+
+
+def bind(request: Request, ranks: Ranks) -> None:
+    """Keeps this process, with the threads that it has and will have, to the CPUs near its GPU, if they suffice.
+
+    To be called before input pipelines start. What became of it is `cpus` of the rank's device in the record.
+    """
+    if ranks.device.type != "cuda" or not hasattr(os, "sched_setaffinity"):
+        return
+    present = torch.cuda.device_count()
+    here = [device % present for device in request.devices or range(ranks_here())]  # oversubscribed ones take turns
+    near = [nearby(place(device)) for device in here]
+    mine = nearby(place(ranks.device.index))
+    allowed = os.sched_getaffinity(0)
+    if mine < allowed and suffice(mine, near.count(mine), _threads(request)):
+        _move(allowed, mine)
+
+
+def suffice(cpus: set[int], ranks: int, threads: int) -> bool:
+    """Whether so many ranks with so many busy threads each find a CPU for every thread."""
+    return bool(cpus) and ranks * threads <= len(cpus)
+
+
+def _threads(request: Request) -> int:
+    """Threads of a rank that are busy at a time: those that decode, or on the GPU's behalf one or few."""
+    return request.threads if isinstance(request.input, SyntheticInput) else max(request.threads, request.input.threads)
+
+
+def place(device: int) -> str:
+    """The PCI address of a GPU, as the kernel writes it; "" where torch does not tell."""
+    properties = torch.cuda.get_device_properties(device)
+    try:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    except AttributeError:  # torch 2.7
+        return ""
+
+
+def nearby(pci_address: str) -> set[int]:
+    """The CPUs next to a PCI device that this process may use; none where the kernel does not tell."""
+    if not pci_address:
+        return set()
+    text = kernel_text(kernel_file("sys/bus/pci/devices") / pci_address / "local_cpulist")
+    return cpu_numbers(text) & os.sched_getaffinity(0)
+
+
+def _move(before: set[int], after: set[int]) -> None:
+    """Also the threads that run already, but for those that a library has given a place of its own, as NCCL does."""
+    for task in Path("/proc/self/task").iterdir():
+        thread = int(task.name)
+        try:
+            if os.sched_getaffinity(thread) == before:
+                os.sched_setaffinity(thread, after)
+        except ProcessLookupError:  # it has ended
+            continue

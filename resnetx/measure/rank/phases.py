@@ -1,0 +1,190 @@
+"""A step seen from inside: when each of its phases began, and when each message was ready, sent and received.
+
+A watch is told of the beginning of each phase (`mark`) and stands between the strategy and its all-reduce (`send`). A
+clean step has no watch: its marks go to `unwatched`.
+
+**Clocks.** On CPUs, the host's. On GPUs, CUDA events: the device's own time line, on which work of the host shows only
+where the device waits for it. Each rank's clock is zero as it leaves the barrier before a window, which all leave
+together, as far as a barrier can do that.
+
+**Communication.** The backward pass has computed everything when its last gradient is ready; what the step waits from
+then until all gradients are those of all ranks is exposed. So it is with every strategy, also where (as in DDP) the
+call of `backward` returns only after that.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from resnetx.measure.rank.distributed import Ranks, Send, Work
+
+Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
+
+PARTS = ("input_wait", "host_to_device", "forward", "backward", "exposed_communication", "optimizer")
+DIGITS = 7  # of recorded seconds behind the decimal point: CUDA events resolve half a microsecond
+
+
+def unwatched(_: str) -> None:
+    """What a clean step tells of its phases, to nobody."""
+
+
+@dataclass
+class _Sent:
+    """A message and the times at which things happened to it, as a clock notes them."""
+
+    size_bytes: int
+    ready: Any
+    start: Any = None
+    end: Any = None
+
+
+@dataclass
+class _Step:
+    marks: dict[str, Any] = field(default_factory=dict)
+    sent: list[_Sent] = field(default_factory=list)
+
+
+class Watch:
+    """One rank's notes of its steps."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._clock = clock_of(ranks.device)
+        self._steps: list[_Step] = []  # since the latest `note`
+        self._lengths_s: list[dict[str, float]] = []  # the parts of every step of the windows
+        self._latest: list[dict[str, Any]] = []  # each step of the latest window
+
+    def mark(self, phase: str) -> None:
+        """The phase begins now: on a GPU, when the device gets here."""
+        if phase == "input_wait":
+            self._steps.append(_Step())
+        self._steps[-1].marks[phase] = self._clock.now()
+
+    def send(self, buffer: torch.Tensor) -> Work:
+        """Sends a message as `Ranks.send` does, and notes its times."""
+        message = _Sent(buffer.nbytes, ready=self._clock.now())
+        self._steps[-1].sent.append(message)
+        return self._clock.send(buffer, self._ranks.send, message)
+
+    def arrived(self) -> None:
+        """A batch is there, and is copied to the device from now on."""
+        self.mark("host_to_device")
+
+    def note(self, windows: int) -> None:
+        """Works up the steps of the window that has just been timed; those before the first window are forgotten."""
+        steps, self._steps = self._steps, []
+        if windows == 0:
+            return
+        zero = steps[0].marks["input_wait"]
+        self._latest = []
+        for step in steps:
+            begin = step.marks["input_wait"]
+            marks = {phase: self._clock.seconds(begin, mark) for phase, mark in step.marks.items()}
+            sent = [
+                {"size_bytes": message.size_bytes, **_rounded(self._clock.times(begin, message))}
+                for message in step.sent
+            ]
+            self._lengths_s.append(_lengths_s(marks, [message["ready_s"] for message in sent]))
+            self._latest.append({"begin_s": round(self._clock.seconds(zero, begin), DIGITS), "sent": sent})
+
+    def seen(self) -> dict[str, Any]:
+        """Mean seconds of the step and its parts; and the steps of the latest window, each with its messages."""
+        means = {
+            f"{part}_s": sum(lengths[part] for lengths in self._lengths_s) / len(self._lengths_s)
+            for part in ("step", *PARTS)
+        }
+        return {"clock": self._clock.name, **_rounded(means), "latest": self._latest}
+
+
+def _lengths_s(marks: dict[str, float], ready_s: list[float]) -> dict[str, float]:
+    """How long each part of a step took; together they are the step. All times are since its beginning."""
+    arrived = marks.get("host_to_device", marks["forward"])  # where the step itself copies nothing to the device
+    computed = max(ready_s, default=marks["optimizer"])
+    ends = (arrived, marks["forward"], marks["backward"], computed, marks["optimizer"], marks["end"])
+    begins = (0.0, *ends[:-1])
+    lengths = {part: end - begin for part, begin, end in zip(PARTS, begins, ends, strict=True)}
+    return {"step": marks["end"], **lengths}
+
+
+def _rounded(times_s: dict[str, float]) -> dict[str, float]:
+    return {name: round(seconds, DIGITS) for name, seconds in times_s.items()}
+
+
+# ---- clocks ---------------------------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    """What a watch reads. Times are opaque until the device has been waited for; then they are apart by seconds."""
+
+    name: str
+
+    def now(self) -> Any: ...
+
+    def seconds(self, earlier: Any, later: Any) -> float: ...
+
+    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
+        """Sends, and notes when that starts and ends."""
+
+    def times(self, begin: Any, message: _Sent) -> dict[str, float]:
+        """`ready_s`, `start_s` and `end_s` since `begin`, once the message has arrived."""
+
+
+def clock_of(device: torch.device) -> Clock:
+    """The clock that sees when the device begins and ends its work."""
+    return _DeviceClock(device) if device.type == "cuda" else _HostClock()
+
+
+class _HostClock:
+    name = "host"
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def seconds(self, earlier: float, later: float) -> float:
+        return later - earlier
+
+    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
+        def arrived(_: object) -> None:
+            message.end = self.now()
+
+        message.start = self.now()
+        work = send(buffer)
+        work.get_future().then(arrived)  # gloo's thread calls it before it wakes those who wait
+        return work
+
+    def times(self, begin: float, message: _Sent) -> dict[str, float]:
+        return {f"{name}_s": getattr(message, name) - begin for name in ("ready", "start", "end")}
+
+
+class _DeviceClock:
+    """CUDA events. NCCL runs on a stream of its own: the one that it takes to be timed here waits for each message."""
+
+    name = "CUDA events"
+
+    def __init__(self, device: torch.device) -> None:
+        self._beside = torch.cuda.Stream(device)
+
+    def now(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
+        return earlier.elapsed_time(later) / 1e3
+
+    def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
+        work = message.start = send(buffer)
+        with torch.cuda.stream(self._beside):
+            work.wait()
+            message.end = self.now()
+        return work
+
+    def times(self, begin: torch.cuda.Event, message: _Sent) -> dict[str, float]:
+        end_s = self.seconds(begin, message.end)
+        # Events of its own around NCCL's kernel, in milliseconds; they can be read once torch knows that it is over.
+        assert message.start.is_completed(), "the device was not waited for"
+        start_s = end_s - message.start._get_duration() / 1e3
+        return {"ready_s": self.seconds(begin, message.ready), "start_s": start_s, "end_s": end_s}

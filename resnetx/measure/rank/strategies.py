@@ -1,0 +1,177 @@
+"""How the ranks exchange gradients: a replica of the model on each, and what makes their gradients the mean of all.
+
+    replica = replicate(model, request, ranks)
+    loss(replica(images)).backward()
+    replica.finish()                        # now each gradient is the mean over the ranks
+
+- `bucket` is DistributedDataParallel.
+- `layerwise` and `after` are `_Flat`: gradients are copied into flat buffers, and each buffer is all-reduced as soon as
+  its last gradient is there. With one buffer per layer that is wait-free backpropagation; with a single one, nothing is
+  sent before the backward pass is over.
+- `none` exchanges nothing, and on one rank there is nothing to exchange, whatever the strategy: the baseline of a
+  speed-up is the bare model.
+
+Reference: Shi et al. 2018, section IV (the frameworks' strategies).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from resnetx.config import Bucket, Layerwise, NoExchange, Request
+from resnetx.measure.rank import distributed
+from resnetx.measure.rank.distributed import Ranks, Send, Work
+from resnetx.record import Unknown
+
+
+class Replica(Protocol):
+    """A rank's model, whose gradients are those of all ranks after `finish`."""
+
+    name: str  # as `RunRecord.distributed` has it
+    module: nn.Module  # with the parameters to train
+
+    def __call__(self, images: torch.Tensor) -> Any: ...
+
+    def finish(self) -> None:
+        """After each backward pass: later work sees gradients that are the mean over the ranks."""
+
+    def sizes(self) -> list[int] | Unknown:
+        """Bytes of the messages of a step, in the order in which they are sent."""
+
+
+def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | None = None) -> Replica:
+    """`model` as the request's strategy trains it; every rank starts from rank 0's parameters and buffers.
+
+    `send`: starts the all-reduce of each message; None: as the strategy does it by itself.
+    """
+    strategy = request.strategy
+    if ranks.world_size == 1:
+        return _Alone(model, "bare")
+    if isinstance(strategy, Bucket):
+        return _Buckets(distributed.data_parallel(model, strategy, ranks, send))
+    for tensor in (*model.parameters(), *model.buffers()):
+        ranks.broadcast(tensor.detach())
+    if isinstance(strategy, NoExchange):
+        return _Alone(model, strategy.kind)
+    groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
+    return _Flat(model, strategy.kind, groups, ranks.world_size, send or ranks.send)
+
+
+class _Alone:
+    """A model whose gradients stay where they are."""
+
+    def __init__(self, model: nn.Module, name: str) -> None:
+        self.name, self.module = name, model
+
+    def __call__(self, images: torch.Tensor) -> Any:
+        return self.module(images)
+
+    def finish(self) -> None:
+        """Nothing is on its way."""
+
+    def sizes(self) -> list[int] | Unknown:
+        return Unknown("one rank sends no gradients") if self.name == "bare" else []
+
+
+class _Buckets:
+    """DistributedDataParallel, whose backward pass ends when the gradients are there."""
+
+    def __init__(self, wrapped: DistributedDataParallel) -> None:
+        self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
+
+    def __call__(self, images: torch.Tensor) -> Any:
+        return self._wrapped(images)
+
+    def finish(self) -> None:
+        """DDP has waited."""
+
+    def sizes(self) -> list[int] | Unknown:
+        return distributed.bucket_sizes(self._wrapped)
+
+
+class _Flat:
+    """Messages of groups of gradients, each sent when the last of its group is there.
+
+    The buffers live as long as the model, so that no stream can find them freed. A gradient is copied into its buffer,
+    divided by the number of ranks on the way, and then is a view of the buffer; the update reads it there. The next
+    backward pass writes into a buffer only after `finish` has ordered it behind the all-reduce.
+    """
+
+    def __init__(
+        self, model: nn.Module, name: str, groups: Iterable[list[nn.Parameter]], world_size: int, send: Send
+    ) -> None:
+        self.name, self.module, self._share, self._send = name, model, 1 / world_size, send
+        self._messages = [Message(group) for group in groups]
+        self._on_the_way: list[tuple[Message, Work]] = []
+        self._order: list[Message] = []  # of the latest step
+        for message in self._messages:
+            for parameter, view in message.views:
+                parameter.register_post_accumulate_grad_hook(self._hook(message, view))
+
+    def __call__(self, images: torch.Tensor) -> Any:
+        return self.module(images)
+
+    def _hook(self, message: "Message", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
+        def ready(parameter: torch.Tensor) -> None:
+            assert parameter.grad is not None, "called after the gradient was accumulated"
+            copy_scaled(parameter.grad, self._share, view)
+            parameter.grad = view
+            message.missing -= 1
+            if message.missing == 0:
+                self._on_the_way.append((message, self._send(message.buffer)))
+
+        return ready
+
+    def finish(self) -> None:
+        for message, work in self._on_the_way:
+            work.wait()
+            message.missing = len(message.views)
+        self._order = [message for message, _ in self._on_the_way]
+        self._on_the_way.clear()
+        assert len(self._order) == len(self._messages), "a parameter has no gradient, so that its layer was not sent"
+
+    def sizes(self) -> list[int] | Unknown:
+        return [message.buffer.nbytes for message in self._order]
+
+
+def copy_scaled(gradient: torch.Tensor, share: float, view: torch.Tensor) -> None:
+    """Puts a rank's share of a gradient into its place in a message."""
+    torch.mul(gradient, share, out=view)
+
+
+class Message:
+    """One flat buffer, and the places of a group's gradients in it."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        elements = sum(parameter.numel() for parameter in parameters)
+        self.buffer = torch.zeros(elements, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.views: list[tuple[nn.Parameter, torch.Tensor]] = []
+        offset = 0
+        for parameter in parameters:
+            # With the parameter's own strides (channels_last, say) the update reads both in the same order.
+            view = self.buffer.as_strided(parameter.size(), parameter.stride(), offset)
+            self.views.append((parameter, view))
+            offset += parameter.numel()
+        self.missing = len(parameters)
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def layers(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The trainable parameters of each layer: of a module of torch.nn with all that is in it, else a module's own."""
+    seen: set[nn.Parameter] = set()
+    groups = []
+    for module in model.modules():
+        ready_made = type(module).__module__.startswith("torch.nn") and not isinstance(module, _CONTAINERS)
+        own = [each for each in trainable(module.parameters(recurse=ready_made)) if each not in seen]
+        seen.update(own)
+        groups += [own] if own else []
+    return groups
+
+
+def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    return [parameter for parameter in parameters if parameter.requires_grad]

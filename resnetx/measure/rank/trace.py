@@ -1,0 +1,165 @@
+"""Traces: one rank trains, and its steps are seen layer by layer in turns with clean steps.
+
+`measure` is the page to read. A window of clean steps, then as many watched ones (`layer_timer`), and so on: what
+slows the machine for a while slows both, so that the watched steps can be held against the clean ones. Behind the
+windows follows what a prediction needs besides: how fast the input pipeline is alone, how fast gradients are copied
+into messages, whether a clean step keeps the device busy, and how long the host takes to queue one.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from resnetx import inputs
+from resnetx.config import Request, SyntheticInput
+from resnetx.inputs import Batches, nothing
+from resnetx.measure.rank import results
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.device_time import MOST_LAUNCHES, TOO_SLOW, Hold, timed_on_device
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.layer_timer import LayerWatch, WatchedStep
+from resnetx.measure.rank.phases import clock_of
+from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.profiler import kernels_s
+from resnetx.measure.rank.strategies import Message, copy_scaled, trainable
+from resnetx.measure.rank.train import build, training_step
+from resnetx.measure.rank.windows import Step, measure_windows
+from resnetx.record import Unknown
+
+WATCHED_WARMUP = 3  # watched steps before the first that counts
+ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer
+REPEATS = 10  # of what is measured behind the windows
+COPIES_AT_ONCE = MOST_LAUNCHES // 2  # that are timed in one queue, which holds them twice
+# Between kernels that are queued one behind the other the device idles for a microsecond or two: a few hundredths of a
+# step of small kernels. Where it idles for more than a tenth of the step, the host is late with the next kernel.
+BUSY = 0.9
+
+
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+    """Trains on one rank; returns what the record has of it."""
+    hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
+    watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
+    clock.lap("model_s")
+    batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
+    clock.lap("input_s")
+    step, progress = training_step(watch, batches, request, ranks, watch.mark)
+    seen: list[WatchedStep] = []
+
+    def note(windows: int) -> None:
+        progress.note()
+        taken = watched(step, watch, request.steps if windows else WATCHED_WARMUP, ranks)
+        seen.extend(taken if windows else [])
+
+    facts = measure_windows(step, note, request, ranks, clock)
+    facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": Unknown("one rank sends no gradients")}
+    clean_s = [window / facts["window_steps"] for window in facts["windows_s"]]
+    times = {
+        "clock": clock_of(ranks.device).name,
+        **_by_part(watch, seen),
+        "clean_step_s": clean_s,
+        **_busy(step, median(clean_s), ranks.device),
+        "host_s": queueing_s(step, watch, ranks.device),
+        "gradient_copy_Bps": copy_rate_Bps(watch.module.parameters(), ranks.device),
+    }
+    if not isinstance(request.input, SyntheticInput):  # which is not read ahead: what a step waits is what it takes
+        times["input_s"] = pipeline_s(batches, request, ranks.device)
+    fields = results.of_training(request, ranks, watch.name, [facts], batches) | {"layers": times}
+    batches.close()
+    return fields
+
+
+def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[WatchedStep]:
+    """So many steps, watched; where the device had gaps in some of them, others in their place."""
+    seen: list[WatchedStep] = []
+    watch.watching = True
+    for _ in range(ROUNDS):
+        timed(step, steps - len(seen), ranks.device, ranks.barrier)
+        seen += watch.take()
+        if len(seen) == steps:
+            break
+    watch.watching = False
+    if not seen:
+        raise RuntimeError(f"no step could be watched layer by layer: {TOO_SLOW}")
+    return seen
+
+
+def queueing_s(step: Step, watch: LayerWatch, device: torch.device) -> list[float] | Unknown:
+    """Seconds that the host takes to queue a clean step for a device that has nothing else to do."""
+    if device.type != "cuda":
+        return Unknown("a CPU rank has no device beside its host")
+    found = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize(device)  # a queue that is full would make the host wait
+        step()
+        found.append(watch.host_s)
+    return found
+
+
+def _by_part(watch: LayerWatch, steps: Sequence[WatchedStep]) -> dict[str, Any]:
+    """The watched steps as `record.trace.LayerTimes` has them: a list for each part, with an entry for each step."""
+    layers = [
+        {
+            "name": name,
+            "forward_s": [step.forward_s[place] for step in steps],
+            "backward_s": [step.backward_s[place] for step in steps],
+            "communication_s": [],
+            "gradient_bytes": watch.gradient_bytes[place],
+        }
+        for place, name in enumerate(watch.names)
+    ]
+    parts = ("input_wait_s", "host_to_device_s", "update_s", "step_s")
+    of_parts = {part: [getattr(step, part) for step in steps] for part in parts}
+    return {"layers": layers, **of_parts, "input_s": of_parts["input_wait_s"]}
+
+
+def pipeline_s(batches: Batches, request: Request, device: torch.device) -> list[float]:
+    """Seconds per batch of the input pipeline alone, of several windows; what lies ready is used up before.
+
+    What a training step waits for its input says nothing of what the input takes: a pipeline works ahead.
+    """
+
+    def read() -> None:
+        next(batches)
+
+    timed(read, getattr(request.input, "prefetch", 0) + request.warmup, device, nothing)
+    return [timed(read, request.steps, device, nothing) / request.steps for _ in range(REPEATS)]
+
+
+def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> float | Unknown:
+    """Bytes of gradients per second that the strategies `layerwise` and `after` copy into their messages.
+
+    On a GPU by the device's time: in a step the copies are queued behind the backward pass, one launch a parameter.
+    """
+    message = Message(trainable(parameters))
+    # Ones, as zeros may lie in no memory at all.
+    pairs = [(torch.ones_like(parameter), view) for parameter, view in message.views]
+    parts = [pairs[start : start + COPIES_AT_ONCE] for start in range(0, len(pairs), COPIES_AT_ONCE)]
+    times_s = []
+    for _ in range(1 + REPEATS):
+        all_s = 0.0
+        for part in parts:
+            part_s = timed_on_device(partial(_copy, part), 1, device)
+            if isinstance(part_s, Unknown):
+                return part_s
+            all_s += part_s
+        times_s.append(all_s)
+    return message.buffer.nbytes / median(times_s[1:])
+
+
+def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for gradient, view in pairs:
+        copy_scaled(gradient, 0.5, view)
+
+
+def _busy(step: Step, clean_step_s: float, device: torch.device) -> dict[str, Any]:
+    """The share of a clean step in which the device computes, and whether it waits for the host."""
+    # Kernels take as long under the profiler as without; the gaps between them do not. So the step is the clean one.
+    kernels = kernels_s(step, device)
+    if isinstance(kernels, Unknown):
+        return {"device_busy": kernels, "host_bound": False if device.type != "cuda" else kernels}
+    busy = min(1.0, kernels / clean_step_s)
+    return {"device_busy": busy, "host_bound": busy < BUSY}

@@ -1,0 +1,150 @@
+"""Training: the step that is measured, clean or watched.
+
+`training_step` is the step; with measure=phases the same step runs under a `phases.Watch`, which is told of its phases
+and stands between the strategy and its all-reduce.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from resnetx import inputs, workloads
+from resnetx.config import Request, SyntheticInput
+from resnetx.measure.rank import results
+from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.phases import Mark, Watch, unwatched
+from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.profiler import profiled
+from resnetx.measure.rank.strategies import Replica, replicate
+from resnetx.measure.rank.windows import Step, measure_windows
+
+AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
+
+
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+    """Trains; returns what the record has of it (all of it in rank 0)."""
+    with own_stream(ranks.device, request.graph):
+        return _measured(request, ranks, clock)
+
+
+def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+    watch = Watch(ranks) if request.measure == "phases" else None
+    replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
+    clock.lap("model_s")
+    batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived if watch else inputs.nothing)
+    clock.lap("input_s")
+    step, progress = training_step(replica, batches, request, ranks, watch.mark if watch else unwatched)
+
+    def note(windows: int) -> None:
+        progress.note()
+        if watch:
+            watch.note(windows)
+
+    facts = measure_windows(step, note, request, ranks, clock)
+    facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": replica.sizes()}
+    if watch:
+        facts |= {"phases": watch.seen(), **profiled(step, ranks.device)}
+    every = ranks.gather(facts)
+    fields = results.of_training(request, ranks, replica.name, every, batches) if ranks.first else {}
+    batches.close()
+    return fields
+
+
+def build(request: Request, ranks: Ranks) -> nn.Module:
+    """The request's model on this rank's device, in training mode."""
+    model = workloads.build(request.model, request.image_size).train()
+    return model.to(ranks.device, memory_format=inputs.memory_format(request.channels_last))
+
+
+# ---- the step -------------------------------------------------------------------------------------------------------
+
+
+def training_step(
+    replica: Replica,
+    batches: Iterator[tuple[torch.Tensor, torch.Tensor]],
+    request: Request,
+    ranks: Ranks,
+    mark: Mark = unwatched,
+) -> "tuple[Step, Progress]":
+    """The step that is measured: next batch, forward, backward (with communication), update."""
+    optimizer = torch.optim.SGD(
+        replica.module.parameters(),
+        lr=request.optimizer.learning_rate,
+        momentum=request.optimizer.momentum,
+        weight_decay=request.optimizer.weight_decay,
+        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
+    )
+    kind = ranks.device.type
+    scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
+    weight = loss_weight(request, ranks.rank)
+    progress = Progress(scaler)
+
+    def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
+        mark("forward")
+        with torch.autocast(kind, dtype=half, enabled=half is not None):
+            loss = _loss(replica(images), labels)
+        mark("backward")
+        scaler.scale(loss if weight == 1 else loss * weight).backward()
+        replica.finish()
+        mark("optimizer")
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        progress.loss = loss.detach()
+        mark("end")
+
+    run = GraphedStep(compute, isinstance(request.input, SyntheticInput)) if request.graph else compute
+
+    def step() -> None:
+        mark("input_wait")
+        run(*next(batches))
+
+    return step, progress
+
+
+def loss_weight(request: Request, rank: int) -> float:
+    """What a rank's mean loss counts, so that the mean of all ranks' gradients is that of the whole batch's mean loss.
+
+    1 where all ranks have as many images as each other.
+    """
+    return request.share(rank) * request.gpus / request.batch_size
+
+
+def _loss(outputs: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy; auxiliary classifiers (outputs behind the first) count with their weight."""
+    if isinstance(outputs, torch.Tensor):
+        return nn.functional.cross_entropy(outputs, labels)
+    main, *auxiliary = (output for output in outputs if output is not None)
+    loss = nn.functional.cross_entropy(main, labels)
+    for output in auxiliary:
+        loss = loss + AUXILIARY_LOSS_WEIGHT * nn.functional.cross_entropy(output, labels)
+    return loss
+
+
+class Progress:
+    """What the latest step came to, read only between windows: reading it waits for the device."""
+
+    def __init__(self, scaler: torch.amp.GradScaler) -> None:
+        self.loss: torch.Tensor | None = None
+        self.losses: list[float] = []
+        self._scaler = scaler
+        self._scales: list[float] = []
+
+    def note(self) -> None:
+        assert self.loss is not None, "no step has run"
+        self.losses.append(self.loss.item())
+        self._scales.append(self._scaler.get_scale())
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were left out during the windows because fp16 gradients overflowed, at least.
+
+        The scaler halves its scale for each. It doubles it once in a long while, which may hide one.
+        """
+        pairs = zip(self._scales, self._scales[1:], strict=False)
+        return sum(max(0, round(math.log2(before / after))) for before, after in pairs)

@@ -1,0 +1,119 @@
+"""What every timed run does: a first step, a warm-up until steps are steady, and windows of steps, each timed whole.
+
+What is timed is the step and nothing else; whatever else is measured (sensors, memory) is read before the first window
+or after the last.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from resnetx.config import WINDOW_S, Request
+from resnetx.measure.machine.sensors import Sensors
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.process import StartUp, bytes_read, device_memory, difference, peak_memory_bytes
+
+STEADY = 0.1  # a step that is not this much faster than the one before ends the warm-up
+MAX_WARMUP = 4  # times the warm-up asked for
+# Of a GPU, whose utilisation and power NVML averages over up to a second: what the windows show is then theirs.
+SHORTEST_WARMUP_S = 2.0
+LONGEST_WARMUP_S = 10.0
+SETTLED = 0.02  # between two stretches of the warm-up
+
+Step = Callable[[], None]
+
+
+def measure_windows(
+    step: Step, note: Callable[[int], None], request: Request, ranks: Ranks, clock: StartUp
+) -> dict[str, Any]:
+    """This rank's times, and what was read of the machine around them.
+
+    `note` is called with the number of windows that are over: 0 before the first, then behind each.
+    """
+    sensors = Sensors([ranks.device.index] if ranks.device.type == "cuda" else None, ranks.rank)  # NVML takes its time
+    clock.skip()
+    first = timed(step, 1, ranks.device, ranks.barrier)
+    clock.lap("first_step_s")
+    warmup = warm_up(step, request, ranks)
+    steps = window_steps(request, warmup.step_s)
+    reads = bytes_read()
+    if ranks.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(ranks.device)  # cuDNN's trials of the warm-up are no need of the workload
+    note(0)
+    windows: list[float] = []
+    sensors.start()
+    while len(windows) < request.windows:
+        windows.append(timed(step, steps, ranks.device, ranks.barrier))
+        note(len(windows))
+    readings = sensors.stop()
+    return {
+        "start_up": clock.parts(ranks.rank),
+        "warmup_s": [first, *warmup.steps_s],
+        "unsteady": warmup.unsteady,
+        "windows_s": windows,
+        "window_steps": steps,
+        **readings,
+        "peak_memory_bytes": peak_memory_bytes(ranks.device),
+        "device_memory": device_memory(ranks.device, ranks.rank),
+        "reads_bytes": difference(bytes_read(), reads),
+    }
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The steps between the first one and the first window."""
+
+    steps_s: list[float]  # of this rank, one entry for each step
+    step_s: float  # of the slowest rank, at the end
+    unsteady: str  # what to do, as the last steps were faster than those before; "" where they were not
+
+
+def warm_up(step: Step, request: Request, ranks: Ranks) -> WarmUp:
+    """Steps until they no longer get faster; on a GPU also until its clock has settled (`_settle`).
+
+    The first steps are slow for many reasons (allocation, kernel choice, DDP's rebuilt buckets). All ranks stop at the
+    same step: each decision uses the slowest rank's times.
+    """
+    mine: list[float] = []
+    slowest: list[float] = []
+    steady = False
+    while not steady and len(mine) + 1 < request.warmup * MAX_WARMUP:
+        mine.append(timed(step, 1, ranks.device, ranks.barrier))
+        slowest.append(max(ranks.gather(mine[-1])))
+        steady = len(mine) + 1 >= request.warmup and slowest[-1] > slowest[-2] * (1 - STEADY)
+    if ranks.device.type == "cuda" and request.measure != "input":  # which no clock of a GPU decides
+        return _settle(step, mine, slowest, ranks)
+    return WarmUp(mine, slowest[-1], "" if steady else "raise warmup")
+
+
+def _settle(step: Step, mine: list[float], slowest: list[float], ranks: Ranks) -> WarmUp:
+    """More of a warm-up, in stretches like windows, until two of them agree.
+
+    A GPU starts from an idle clock, boosts, and comes down again as it heats up and meets its power limit: a second or
+    two, which is hundreds of its steps.
+    """
+    steps_s, step_s, spent_s = [*mine], slowest[-1], sum(slowest)
+    while spent_s < LONGEST_WARMUP_S:
+        count = max(1, math.ceil(WINDOW_S / step_s))
+        mine_s = timed(step, count, ranks.device, ranks.barrier)
+        steps_s += [mine_s / count] * count
+        slowest_s = max(ranks.gather(mine_s))
+        spent_s += slowest_s
+        before_s, step_s = step_s, slowest_s / count
+        if spent_s >= SHORTEST_WARMUP_S and abs(step_s / before_s - 1) <= SETTLED:
+            return WarmUp(steps_s, step_s, "")
+    return WarmUp(steps_s, step_s, "lock the clock of the GPU below the one that it falls to (resnetx doctor)")
+
+
+def window_steps(request: Request, step_s: float) -> int:
+    """Steps of each window: those that were asked for, or more where they would take less than `WINDOW_S`.
+
+    With measure=phases they are those that were asked for: its record has the time of each.
+    """
+    if request.measure == "phases":
+        return request.steps
+    return max(request.steps, math.ceil(WINDOW_S / step_s))

@@ -1,0 +1,163 @@
+"""A rank's life around the measurement: it dies with its parent, and says why when it fails.
+
+Loads no torch by itself, so that a failure to load torch is reported like any other.
+"""
+
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from resnetx import packages, record
+from resnetx.errors import ConfigError, shortened
+from resnetx.host import dying_with, kernel_text
+from resnetx.measure.launch import nccl_log
+from resnetx.measure.launch.ending import sentence
+from resnetx.measure.launch.moment import Moment
+from resnetx.measure.launch.out_of_memory import no_memory
+from resnetx.measure.launch.results_folder import write_measured
+from resnetx.measure.launch.scratch import show_life
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, launched_folder, launched_scratch, rank
+from resnetx.record import BenchFile, Failure, RunFolder, Task, TaskRecord
+
+LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
+_TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
+
+FailureKind = Literal["oom", "config", "peer", "error"]
+
+
+def die_with_parent() -> None:
+    """Makes the kernel kill this process when the one that started it dies.
+
+    torchrun gives every rank a session of its own, so killing a process group, or torchrun with SIGKILL, would leave
+    the ranks running. Linux only; elsewhere torchrun's own clean-up has to do. Until it is dead, its launcher waits.
+    """
+    if scratch := launched_scratch():
+        show_life(scratch)
+    dying_with(os.getppid())()
+    if _orphaned():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _orphaned() -> bool:
+    """Whether torchrun died before the kernel was asked: the parent is then not one that carries this run's mark."""
+    folder = launched_folder()
+    if folder is None:  # by hand, any process may be the parent
+        return False
+    try:
+        variables = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    return f"{FOLDER_VARIABLE}={folder.path}".encode() not in variables
+
+
+def explain_termination() -> None:
+    """Makes this rank report that it was asked to end, as torchrun asks all ranks when one of them is lost.
+
+    A rank that reports nothing is then the one that was lost. The main thread may be deep in a collective, where no
+    signal handler of Python runs: a thread of its own waits for the signal.
+    """
+    folder = launched_folder()
+    if folder is None:
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def wait() -> None:
+        sender = signal.sigwaitinfo({signal.SIGTERM}).si_pid
+        if sender == os.getppid():
+            failure = _said("peer", "ended by torchrun, because another rank was lost")
+        else:
+            name = kernel_text(f"proc/{sender}/comm")
+            failure = _said("error", f"ended (SIGTERM) by process {sender}" + f" ({name})" * bool(name))
+        with suppress(OSError):  # a full disk, say: there is nobody left to tell
+            record.write(folder.failure(failure.rank), failure)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()
+
+
+def serve(task: Task, folder: RunFolder | None, started: Moment) -> TaskRecord | None:
+    """Runs this rank of the task; rank 0 returns the record, which is then on disk.
+
+    `folder`: None in the ranks that do not know it, as only rank 0 does in a run started by hand. `started`: when this
+    process did. A failure is left in the folder, and ends the process: status 2 for a mistake of the user's, else 1.
+    """
+    try:
+        ended = _run(task, started)
+        if ended is not None:
+            assert folder is not None, "rank 0 has no folder"
+            write_measured(folder.record, ended)
+        return ended
+    except Exception as error:
+        print(nccl_log.warnings_left(), end="", file=sys.stderr, flush=True)
+        failure = _failure(error)
+        if failure.kind != "config":
+            print(failure.traceback, file=sys.stderr, flush=True)
+        elif failure.rank == 0:  # all ranks make the same mistake
+            print(f"resnetx: {failure.message}", file=sys.stderr, flush=True)
+        if folder is not None:
+            _leave(failure, task, folder, started)
+        # Not sys.exit: destroying communicators and pipelines would wait for ranks that will never answer.
+        os._exit(2 if failure.kind == "config" else 1)
+
+
+def _run(task: Task, started: Moment) -> TaskRecord | None:
+    if isinstance(task, BenchFile):
+        from resnetx.measure.bench import collectives
+
+        return collectives.run(task, started)
+    from resnetx.measure.rank.main import run
+
+    return run(task, started)
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, ModuleNotFoundError) and (missing := packages.missing(error)):
+        error = ConfigError(missing)
+    kind = _kind(error)
+    return _said(kind, shortened(str(error)) if kind == "config" else sentence(error), traceback.format_exc())
+
+
+def _said(kind: FailureKind, message: str, trace: str = "") -> Failure:
+    now = Moment.now()
+    return Failure(
+        rank=rank(),
+        kind=kind,
+        time_s=now.epoch_s,
+        monotonic_s=now.monotonic_s,
+        message=message,
+        traceback=trace[-_TRACEBACK:],
+    )
+
+
+def _kind(error: Exception) -> FailureKind:
+    """What an exception means. torch's own types are known by name, as torch may be what failed to load."""
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, ConfigError):
+        return "config"
+    if isinstance(error, MemoryError) or name == "OutOfMemoryError" or no_memory(text):
+        return "oom"
+    if name in ("DistBackendError", "DistNetworkError", "DistStoreError") or re.search(LOST_PEER, text):
+        return "peer"
+    return "error"
+
+
+def _leave(failure: Failure, task: Task, folder: RunFolder, started: Moment) -> None:
+    """Keeps the failure where it is looked for: in a file of its own, or by hand in the record.
+
+    By hand only rank 0 has a folder, and its own failures come before it has written what was measured.
+    """
+    try:
+        if launched_folder():
+            record.write(folder.failure(failure.rank), failure)
+            return
+        outcome: record.Outcome = "oom" if failure.kind == "oom" else "failed"
+        known = {"failures": [failure], "duration_s": started.elapsed_s}
+        record.write(folder.record, record.cut_short(task, started.epoch_s, outcome, failure.message, **known))
+    except OSError as error:
+        print(f"{folder.path}: {error.strerror}", file=sys.stderr, flush=True)

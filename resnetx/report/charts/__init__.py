@@ -1,0 +1,1 @@
+"""Every figure: the only modules that know Altair."""

@@ -1,0 +1,1 @@
+"""Studies as pages, figures and tables: how they scale, and what limits each point."""

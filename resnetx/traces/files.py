@@ -1,0 +1,216 @@
+"""Traces from files: our own, and those that other programs wrote. What a file is, its content says.
+
+read("prof.json.gz", batch_size=32, device="v100-sxm2-16gb")    # a PyTorch profile (`kineto`)
+read("alexnet.tsv", batch_size=1024, device="k80-562mhz")              # six columns (`six_columns`)
+read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from resnetx.errors import ConfigError, FileError
+from resnetx.formats import chrome, kineto, six_columns
+from resnetx.formats.chrome_events import MAX_BYTES, is_json
+from resnetx.loading import File, decode, is_file, is_folder, visible
+from resnetx.record import files, limits
+from resnetx.record.run import SCHEMA
+from resnetx.record.trace import LayerTimes, Trace, TracedCommunication
+from resnetx.record.unknown import Unknown, seal
+from resnetx.traces.checks import refuse_unsound
+
+NAME = "trace.json"
+CPU = "CPU"  # the device of a trace that has none
+DRAWN = 3  # iterations of each batch in a timeline
+SILENT = "imported: the file does not say"
+
+
+def read(path: Path, *, batch_size: int, device: str, workload: str | None = None) -> Trace:
+    """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
+
+    Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
+    is the caller's to check, or "CPU". `workload` is the file's own name unless given.
+    """
+    data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
+    notes: dict[str, str] = {}
+    source, measured_at = visible(str(path)), None  # a path may hold what is no text
+    if is_json(data):
+        profile = kineto.parse(data, path)
+        _check_device(profile, device, path)
+        times, measured_at = profile.times, profile.measured_at
+        if profile.left_out:
+            source += f" (without {profile.left_out} iterations that executed other layers than most did)"
+        if not profile.has_gradient_sizes:
+            notes["batches.0.times.layers"] = (
+                "the gradient_bytes of all layers are 0: the profile has no shapes (record_shapes=True)"
+            )
+    else:
+        times = six_columns.parse(_text(data, path), path)
+    tree = {
+        "kind": "trace",
+        "schema": SCHEMA,
+        "how": "imported",
+        "source": source,
+        "workload": workload or visible(path.name.partition(".")[0]),
+        "request": Unknown("imported: no run of resnetx measured it"),
+        "device": device,
+        "cpu": Unknown(SILENT),
+        "cpus": Unknown(SILENT),
+        "sm_clock_Hz": Unknown(SILENT),
+        "software": Unknown(SILENT),
+        "measured_at": measured_at or Unknown(SILENT),
+        "batches": [{"batch_size": batch_size, "times": times, "peak_memory_bytes": Unknown(SILENT)}],
+        "communication": [],
+        "unknown": notes,
+    }
+    trace: Trace = seal(tree, Trace)
+    return refuse_unsound(trace)
+
+
+def export(trace: Trace, folder: Path) -> list[Path]:
+    """Writes each batch in six columns, and a timeline of the first iterations for viewers of Chrome traces.
+
+    Where layers were sent one by one over several ranks, the batch is written once more with what that took.
+    """
+    sheets = {f"b{each.batch_size}.tsv": each.times for each in trace.batches}
+    for sent in trace.communication:
+        alone = {each.batch_size: each.times for each in trace.batches}.get(sent.batch_size // sent.gpus)
+        if sent.strategy == "layerwise" and alone is not None:
+            sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent, trace.source)
+    written = []
+    for name, times in sheets.items():
+        written.append(folder / name)
+        written[-1].write_text(six_columns.write_six_columns(times))
+    timelines = {
+        f"{trace.workload}, batch {each.batch_size}": list(chrome.measured_tasks(each.times, DRAWN))
+        for each in trace.batches
+    }
+    written.append(folder / "timeline.json")
+    written[-1].write_bytes(chrome.encode(timelines))
+    return written
+
+
+def _with_messages(times: LayerTimes, sent: TracedCommunication, source: str) -> LayerTimes:
+    """The same with the transfer of each layer's message; waiting for other ranks is left out."""
+    having = [place for place, layer in enumerate(times.layers) if layer.gradient_bytes][::-1]  # as they are sent
+    if [times.layers[place].gradient_bytes for place in having] != [message.size_bytes for message in sent.messages]:
+        raise FileError(f"{source}: the messages of its runs on {sent.gpus} ranks are not those of its layers")
+    layers = list(times.layers)
+    for place, message in zip(having, sent.messages, strict=True):
+        layers[place] = msgspec.structs.replace(layers[place], communication_s=message.transfer_s)
+    return msgspec.structs.replace(times, layers=layers)
+
+
+def _check_device(profile: kineto.Profile, device: str, path: Path) -> None:
+    """The host's operations say nothing of a GPU: they launch, and go on."""
+    if profile.on_device and device == CPU:
+        raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")
+    if not profile.on_device and device != CPU:
+        raise ConfigError(
+            f"{path}: has no kernels of a GPU, and device={device} is one; profile with ProfilerActivity.CUDA too, or "
+            "name the CPU as the device if the steps ran there"
+        )
+
+
+def read_trace(path: Path, *, batch_size: int | None = None, device: str | None = None) -> Trace:
+    """The trace in any file that holds one, or what `import_` has kept below a folder.
+
+    The files of other programs need `batch_size` and `device`, see `read`.
+    """
+    if is_folder(path):
+        return _together(path)
+    if _is_ours(path):
+        trace: Trace = files.read(path, Trace)
+        return trace
+    given = {"batch_size": batch_size, "device": device}
+    if batch_size is None or device is None:
+        missing = " and ".join(f"{key}=" for key, value in given.items() if value is None)
+        raise ConfigError(
+            f"{path}: no trace of resnetx, and what other programs write does not say on how many images per GPU, and "
+            f"on which GPU, it was taken; import it with {missing} (resnetx trace --import)"
+        )
+    return read(path, batch_size=batch_size, device=device)
+
+
+def import_(path: Path, *, batch_size: int, device: str, results: Path, workload: str | None = None) -> Path:
+    """Keeps the trace of another program's file in the results; returns where.
+
+    All batches of one workload on one device are below one folder, which `read_trace` reads as one trace.
+    """
+    trace = read(path, batch_size=batch_size, device=device, workload=workload)
+    target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
+    if is_folder(target.parent.parent):
+        others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
+        merged([*(files.read(each, Trace) for each in others), trace])  # refuses what does not belong together
+    files.write(target, trace)
+    return target
+
+
+def merged(traces: Sequence[Trace]) -> Trace:
+    """One trace of several that have different batches of one workload on one device."""
+    first = traces[0]
+    for other in traces[1:]:
+        if (other.workload, other.device) != (first.workload, first.device) or _names(other) != _names(first):
+            raise ConfigError(
+                f"{other.source}: {other.workload} on {other.device} has other layers than {first.workload} on "
+                f"{first.device} in {first.source}; expected two batches of one workload: give it another workload="
+            )
+    batches = sorted(
+        ((batch, _reasons(trace, place)) for trace in traces for place, batch in enumerate(trace.batches)),
+        key=lambda each: each[0].batch_size,
+    )
+    unknown = {key: why for key, why in first.unknown.items() if not key.startswith("batches.")}
+    for place, (_, reasons) in enumerate(batches):
+        unknown |= {f"batches.{place}.{key}": why for key, why in reasons.items()}
+    source = ", ".join(dict.fromkeys(trace.source for trace in traces))
+    return msgspec.structs.replace(first, batches=[batch for batch, _ in batches], source=source, unknown=unknown)
+
+
+def _together(folder: Path) -> Trace:
+    found = [folder / NAME] if is_file(folder / NAME) else sorted(folder.glob(f"*/{NAME}"))
+    if not found:
+        raise ConfigError(f"{folder}: holds neither traced runs nor imported traces; `resnetx trace` makes both")
+    return merged([files.read(each, Trace) for each in found])
+
+
+def _names(trace: Trace) -> list[str]:
+    return [layer.name for layer in trace.batches[0].times.layers]
+
+
+def _reasons(trace: Trace, place: int) -> dict[str, str]:
+    """Why fields of a batch are null, by their paths in it."""
+    prefix = f"batches.{place}."
+    return {key.removeprefix(prefix): why for key, why in trace.unknown.items() if key.startswith(prefix)}
+
+
+def _slug(text: str) -> str:
+    """A word as part of the name of a folder, which it cannot lead out of."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "trace"
+
+
+# ---- content --------------------------------------------------------------------------------------------------------
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a small JSON object that calls itself a trace; refused where there is no such file."""
+    file = File(path, "a trace", limits.MAX_BYTES)
+    if not is_file(path):
+        file.content()
+    try:
+        kind: _Kind = decode(file, file.content(), _Kind)
+        return kind.kind == "trace"
+    except FileError:  # what it is instead, its reader says
+        return False
+
+
+def _text(data: bytearray, path: Path) -> str:
+    file = File(path, "a trace or a profile", limits.MAX_BYTES)
+    if len(data) > file.limit_bytes:
+        raise file.refuse(f"text of more than {file.limit_bytes >> 20} MiB; expected a trace of fewer iterations")
+    return file.decoded(data)
