@@ -25,7 +25,7 @@ def iteration_s(
         return reading_s + copy_s + computing_s
     if not copies_ahead:
         return copy_s + max(reading_s, computing_s)
-    return max(reading_s + copy_s, computing_s, step.queue_s * by.host)
+    return max(reading_s + copy_s, computing_s, step.queue_s * by.queueing)
 
 
 def _passes_s(step: StepTimes, messages: Sequence[Message], cuts: Sequence[int], by: Stretch) -> float:

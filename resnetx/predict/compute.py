@@ -110,7 +110,7 @@ def of_trace(
     batches, share = _around(trace, batch_size)
     _refuse_other_host(trace, system, batches)
     step, spread, between = _at(trace, batches, share)
-    queue_error = max(_spread(each.times.host_s or []) for each in batches)
+    queue_error = max(_spread(each.times.host_s) if each.times.host_s else 0.0 for each in batches)
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
         note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
         copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
@@ -292,12 +292,12 @@ def _stretch(parts: StepTimes, times: LayerTimes) -> float:
 
     Nor is waiting for a host that takes longer to queue a step than the device to run it.
     """
-    if not times.clean_step_s or parts.compute_s == 0 or parts.queue_s > parts.compute_s:
+    if not times.clean_step_s or parts.compute_s == 0:
         return 1.0
     waited_s = _median(times.input_wait_s) + parts.host_to_device_s
     computing_s = median(times.clean_step_s) - waited_s
     # A step that mostly waits for its input says little of computing: watching it takes time from the waiting.
-    return computing_s / parts.compute_s if computing_s > waited_s else 1.0
+    return computing_s / max(parts.compute_s, parts.queue_s) if computing_s > waited_s else 1.0
 
 
 def spread_of(times: LayerTimes) -> float:

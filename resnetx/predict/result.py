@@ -68,7 +68,7 @@ def answer(job: Job, sent: Exchange, computes: Sequence[Compute], fed: Sequence[
     saved = _saved(job, whole_s, alone_s)
     limit = max(saved, key=lambda name: (round(saved[name], DIGITS), alone_s[name]))
     alone = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
-    errors = _errors(sent, computes, fed, HOST_ERROR if point.setting.host_s else 0.0)
+    errors = _errors(sent, computes, fed)
     return {
         "outcome": "ok",
         "reason": "",
@@ -122,20 +122,21 @@ def _saved(job: Job, whole_s: float, alone_s: Mapping[Limit, float]) -> dict[Lim
         "compute": (job, Stretch(compute=0.0)),
         "communication": (job.without_messages(), AS_IT_IS),
         "input": (job, Stretch(reading=0.0, copying=0.0)),
-        "host": (job, Stretch(host=0.0)),
+        "host": (job, Stretch(host=0.0, queueing=0.0)),
     }
     return {
         name: max(0.0, 1 - iteration_s(*other) / whole_s) if alone_s[name] else 0.0 for name, other in without.items()
     }
 
 
-def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed], host: float) -> Errors:
+def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> Errors:
     return Errors(
         compute=max(each.error for each in computes),
         messages=sent.error,
         reading=max(each.reading_error for each in fed),
         copying=max(each.copying_error for each in fed),
-        host=max(host, *(each.queue_error for each in computes)),
+        host=HOST_ERROR,
+        queueing=max(each.queue_error for each in computes),
     )
 
 

@@ -85,7 +85,8 @@ class Stretch:
     messages: float = 1.0
     reading: float = 1.0  # and decoding
     copying: float = 1.0  # to the device
-    host: float = 1.0
+    host: float = 1.0  # while the device waits
+    queueing: float = 1.0  # by the host, beside the device
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Errors:
     reading: float = 0.0
     copying: float = 0.0
     host: float = 0.0
+    queueing: float = 0.0
 
     def stretch(self, sign: int) -> Stretch:
         """All parts at their best (-1), or at their worst (1)."""
@@ -106,6 +108,7 @@ class Errors:
             max(0.0, 1 + sign * self.reading),
             max(0.0, 1 + sign * self.copying),
             max(0.0, 1 + sign * self.host),
+            max(0.0, 1 + sign * self.queueing),
         )
 
 

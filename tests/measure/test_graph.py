@@ -8,7 +8,9 @@ import torch
 
 from resnetx.config import check
 from resnetx.errors import ConfigError
+from resnetx.measure.rank import windows
 from resnetx.measure.rank.cuda_graph import STEPS_BEFORE, GraphedStep
+from resnetx.measure.rank.distributed import Ranks
 
 SMALL = {"model.x": 1, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 4, "threads": 1}
 
@@ -26,6 +28,7 @@ def captured(monkeypatch):
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
     monkeypatch.setattr(torch.cuda, "graph", capture)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     return found
 
 
@@ -50,12 +53,24 @@ def batch(value):
 def test_every_batch_is_computed_where_the_graph_reads(captured, constant):
     step = Step(captured)
     graphed = GraphedStep(step, constant)
-    batches = [batch(1)] * 3 if constant else [batch(value) for value in (1, 2, 3)]
-    for each in batches:
-        graphed(*each)
+    values = [1] * (STEPS_BEFORE + 3) if constant else list(range(STEPS_BEFORE + 3))
+    one = batch(1)
+    for value in values:
+        graphed(*(one if constant else batch(value)))
     assert len(captured) == 1
-    seen = [([float(value)], [value]) for value in ((1, 1, 1) if constant else (1, 2, 3))]
-    assert step.ran == [seen[0]] * STEPS_BEFORE + seen
+    assert step.ran == [([float(value)], [value]) for value in values]
+
+
+def test_a_warm_up_lasts_until_the_graph_has_been_launched(captured, monkeypatch, request_of):
+    step = Step(captured)
+    graphed = GraphedStep(step, constant=True)
+    request = request_of({**SMALL, "graph": True, "warmup": 3})
+    graphed(*batch(1))  # the first step, which is timed apart
+    alone = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+    monkeypatch.setattr(windows, "STEADY", 1.0)  # every step is
+    found = windows.warm_up(lambda: graphed(*batch(1)), request, alone)
+    assert len(captured) == 1
+    assert len(found.steps_s) == STEPS_BEFORE + 2
 
 
 @pytest.mark.parametrize("measure", ["phases", "layers", "equality", "input"])

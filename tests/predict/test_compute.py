@@ -118,7 +118,7 @@ def test_a_host_bound_trace_is_good_for_its_own_host_only():
 
 def of_two_clocks(**changed):
     """A step that the device alone runs in 2 s, and the host queues in 5, as batch 8 of a trace."""
-    return trace(batch(8, [layer("a", 1, 1)], clean_s=[5.1, 5.1], host_s=[5.0, 5.0], host_bound=True), **changed)
+    return trace(batch(8, [layer("a", 1, 1)], clean_s=[5.0, 5.0], host_s=[5.0, 5.0], host_bound=True), **changed)
 
 
 def test_a_device_that_was_held_back_has_times_of_its_own_on_any_host():
@@ -128,6 +128,13 @@ def test_a_device_that_was_held_back_has_times_of_its_own_on_any_host():
     assert (other.step.compute_s, other.step.queue_s) == (2.0, 5.0)
     bound_by_device = batch(8, [layer("a", 2, 2)], clean_s=[5.0, 5.0], host_s=[3.0, 3.0])
     assert of_trace(trace(bound_by_device), 8, H200, 0, None).step.compute_s == 5.0
+
+
+def test_a_host_bound_step_that_neither_host_nor_device_accounts_for_is_told():
+    gone = batch(8, [layer("a", 1, 1)], clean_s=[8.0, 8.0], host_s=[5.0, 5.0])
+    found = of_trace(trace(gone), 8, H200, 0, None)
+    assert found.step.compute_s == pytest.approx(2 * 8 / 5)
+    assert "its layers add up to 62% of the clean step" in found.note
 
 
 def test_by_the_roofline_a_lower_clock_takes_longer():

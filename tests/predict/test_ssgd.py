@@ -102,7 +102,10 @@ def test_the_formula_that_predictions_use_says_what_is_simulated(
     if host_s or not (reading and copying):
         queue_s = 0.0  # is simulated
     whole = job(replace(each, host_s=host_s, queue_s=queue_s), messages, overlap)
-    for by in (Stretch(), Stretch(compute=slowness, messages=0.5, reading=2, copying=0, host=slowness)):
+    for by in (
+        Stretch(),
+        Stretch(compute=slowness, messages=0.5, reading=2, copying=0, host=slowness, queueing=slowness),
+    ):
         assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
 
 
@@ -170,9 +173,19 @@ def test_a_host_that_queues_more_slowly_than_the_device_runs_is_what_a_step_take
         iteration_s(job(replace(each, queue_s=4), [message], Overlap())) == 5
     )  # the device, with its message, takes longer
     assert iteration_s(job(replace(each, queue_s=7), [message], Overlap())) == 7
-    assert iteration_s(job(replace(each, queue_s=7), [message], Overlap()), Stretch(host=0)) == 5
+    assert iteration_s(job(replace(each, queue_s=7), [message], Overlap()), Stretch(queueing=0)) == 5
     # The next batch is read behind the update, and nothing is queued before it is read.
     assert iteration_s(job(replace(each, queue_s=7, input_s=3), [message], Overlap(False, False))) == 3 + 7 + 1
+
+
+@given(steps(), seconds, seconds)
+def test_a_host_that_queues_ahead_is_simulated_until_the_pipeline_is_full(drawn, queue_s, more):
+    each, times = drawn
+    one = job(replace(each, queue_s=queue_s), layerwise(each, times), Overlap())
+    alike = replace(one, classes=(*one.classes, *one.classes))  # of several classes only the simulation knows
+    assert ssgd.iteration_s(alike) == pytest.approx(ssgd.iteration_s(one), rel=1e-3)
+    uneven = replace(one, classes=(*one.classes, RankClass(1, one.classes[0].step.slowed(1 + more))))
+    assert ssgd.iteration_s(uneven) >= ssgd.iteration_s(one) * (1 - 1e-3)
 
 
 @given(steps())

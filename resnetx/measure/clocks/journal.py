@@ -37,8 +37,7 @@ class Journal:
         """Notes what to put back; the lock on the file is kept until `close`."""
         with suppress(OSError):
             if self._file is None:
-                self._file = os.open(PATH, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._file = _locked(os.open(PATH, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644))
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, msgspec.json.encode(before), 0)
 
@@ -50,6 +49,16 @@ class Journal:
             clear()
         os.close(self._file)
         self._file = None
+
+
+def _locked(file: int) -> int:
+    """The same file, which is closed again where another process has just locked it: that one's note stays."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def clear() -> None:

@@ -3,9 +3,9 @@
     with own_stream(device, graphed=True):
         compute = GraphedStep(compute, constant=False)  # is called as before, with batches that all have one shape
 
-The first call runs the step some times as it is, and captures it; from then on each call copies its batch to where the
-graph reads it, and launches the graph. What is captured may not touch the default stream, which parameters would
-remember from the making of the model: so the model is made, and all steps run, on a stream of their own.
+The first calls run the step as it is; then one captures it, and from then on each copies its batch to where the graph
+reads it, and launches the graph. What is captured may not touch the default stream, which parameters would remember
+from the making of the model: so the model is made, and all steps run, on a stream of their own.
 
 Reference: PyTorch documentation, CUDA semantics, "CUDA Graphs" (whole-network capture; DistributedDataParallel).
 """
@@ -17,6 +17,7 @@ import torch
 
 # Steps before the capture: by then DDP has rebuilt its buckets, and has timed its first ten steps by events of its own.
 STEPS_BEFORE = 11
+LEAST_WARMUP = STEPS_BEFORE + 3  # steps, of which the last two are launches of the graph
 
 Compute = Callable[[torch.Tensor, torch.Tensor], None]  # of images and labels: the step from the forward pass on
 
@@ -39,10 +40,15 @@ class GraphedStep:
     def __init__(self, compute: Compute, constant: bool) -> None:
         """`constant`: every batch is in the same tensors, which stay, so that nothing has to be copied."""
         self._compute, self._constant = compute, constant
+        self._steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._batch: tuple[torch.Tensor, ...] = ()  # where the graph reads
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        if self._steps < STEPS_BEFORE:
+            self._steps += 1
+            self._compute(images, labels)
+            return
         if self._graph is None:
             self._graph = self._captured(images, labels)
         if not self._constant:
@@ -51,10 +57,9 @@ class GraphedStep:
         self._graph.replay()
 
     def _captured(self, images: torch.Tensor, labels: torch.Tensor) -> torch.cuda.CUDAGraph:
-        for _ in range(STEPS_BEFORE):
-            self._compute(images, labels)
         images, labels = self._batch = (images, labels) if self._constant else (images.clone(), labels.clone())
         graph = torch.cuda.CUDAGraph()
+        torch.cuda.reset_peak_memory_stats()  # launches of the graph allocate nothing: the peak is that of the capture
         # thread_local: other threads, as those of an input pipeline, may go on with what a capture forbids.
         with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             self._compute(images, labels)

@@ -35,15 +35,14 @@ def timed_on_device(
     work: Callable[[], object],
     repeats: int,
     device: torch.device,
-    barrier: Callable[[], None] = nothing,
     everywhere: Callable[[bool], bool] = bool,
 ) -> float | Unknown:
     """Seconds that the device needs for `repeats` calls of `work`, queued one behind the other; on CPUs, `timed`.
 
-    `barrier`, `everywhere`: of several ranks, as `timed` and `held_back` have them. `work` waits for no device.
+    `everywhere`: of several ranks, as `held_back` has it. `work` waits for no device.
     """
     if device.type != "cuda":
-        return timed(work, repeats, device, barrier)
+        return timed(work, repeats, device, nothing)
 
     def queue() -> tuple[torch.cuda.Event, torch.cuda.Event]:
         work()

@@ -33,6 +33,9 @@ from resnetx.record import Device, Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
 
 Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
+# torch's newer backend for NCCL, its default from 2.15 on, lets the stream that computes wait for each message of DDP
+# once it is sent (in `Work.getFuture`, read from its binary): no message would overlap with the backward pass.
+BACKEND_VARIABLE, FIRST_BACKEND = "TORCH_DIST_USE_NCCL2", "0"
 SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
 
 Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
@@ -170,6 +173,7 @@ def joined(
     loopback = _loopback() if on_one_node() else None
     meeting = _meeting(ranks, timedelta(seconds=timeout_s))
     if device.type == "cuda":
+        os.environ.setdefault(BACKEND_VARIABLE, FIRST_BACKEND)  # stays, so that the record has it
         with ExitStack() as stack:
             if log := nccl_log.new_log():
                 stack.enter_context(_environment(**nccl_log.variables(log)))

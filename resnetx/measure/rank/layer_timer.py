@@ -104,9 +104,11 @@ class LayerWatch:
             self._hold_back()
         if phase == "backward":
             self._ended(len(self.names) - 1)
+            self._note_whether_held()
             self._hook()  # takes its time, which belongs to no phase
             if self._hold:
-                step.forward.append((HELD, self._held_anew()))
+                self._hold_back()
+                step.forward.append((HELD, self._clock.now()))
             step.backward.append((len(self.names) - 1, self._clock.now()))
         step.marks[phase] = self._clock.now()
         if phase == "end":

@@ -16,7 +16,7 @@ from torch import nn
 
 from resnetx import inputs
 from resnetx.config import Request, SyntheticInput
-from resnetx.inputs import Batches, nothing
+from resnetx.inputs import nothing
 from resnetx.measure.rank import results
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.device_time import MOST_LAUNCHES, TOO_SLOW, Hold, timed_on_device
@@ -33,6 +33,8 @@ from resnetx.record import Unknown
 WATCHED_WARMUP = 3  # watched steps before the first that counts
 ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer
 REPEATS = 10  # of what is measured behind the windows
+FEW = 2  # images: batch normalisation of one pixel needs more than one
+QUEUED_WARMUP = 3  # steps of few images, for which cuDNN chooses kernels anew
 COPIES_AT_ONCE = MOST_LAUNCHES // 2  # that are timed in one queue, which holds them twice
 # Between kernels that are queued one behind the other the device idles for a microsecond or two: a few hundredths of a
 # step of small kernels. Where it idles for more than a tenth of the step, the host is late with the next kernel.
@@ -44,7 +46,8 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
     watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
     clock.lap("model_s")
-    batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
+    pipeline = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
+    batches = Batches(pipeline)
     clock.lap("input_s")
     step, progress = training_step(watch, batches, request, ranks, watch.mark)
     seen: list[WatchedStep] = []
@@ -62,13 +65,13 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
         **_by_part(watch, seen),
         "clean_step_s": clean_s,
         **_busy(step, median(clean_s), ranks.device),
-        "host_s": queueing_s(step, watch, ranks.device),
+        "host_s": queueing_s(step, watch, batches, ranks.device),
         "gradient_copy_Bps": copy_rate_Bps(watch.module.parameters(), ranks.device),
     }
     if not isinstance(request.input, SyntheticInput):  # which is not read ahead: what a step waits is what it takes
-        times["input_s"] = pipeline_s(batches, request, ranks.device)
-    fields = results.of_training(request, ranks, watch.name, [facts], batches) | {"layers": times}
-    batches.close()
+        times["input_s"] = pipeline_s(pipeline, request, ranks.device)
+    fields = results.of_training(request, ranks, watch.name, [facts], pipeline) | {"layers": times}
+    pipeline.close()
     return fields
 
 
@@ -87,16 +90,37 @@ def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[Wat
     return seen
 
 
-def queueing_s(step: Step, watch: LayerWatch, device: torch.device) -> list[float] | Unknown:
-    """Seconds that the host takes to queue a clean step for a device that has nothing else to do."""
+class Batches:
+    """The batches of a pipeline; with `few`, only the first images of each."""
+
+    def __init__(self, pipeline: inputs.Batches) -> None:
+        self._pipeline = pipeline
+        self.few = False
+
+    def __iter__(self) -> "Batches":
+        return self
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        images, labels = next(self._pipeline)
+        return (images[:FEW], labels[:FEW]) if self.few else (images, labels)
+
+
+def queueing_s(step: Step, watch: LayerWatch, batches: Batches, device: torch.device) -> list[float] | Unknown:
+    """Seconds that the host takes to queue a clean step for a device that is faster.
+
+    Of few images, whose kernels take less time than their launches, whatever the batch: so the host never waits because
+    a thousand launches are queued, as many as a step may have (`device_time.MOST_LAUNCHES`).
+    """
     if device.type != "cuda":
         return Unknown("a CPU rank has no device beside its host")
+    batches.few = True
     found = []
-    for _ in range(REPEATS):
-        torch.cuda.synchronize(device)  # a queue that is full would make the host wait
+    for _ in range(QUEUED_WARMUP + REPEATS):
+        torch.cuda.synchronize(device)
         step()
         found.append(watch.host_s)
-    return found
+    batches.few = False
+    return found[QUEUED_WARMUP:]
 
 
 def _by_part(watch: LayerWatch, steps: Sequence[WatchedStep]) -> dict[str, Any]:
@@ -116,7 +140,7 @@ def _by_part(watch: LayerWatch, steps: Sequence[WatchedStep]) -> dict[str, Any]:
     return {"layers": layers, **of_parts, "input_s": of_parts["input_wait_s"]}
 
 
-def pipeline_s(batches: Batches, request: Request, device: torch.device) -> list[float]:
+def pipeline_s(batches: inputs.Batches, request: Request, device: torch.device) -> list[float]:
     """Seconds per batch of the input pipeline alone, of several windows; what lies ready is used up before.
 
     What a training step waits for its input says nothing of what the input takes: a pipeline works ahead.

@@ -14,6 +14,7 @@ import torch
 from resnetx.config import WINDOW_S, Request
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.cuda_graph import LEAST_WARMUP
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp, bytes_read, device_memory, difference, peak_memory_bytes
 
@@ -41,8 +42,8 @@ def measure_windows(
     warmup = warm_up(step, request, ranks)
     steps = window_steps(request, warmup.step_s)
     reads = bytes_read()
-    if ranks.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(ranks.device)  # cuDNN's trials of the warm-up are no need of the workload
+    if ranks.device.type == "cuda" and not request.graph:
+        torch.cuda.reset_peak_memory_stats(ranks.device)
     note(0)
     windows: list[float] = []
     sensors.start()
@@ -80,11 +81,11 @@ def warm_up(step: Step, request: Request, ranks: Ranks) -> WarmUp:
     """
     mine: list[float] = []
     slowest: list[float] = []
-    steady = False
-    while not steady and len(mine) + 1 < request.warmup * MAX_WARMUP:
+    steady, least = False, max(request.warmup, LEAST_WARMUP if request.graph else 0)
+    while not steady and len(mine) + 1 < least * MAX_WARMUP:
         mine.append(timed(step, 1, ranks.device, ranks.barrier))
         slowest.append(max(ranks.gather(mine[-1])))
-        steady = len(mine) + 1 >= request.warmup and slowest[-1] > slowest[-2] * (1 - STEADY)
+        steady = len(mine) + 1 >= least and slowest[-1] > slowest[-2] * (1 - STEADY)
     if ranks.device.type == "cuda" and request.measure != "input":  # which no clock of a GPU decides
         return _settle(step, mine, slowest, ranks)
     return WarmUp(mine, slowest[-1], "" if steady else "raise warmup")
@@ -96,6 +97,7 @@ def _settle(step: Step, mine: list[float], slowest: list[float], ranks: Ranks) -
     A GPU starts from an idle clock, boosts, and comes down again as it heats up and meets its power limit: a second or
     two, which is hundreds of its steps.
     """
+    torch.cuda.empty_cache()  # of what cuDNN has tried kernels with, which the workload does not need
     steps_s, step_s, spent_s = [*mine], slowest[-1], sum(slowest)
     while spent_s < LONGEST_WARMUP_S:
         count = max(1, math.ceil(WINDOW_S / step_s))
