@@ -32,10 +32,14 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True, scope="session")
 def _interruptible():
-    """A shell lets what it runs in the background ignore Ctrl-C, and all that is started there would, too."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell lets what it runs in the background ignore Ctrl-C (nohup: SIGHUP), and all that is started there, too."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    }
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

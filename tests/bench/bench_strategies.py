@@ -36,6 +36,7 @@ STEPS = int(os.environ.get("STEPS", "2"))  # per window
 
 def by_hand(request: Request, ranks: distributed.Ranks):
     """One step of a hand-written loop."""
+    torch.manual_seed(request.seed)
     bare = model = build(request, ranks)
     finish = {
         "bucket": lambda: None,

@@ -2,6 +2,7 @@
 
 import importlib.util
 import multiprocessing
+import os
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from torchvision.io import ImageReadMode, decode_image
 
 from resnetx import inputs, record
 from resnetx.config import DaliInput, Input, SyntheticInput, TorchvisionInput
@@ -319,9 +319,15 @@ def test_a_file_that_only_dali_refuses_is_found_by_giving_it_one_after_the_other
 
 
 def test_a_worker_that_dies_names_the_image_that_it_decoded(tree: Path, victim: Path, monkeypatch) -> None:
-    """torchvision's own decoder of PNG files ends its process on a damaged one."""
-    monkeypatch.setattr(torchvision_batches, "_decoded", lambda path, _: decode_image(str(path), ImageReadMode.RGB))
-    victim.write_bytes(corrupt_png())
+    """As torchvision 0.29's own decoder of PNG files ends its process on a damaged one, and that of 0.22 does not."""
+    decoded = torchvision_batches._decoded
+
+    def fatal(path: Path, smallest: int) -> torch.Tensor:
+        if path == victim:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return decoded(path, smallest)
+
+    monkeypatch.setattr(torchvision_batches, "_decoded", fatal)
     opened = open_cpu(input_of("torchvision", tree))
     with pytest.raises(ConfigError) as caught:
         for _ in range(4):

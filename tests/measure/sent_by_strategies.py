@@ -2,7 +2,8 @@
 
 A case is the settings of a request. Rank 0 writes, for each: what the strategy calls itself, the bytes that it says it
 sends, those that a watch saw leave in each of the last steps, the watch's record, and whether all ranks have the same
-parameters after the steps (they start from different ones).
+parameters and buffers once they are replicas (the models they bring differ in both) and the same parameters after the
+steps.
 """
 
 import json
@@ -34,21 +35,29 @@ def answer(request, ranks):
     check(request)
     torch.manual_seed(ranks.rank)
     watch = Watch(ranks) if request.measure == "phases" else None
-    replica = replicate(train.build(request, ranks), request, ranks, watch.send if watch else None)
+    model = train.build(request, ranks)
+    for buffer in model.buffers():
+        buffer += ranks.rank
+    replica = replicate(model, request, ranks, watch.send if watch else None)
+    begun = ranks.gather(flattened((*replica.module.parameters(), *replica.module.buffers())))
     batches = inputs.open_for(request, ranks.rank, ranks.device)
     step, _ = train.training_step(replica, batches, request, ranks, watch.mark if watch else lambda _: None)
     for window in range(2):  # DDP has its final buckets from the second step on
         timed(step, 3, ranks.device, ranks.barrier)
         if watch:
             watch.note(window)
-    parameters = torch.cat([parameter.detach().flatten() for parameter in replica.module.parameters()])
-    every = ranks.gather((watch.seen() if watch else None, parameters))
+    every = ranks.gather((watch.seen() if watch else None, flattened(replica.module.parameters())))
     return {
         "name": replica.name,
         "sizes": replica.sizes(),
         "watched": [seen for seen, _ in every] if watch else None,
-        "equal": all(torch.equal(parameters, other) for _, other in every),
+        "begun_equal": all(torch.equal(begun[0], other) for other in begun),
+        "equal": all(torch.equal(every[0][1], other) for _, other in every),
     }
+
+
+def flattened(tensors):
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from resnetx.measure import clock_journal, clock_trial
+from resnetx.measure.clocks import journal, trial
 from resnetx.cli import doctor_clock, main
 
 @contextmanager
@@ -41,9 +41,9 @@ def load(requests):
 def check():
     pass
 
-clock_trial.loading = load
-clock_trial.PACE = clock_trial.Pace(counted_s=0.1, least_s=0.15, most_s=0.3, period_s=0.002)
-clock_journal.PATH = Path("note.json")
+trial.loading = load
+trial.PACE = trial.Pace(counted_s=0.1, least_s=0.15, most_s=0.3, period_s=0.002)
+journal.PATH = Path("note.json")
 """
 RUN = "sys.exit(main(['doctor', *sys.argv[1:]]))"
 
@@ -154,8 +154,8 @@ def test_an_exception_under_load_leaves_no_clock_locked(doctor, changes):
     assert changes() == [(0, 1500), (1, 1500), (0, 0), (1, 0)]
 
 
-ENDLESS = "clock_trial.PACE = clock_trial.Pace(counted_s=0.1, least_s=0.1, most_s=60, period_s=0.01)\n" + (
-    "clock_trial.has_settled = lambda readings, span: not Path('clocks.txt').exists()\n"
+ENDLESS = "trial.PACE = trial.Pace(counted_s=0.1, least_s=0.1, most_s=60, period_s=0.01)\n" + (
+    "trial.has_settled = lambda readings, span: not Path('clocks.txt').exists()\n"
 )
 
 

@@ -1,6 +1,5 @@
 """The messages of a step; and that DistributedDataParallel sends just those (see `sent_by_ddp.py`)."""
 
-import inspect
 import json
 import random
 from collections.abc import Callable, Iterable
@@ -12,9 +11,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from resnetx import config, workloads
+from resnetx.measure.rank.features import missing_feature
 from resnetx.workloads.buckets import MIB, Gradient, Message, ddp_buckets, messages, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer, gradient_bytes
 from resnetx.workloads.layers import layers
@@ -182,7 +181,7 @@ def torchvision(name: str) -> config.Torchvision:
 
 
 LIMITS = [{"cap": cap} for cap in (None, 0.1, 1, 5, 25, 100)]
-if "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters:
+if not missing_feature(bucket(first=1)):
     LIMITS += [{"first": 0.25}, {"cap": 0.5, "first": 2}]
 
 

@@ -1,12 +1,18 @@
 """The tables that need no torch are those that torch.fx finds."""
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
+import torchvision
 
 from resnetx import config, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import counts, tables
 from resnetx.workloads.tables import classifiers
+
+CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 
 def resnetx(x: int, width: int = 64, classes: int = 1000) -> config.ResNetX:
@@ -51,7 +57,17 @@ def _refuse_deep(model: config.Model) -> None:
     assert model.x < 3
 
 
-def test_the_kept_classifiers_are_those_of_the_torchvision_that_is_tested_with() -> None:
+def test_the_kept_classifiers_are_those_of_the_torchvision_in_the_constraints() -> None:
+    (pinned,) = re.findall(r"^torchvision==(\d+\.\d+)\.", CONSTRAINTS.read_text(), re.MULTILINE)
+    assert classifiers.kept().torchvision == pinned, "python -m resnetx.workloads.tables"
+
+
+def test_the_installed_torchvision_is_known_by_two_numbers() -> None:
+    assert torchvision.__version__.startswith(f"{classifiers.installed_version()}.")
+    assert classifiers.installed_version().count(".") == 1
+
+
+def test_the_kept_classifiers_are_those_that_are_installed() -> None:
     if classifiers.installed_version() != classifiers.kept().torchvision:
         pytest.skip("another torchvision is installed than the one whose classifiers are kept")
     assert classifiers.kept().image_size == workloads.installed_classifiers(), "python -m resnetx.workloads.tables"
@@ -59,6 +75,7 @@ def test_the_kept_classifiers_are_those_of_the_torchvision_that_is_tested_with()
 
 def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
     model = config.Torchvision(name="resnet51", classes=1000)
+    monkeypatch.setattr(classifiers.metadata, "version", lambda name: f"{classifiers.kept().torchvision}.7")
     with pytest.raises(ConfigError, match=r"model\.name=resnet51: .*; did you mean resnet50\?"):
         classifiers.check(model.name)
     monkeypatch.setattr(classifiers.metadata, "version", lambda name: "0.99.1")

@@ -257,7 +257,10 @@ def _environment(**variables: str) -> Iterator[None]:
 def data_parallel(
     model: nn.Module, strategy: Bucket, ranks: Ranks, send: Send | None = None
 ) -> DistributedDataParallel:
-    """`model` in DDP as the strategy sets it up; `send`: used in place of DDP's own way to start an all-reduce."""
+    """`model` in DDP as the strategy sets it up; `send`: used in place of DDP's own way to start an all-reduce.
+
+    All ranks have to bring the same parameters and buffers: an older DDP would not give them rank 0's buffers.
+    """
     known = inspect.signature(DistributedDataParallel).parameters
     # BatchNorm statistics stay per rank, as in the paper; broadcasting them would add traffic that no payload counts.
     sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
@@ -265,6 +268,7 @@ def data_parallel(
         model,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
         gradient_as_bucket_view=strategy.gradient_as_bucket_view,
+        init_sync=False,
         **_limits(strategy),
         **{sync: False},
     )

@@ -50,10 +50,10 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | Non
     strategy = request.strategy
     if ranks.world_size == 1:
         return _Alone(model, "bare")
-    if isinstance(strategy, Bucket):
-        return _Buckets(distributed.data_parallel(model, strategy, ranks, send))
     for tensor in (*model.parameters(), *model.buffers()):
         ranks.broadcast(tensor.detach())
+    if isinstance(strategy, Bucket):
+        return _Buckets(distributed.data_parallel(model, strategy, ranks, send))
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
