@@ -31,7 +31,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from resnetx.measure.clocks import journal, trial
-from resnetx.cli import doctor_clock, main
+from resnetx.cli import main
+from resnetx.cli.verbs import doctor_clock
 
 @contextmanager
 def load(requests):
