@@ -1,9 +1,10 @@
 """Runs on GPUs: precisions, strategies, traces, and how a GPU without memory ends one."""
 
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from resnetx.inputs import images
 from resnetx.measure.bench import collectives
@@ -41,6 +42,8 @@ def test_a_step_may_be_a_graph(tmp_path, task_of, has_bf16, precision):
     assert ended.outcome == "ok", ended.reason
     assert all(loss == loss for loss in ended.loss)
     assert len(set(ended.loss)) > 1  # every launch of the graph updates the parameters
+    plain = launcher.execute(task_of({**SHORT, "precision": precision}), RunFolder(tmp_path / "plain"))
+    assert ended.peak_memory_bytes[0] > 0.5 * plain.peak_memory_bytes[0]
 
 
 @pytest.mark.parametrize("model", ["alexnet", "googlenet"])
@@ -69,6 +72,16 @@ def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_
     assert ended.transport.used
     shared = len({device.uuid for device in ended.devices}) < 2
     assert ("oversubscribed" in {warning.code for warning in ended.warnings}) == shared
+
+
+def test_the_backward_pass_goes_on_while_a_bucket_is_on_its_way(tmp_path, task_of):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("on one GPU ranks take turns")
+    settings = {"model.x": 4, "batch_size": 64, "threads": 1, "strategy": "bucket", "strategy.bucket_cap_mb": 1}
+    ended = launcher.execute(task_of({**settings, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
+    assert ended.outcome == "ok", ended.reason
+    pairs = pairwise(ended.buckets)
+    assert any(later.ready_s[0][-1] < earlier.end_s[0][-1] for earlier, later in pairs)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
