@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +36,8 @@ def machine(tmp_path, monkeypatch):
 
     yield wired
     for task in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(task.name), before)
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(task.name), before)
 
 
 def on_gpu(index):
