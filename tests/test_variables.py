@@ -6,8 +6,8 @@ from resnetx.variables import check_file_variables, check_variables, is_secret, 
 
 @pytest.mark.parametrize(
     "name",
-    ["NCCL_P2P_DISABLE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "TORCH_NCCL_BLOCKING_WAIT", "TORCH_DIST_USE_NCCL2",
-     "OMP_PROC_BIND",
+    ["NCCL_P2P_DISABLE", "NCCL_ALGO", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "TORCH_NCCL_BLOCKING_WAIT",
+     "TORCH_DIST_USE_NCCL2", "OMP_PROC_BIND",
      "GLOO_SOCKET_IFNAME", "PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"],
 )  # fmt: skip
 def test_a_file_may_set_how_libraries_communicate_compute_and_allocate(name):
