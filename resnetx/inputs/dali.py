@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
+from torch.utils.dlpack import from_dlpack
 
 from resnetx.config import DaliInput
 from resnetx.errors import ConfigError
@@ -54,7 +55,7 @@ class DaliBatches:
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
         assert self._pipeline is not None, "the input was closed"
         try:
-            images, labels = (torch.from_dlpack(out.as_tensor()) for out in self._pipeline.run(self._stream()))
+            images, labels = (from_dlpack(out.as_tensor()) for out in self._pipeline.run(self._stream()))
             self._given.returned()
             return images.permute(0, 3, 1, 2) if self._share.channels_last else images, labels
         except RuntimeError as error:
@@ -201,7 +202,7 @@ def _checked(files: DataNode) -> DataNode:
     return fn.reshape(files, shape=size_bytes * may_be_decoded)
 
 
-def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str, int]) -> DataNode:
+def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str, Any]) -> DataNode:
     recipe, size = recipes.RECIPES[input.recipe], share.image_size
     decoder = "mixed" if _mixed(input, share) else "cpu"
     if recipe.resized:

@@ -140,7 +140,9 @@ class _Reading:
 
     def begin(self, image: int) -> None:
         """Called in a worker."""
-        worker = get_worker_info().id
+        info = get_worker_info()
+        assert info is not None, "not in a worker"
+        worker = info.id
         self._images[worker], self._pids[worker] = image, getpid()
 
     def by_dead(self, message: str) -> list[int]:
@@ -198,8 +200,9 @@ def _decoded(path: Path, smallest: int) -> torch.Tensor:
     claimed = header.of_bytes(memoryview(data.numpy()))
     header.check(claimed, smallest)
     if claimed.kind == "PNG":
-        return pil_to_tensor(damage.decoded(path).convert("RGB"))
-    pixels: torch.Tensor = decode_jpeg(data, ImageReadMode.RGB)
+        pixels: torch.Tensor = pil_to_tensor(damage.decoded(path).convert("RGB"))
+    else:
+        pixels = decode_jpeg(data, ImageReadMode.RGB)
     return pixels
 
 

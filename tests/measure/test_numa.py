@@ -25,7 +25,7 @@ def machine(tmp_path, monkeypatch):
     gpus = [
         SimpleNamespace(name="H200", uuid="x", pci_domain_id=0, pci_bus_id=bus, pci_device_id=0) for bus in (27, 202)
     ]
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: gpus[torch.device("cuda", gpu).index])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: gpus[gpu.index])
 
     def wired(*near):
         for bus, cpus in zip(("1b", "ca"), near, strict=True):

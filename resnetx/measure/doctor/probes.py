@@ -87,7 +87,9 @@ def gloo_probe(host: dict[str, Any]) -> Verdict:
 
     if not dist.is_gloo_available():
         return missing("this torch was built without gloo", reinstall("torch"))
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    from torch._C._distributed_c10d import HashStore
+
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         ones = torch.ones(4)
         dist.all_reduce(ones)
@@ -147,17 +149,14 @@ def dali_gpu_probe(graphics: dict[str, Any]) -> Verdict:
 
 def _decode_with_dali(device_id: int | None) -> None:
     import numpy as np
-    from nvidia.dali import fn, pipeline_def
+    from nvidia.dali import Pipeline, fn
 
     encoded = np.frombuffer(_jpeg(), np.uint8)
 
-    @pipeline_def(batch_size=1, num_threads=1, device_id=device_id)
-    def pipeline() -> Any:
-        return fn.decoders.image(
-            fn.external_source(source=lambda: [encoded]), device="cpu" if device_id is None else "mixed"
-        )
-
-    ready = pipeline()
+    ready = Pipeline(batch_size=1, num_threads=1, device_id=device_id)
+    with ready:
+        source = fn.external_source(source=lambda: [encoded])
+        ready.set_outputs(fn.decoders.image(source, device="cpu" if device_id is None else "mixed"))
     ready.build()
     (shape,) = ready.run()[0].shape()
     assert tuple(shape) == _JPEG_SHAPE, f"DALI decoded a JPEG of {_JPEG_SHAPE} to {shape}"

@@ -50,7 +50,7 @@ def open_amdsmi(module: Any = None) -> AmdSmi | Unknown:
     if module is None:
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # it prints where it finds no library
-                import amdsmi  # type: ignore[import-not-found]
+                import amdsmi
         except ModuleNotFoundError:
             return Unknown("amdsmi is not installed")
         except Exception as error:  # of ROCm's library below it, anything may be missing

@@ -95,8 +95,8 @@ def better_torch(chip: Chip) -> str:
 
 def _built_archs() -> list[str]:
     """What torch was built for, where it sees no GPU: then its own list is empty."""
-    flags: str = torch._C._cuda_getArchFlags() if torch.version.cuda or hip_version() else ""
-    return flags.split()
+    flags = torch._C._cuda_getArchFlags() if torch.version.cuda or hip_version() else None
+    return (flags or "").split()
 
 
 def check_precision(precision: str, device: torch.device) -> None:

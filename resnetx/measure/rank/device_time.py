@@ -106,4 +106,5 @@ def mark() -> torch.cuda.Event:
 
 def seconds_between(begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
     """Once both have happened."""
-    return begin.elapsed_time(end) / 1e3
+    milliseconds: float = begin.elapsed_time(end)
+    return milliseconds / 1e3

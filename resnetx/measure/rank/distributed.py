@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import FileStore, GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.config import Bucket
@@ -184,7 +185,8 @@ def joined(
                 stack.enter_context(_environment(NCCL_SOCKET_IFNAME=loopback))
             dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
             if timed_by_nccl:
-                dist.group.WORLD._enable_collectives_timing()
+                group: Any = dist.group.WORLD  # whose type does not name the method
+                group._enable_collectives_timing()
         ranks = replace(ranks, log=log)
     else:
         with ExitStack() as stack:
@@ -220,7 +222,7 @@ def _meeting(ranks: Ranks, timeout: timedelta) -> dict[str, Any]:
     folder = private_folder() if on_one_node() else None
     if folder is None:
         return group
-    store = dist.FileStore(str(folder / "meeting"), ranks.world_size)
+    store = FileStore(str(folder / "meeting"), ranks.world_size)
     store.set_timeout(timeout)
     return {**group, "store": store}
 
@@ -262,15 +264,15 @@ def data_parallel(
     All ranks have to bring the same parameters and buffers: an older DDP would not give them rank 0's buffers.
     """
     known = inspect.signature(DistributedDataParallel).parameters
+    options: dict[str, Any] = _limits(strategy)
     # BatchNorm statistics stay per rank, as in the paper; broadcasting them would add traffic that no payload counts.
-    sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False
     wrapped = DistributedDataParallel(
         model,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
         gradient_as_bucket_view=strategy.gradient_as_bucket_view,
         init_sync=False,
-        **_limits(strategy),
-        **{sync: False},
+        **options,
     )
     if send is not None:
         wrapped.register_comm_hook(send, _sent_by)
@@ -284,7 +286,7 @@ def _limits(strategy: Bucket) -> dict[str, Any]:
     return {"bucket_cap_mb_list": [strategy.first_bucket_mb, strategy.bucket_cap_mb or CAP_BYTES / MIB]}
 
 
-def _sent_by(send: Send, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _sent_by(send: Send, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """DDP's communication hook that does what DDP does without one: the mean over the ranks."""
     sent = send(bucket.buffer().div_(dist.get_world_size()))
     return sent.get_future().then(lambda done: done.value()[0])
@@ -327,11 +329,8 @@ def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
         why = Unknown("a CPU rank has no GPU")
         return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}
     properties = torch.cuda.get_device_properties(ranks.device)
-    try:
-        place = (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id)
-        bus = "{:08x}:{:02x}:{:02x}.0".format(*place)
-    except AttributeError:
-        bus = Unknown(f"torch {torch.__version__} does not tell it")
+    address = pci_address(ranks.device)
+    bus = f"0000{address}" if address else Unknown(f"torch {torch.__version__} does not tell it")  # as NVML writes it
     return {
         **device,
         "index": ranks.device.index,
@@ -339,6 +338,15 @@ def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
         "uuid": Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid)),
         "pci_bus_id": bus,
     }
+
+
+def pci_address(device: torch.device) -> str:
+    """The PCI address of a GPU, as the kernel writes it; "" where torch does not tell."""
+    properties: Any = torch.cuda.get_device_properties(device)
+    try:
+        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    except AttributeError:  # torch 2.7
+        return ""
 
 
 def no_transport(why: str) -> dict[str, Any]:

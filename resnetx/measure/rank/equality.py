@@ -179,9 +179,9 @@ def _deviations(module: nn.Module, sequential: _Sequential | None, ranks: Ranks)
 
 
 def _loss_deviation(loss: float, sequential: _Sequential | None, request: Request, ranks: Ranks) -> float:
-    expected = ranks.gather(sequential.loss if sequential else None)[0]
+    expected: float = ranks.gather(sequential.loss if sequential else None)[0]
     shares = zip(range(ranks.world_size), ranks.gather(loss), strict=True)
-    mean = sum(request.share(rank) * of_rank for rank, of_rank in shares) / request.batch_size
+    mean: float = sum(request.share(rank) * of_rank for rank, of_rank in shares) / request.batch_size
     return abs(mean - expected) / abs(expected)
 
 

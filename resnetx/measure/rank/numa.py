@@ -18,7 +18,7 @@ import torch
 from resnetx.config import Request, SyntheticInput
 from resnetx.host import cpu_numbers, kernel_file, kernel_text
 from resnetx.measure.launch.torchrun import ranks_here
-from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.distributed import Ranks, pci_address
 
 
 def bind(request: Request, ranks: Ranks) -> None:
@@ -30,8 +30,8 @@ def bind(request: Request, ranks: Ranks) -> None:
         return
     present = torch.cuda.device_count()
     here = [device % present for device in request.devices or range(ranks_here())]  # oversubscribed ones take turns
-    near = [nearby(place(device)) for device in here]
-    mine = nearby(place(ranks.device.index))
+    near = [nearby(pci_address(torch.device("cuda", device))) for device in here]
+    mine = nearby(pci_address(ranks.device))
     allowed = os.sched_getaffinity(0)
     if mine < allowed and suffice(mine, near.count(mine), _threads(request)):
         _move(allowed, mine)
@@ -45,15 +45,6 @@ def suffice(cpus: set[int], ranks: int, threads: int) -> bool:
 def _threads(request: Request) -> int:
     """Threads of a rank that are busy at a time: those that decode, or on the GPU's behalf one or few."""
     return request.threads if isinstance(request.input, SyntheticInput) else max(request.threads, request.input.threads)
-
-
-def place(device: int) -> str:
-    """The PCI address of a GPU, as the kernel writes it; "" where torch does not tell."""
-    properties = torch.cuda.get_device_properties(device)
-    try:
-        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
-    except AttributeError:  # torch 2.7
-        return ""
 
 
 def nearby(pci_address: str) -> set[int]:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
+from resnetx.measure.rank.device_time import seconds_between
 from resnetx.measure.rank.distributed import Ranks, Send, Work
 
 Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
@@ -173,7 +174,7 @@ class _DeviceClock:
         return event
 
     def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
-        return earlier.elapsed_time(later) / 1e3
+        return seconds_between(earlier, later)
 
     def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
         work = message.start = send(buffer)

@@ -94,4 +94,6 @@ def bytes_read() -> int | Unknown:
 
 
 def difference(after: int | Unknown, before: int | Unknown) -> int | Unknown:
-    return after if isinstance(after, Unknown) else after - before
+    if isinstance(after, Unknown) or isinstance(before, Unknown):
+        return after if isinstance(after, Unknown) else before
+    return after - before

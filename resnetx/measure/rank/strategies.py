@@ -27,16 +27,20 @@ from resnetx.measure.rank.distributed import Ranks, Send, Work
 from resnetx.record import Unknown
 
 
-class Replica(Protocol):
-    """A rank's model, whose gradients are those of all ranks after `finish`."""
+class Trained(Protocol):
+    """What a training step trains."""
 
     name: str  # as `RunRecord.distributed` has it
     module: nn.Module  # with the parameters to train
 
-    def __call__(self, images: torch.Tensor) -> Any: ...
+    def __call__(self, images: torch.Tensor, /) -> Any: ...
 
     def finish(self) -> None:
         """After each backward pass: later work sees gradients that are the mean over the ranks."""
+
+
+class Replica(Trained, Protocol):
+    """A rank's model, whose gradients are those of all ranks after `finish`."""
 
     def sizes(self) -> list[int] | Unknown:
         """Bytes of the messages of a step, in the order in which they are sent."""

@@ -19,7 +19,7 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.profiler import profiled
-from resnetx.measure.rank.strategies import Replica, replicate
+from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
 
 AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
@@ -56,15 +56,15 @@ def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
 
 def build(request: Request, ranks: Ranks) -> nn.Module:
     """The request's model on this rank's device, in training mode."""
-    model = workloads.build(request.model, request.image_size).train()
-    return model.to(ranks.device, memory_format=inputs.memory_format(request.channels_last))
+    model: nn.Module = workloads.build(request.model, request.image_size).train()
+    return model.to(ranks.device).to(memory_format=inputs.memory_format(request.channels_last))
 
 
 # ---- the step -------------------------------------------------------------------------------------------------------
 
 
 def training_step(
-    replica: Replica,
+    replica: Trained,
     batches: Iterator[tuple[torch.Tensor, torch.Tensor]],
     request: Request,
     ranks: Ranks,
