@@ -69,16 +69,16 @@ def _is_ours(name: str) -> bool:
 def _read(path: Path) -> Study:
     text = YamlFile(File(path, "a study", YAML_BYTES, where=f"study={path}"))
     if not isinstance(text.tree, dict):
-        raise text.file.refuse("expected the settings about, settings and grids")
+        raise text.file.error("expected the settings about, settings and grids")
     study: Study = text.convert(Study, given={"name": path.stem, **text.tree})
     if fault := name_fault(study.name):
-        raise text.refuse(["name"], f"name={shortened(study.name)}: {fault}")
+        raise text.error(["name"], f"name={shortened(study.name)}: {fault}")
     _check_settings(study, text)
     if not study.grids and not study.include:
-        raise text.file.refuse("has no points; expected grids, or studies to include")
+        raise text.file.error("has no points; expected grids, or studies to include")
     for place, other in enumerate(study.include):
         if not _is_ours(other):
-            raise text.refuse(["include", place], f"includes {other}, and no study has that name; see `resnetx list`")
+            raise text.error(["include", place], f"includes {other}, and no study has that name; see `resnetx list`")
     included = [grid for other in study.include for grid in _grids(_ours(other))]
     return msgspec.structs.replace(study, grids=[*included, *study.grids])
 
@@ -92,9 +92,9 @@ def _check_settings(study: Study, text: YamlFile) -> None:
             if name.partition(".")[0] not in SETTINGS:
                 near = difflib.get_close_matches(name[:100], SETTINGS, n=1)
                 hint = f"; did you mean {near[0]}?" if near else f"; runs have {', '.join(sorted(SETTINGS))}"
-                raise text.refuse([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
+                raise text.error([*where, name], f"{shortened(name)}: not a setting of a run{hint}")
             if grid[name] == []:
-                raise text.refuse([*where, name], f"{shortened(name)}=[]: expected at least one value")
+                raise text.error([*where, name], f"{shortened(name)}=[]: expected at least one value")
     check_file_variables((name for _, grid in places for name in _variables(grid)), f"study={text.file.path}")
 
 

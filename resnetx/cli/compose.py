@@ -96,17 +96,16 @@ def _fitting(found: list[Point]) -> list[Point]:
     """
     for group in GROUPS:
         options = {str(point[group]) for point in found if group in point}
-        if len(options) < 2:
-            continue
-        having = {option: options_of(group, option) for option in options}
-        shared = set().union(*having.values())
-        found = [
-            {key: value for key, value in point.items() if key not in shared or key in having[str(point.get(group))]}
-            if group in point
-            else point
-            for point in found
-        ]
+        if len(options) > 1:
+            brought = {option: options_of(group, option) for option in options}
+            found = [_without_others(point, brought, str(point[group])) if group in point else point for point in found]
     return distinct(found)
+
+
+def _without_others(point: Point, brought: Mapping[str, set[str]], option: str) -> Point:
+    """A point without the settings that other options of a group bring, but not its own one."""
+    of_others = set().union(*brought.values()) - brought[option]
+    return {key: value for key, value in point.items() if key not in of_others}
 
 
 def options_of(group: str, option: str) -> set[str]:
@@ -203,11 +202,11 @@ def _check_choice(group: str, choice: str) -> None:
         raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
     text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
-        raise text.file.refuse("expected settings by their names")
+        raise text.file.error("expected settings by their names")
     if "defaults" in text.tree:  # Hydra would read these files itself, and look up ${...} among their names
-        raise text.refuse(["defaults"], "defaults: a choice includes no other; write its settings out")
+        raise text.error(["defaults"], "defaults: a choice includes no other; write its settings out")
     if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
-        raise text.file.refuse("@package: the settings of a choice are those of its group; leave that line out")
+        raise text.file.error("@package: the settings of a choice are those of its group; leave that line out")
 
 
 def _escaped(text: str) -> str:

@@ -85,9 +85,9 @@ def decode(data: Data, path: Path) -> ChromeTrace:
         _refuse_large(data)
         found = msgspec.json.decode(data, type=kind, strict=False)
     except UnboundedError as error:
-        raise file.refuse(f"{error}; profile fewer iterations") from None
+        raise file.error(f"{error}; profile fewer iterations") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise file.refuse(fault(error, data, file.what)) from None
+        raise file.error(fault(error, data, file.what)) from None
     return found if isinstance(found, ChromeTrace) else ChromeTrace(events=found)
 
 

@@ -240,10 +240,8 @@ def _nccl(
 ) -> Plan:
     generation = GENERATIONS[library]
     groups = by_node(system, devices)
-    inside = min(
-        (join(system, group, library, transport) for group in _unlike(system, groups)),
-        key=lambda part: part.ring_Bps,
-    )
+    joined = [join(system, group, library, transport) for group in _unlike(system, groups)]
+    inside = min(joined, key=lambda node: node.ring_Bps)  # the slowest node holds up the others
     between = join_nodes(system, groups) if len(groups) > 1 else None
     notes = list(inside.notes) + ([between.note] if between else [])
     build = _Build(system, collective, devices, generation, inside, between)

@@ -20,7 +20,7 @@ class LinedYaml(YamlFile):
     def __init__(self, path: Path) -> None:
         super().__init__(File(path, "a description of a system", YAML_BYTES))
         if not isinstance(self.tree, dict):
-            raise self.file.refuse("expected settings by their names")
+            raise self.file.error("expected settings by their names")
 
     def mistake(self, error: msgspec.ValidationError, kind: Any, where: Sequence[str | int], value: Any) -> FileError:
         """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""
@@ -32,7 +32,7 @@ class LinedYaml(YamlFile):
             said = f"{said} ({', '.join(known)})"
         elif "unknown field" in said:
             said = f"{said}; known: {', '.join(kind.__struct_fields__)}"
-        return self.refuse(in_file_units(path, self.tree), _keys_in_file_units(said))
+        return self.error(in_file_units(path, self.tree), _keys_in_file_units(said))
 
 
 def _known(steps: Sequence[str | int]) -> tuple[str, ...]:

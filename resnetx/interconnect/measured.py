@@ -83,7 +83,7 @@ def read(path: str, collective: str | None = None) -> Measured:
         record = read_record(given, BenchRecord)
         return measured(record, collective, f"{given.parent.name}/{given.name}", where)
     if len(content) > MAX_TABLE_BYTES:
-        raise file.refuse(f"larger than {size_text(MAX_TABLE_BYTES)}; expected the text or JSON of nccl-tests")
+        raise file.error(f"larger than {size_text(MAX_TABLE_BYTES)}; expected the text or JSON of nccl-tests")
     return _nccl_tests(file, content, collective)
 
 
@@ -116,16 +116,16 @@ def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
     file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
-        raise file.refuse("a bench record already; expected the text or JSON of nccl-tests")
+        raise file.error("a bench record already; expected the text or JSON of nccl-tests")
     return _nccl_tests(file, content, collective)
 
 
 def _nccl_tests(file: File, content: bytearray, collective: str | None) -> Measured:
     found = _from_json(file, content) if file.path.suffix == ".json" else _from_table(file, content)
     if not found.points:
-        raise file.refuse("no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
+        raise file.error("no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
     if collective and found.collective and found.collective != collective:
-        raise file.refuse(f"holds {found.collective}; expected {collective}")
+        raise file.error(f"holds {found.collective}; expected {collective}")
     return found
 
 
@@ -155,7 +155,7 @@ def _typed(file: File) -> Measured:
     text = YamlFile(file)
     typed: _Typed = text.convert(_Typed)
     if not typed.points:
-        raise text.refuse(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
+        raise text.error(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
     points = [_typed_point(text, place, point) for place, point in enumerate(typed.points)]
     return Measured(typed.source, tuple(points), gpus=typed.gpus)
 
@@ -165,9 +165,9 @@ def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
     try:
         point = Point(size(str(given["size"])), float(given["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise text.refuse(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
+        raise text.error(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
-        raise text.refuse(where, "expected sizes and times above 0")
+        raise text.error(where, "expected sizes and times above 0")
     return point
 
 

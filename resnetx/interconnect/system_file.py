@@ -69,13 +69,13 @@ def read(path: Path) -> SystemFile:
     text = LinedYaml(path)
     tree = text.tree
     if fault := name_fault(path.stem):
-        raise text.file.refuse(f"a system has the name of its file, {path.stem}: {fault}")
+        raise text.file.error(f"a system has the name of its file, {path.stem}: {fault}")
     for key in tree:
         if key not in _FIELDS:
-            raise text.refuse([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
+            raise text.error([key], f"{key}: not a setting of a system; known: {', '.join(sorted(_FIELDS))}")
     for key in ("about", "wiring", "components", "links"):
         if key not in tree:
-            raise text.refuse([], f"{key} is missing")
+            raise text.error([], f"{key} is missing")
     parts = {table: dict(shared_parts()[table]) for table in TABLES}
     for table, added in _parts(text, tree.get("parts", {}), ["parts"]).items():
         parts[table] |= added
@@ -85,7 +85,7 @@ def read(path: Path) -> SystemFile:
     _check_fabrics(text, components, links)
     gpus = [component for component in components if component.kind == "gpu"]
     if not gpus:
-        raise text.refuse(["components"], "components: expected at least one gpu")
+        raise text.error(["components"], "components: expected at least one gpu")
     others = [component for component in components if component.kind != "gpu"]
     system = System(
         name=path.stem,
@@ -96,7 +96,7 @@ def read(path: Path) -> SystemFile:
     )
     cluster = text.convert(Cluster, ["cluster"], tree.get("cluster", {}))
     if fault := nodes_fault(system, cluster.nodes):
-        raise text.refuse(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
+        raise text.error(["cluster", "nodes"], f"cluster.nodes={cluster.nodes}: {fault}")
     return SystemFile(system=system, cluster=cluster, networks=parts["networks"])
 
 
@@ -118,14 +118,14 @@ def shared_parts() -> dict[str, dict[str, Any]]:
 def _parts(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
     """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
     if not isinstance(tables, Mapping):
-        raise text.refuse(where, "parts: expected tables of parts, as gpus or links")
+        raise text.error(where, "parts: expected tables of parts, as gpus or links")
     found: dict[str, dict[str, Any]] = {}
     for table, entries in tables.items():
         at = [*where, table] if where else []
         if table not in TABLES:
-            raise text.refuse(at, f"{table}: not a table of parts; known: {', '.join(TABLES)}")
+            raise text.error(at, f"{table}: not a table of parts; known: {', '.join(TABLES)}")
         if not isinstance(entries, Mapping):
-            raise text.refuse(at, f"{table}: expected parts by their names")
+            raise text.error(at, f"{table}: expected parts by their names")
         found[table] = {}
         for name, entry in entries.items():
             _check_name(text, [*at, name], name)
@@ -150,21 +150,19 @@ def _check_figure(
     if or_zero and figure.value == 0:
         return
     if not figure.value > 0:
-        raise text.refuse(where, f"{name}: expected more than 0")
+        raise text.error(where, f"{name}: expected more than 0")
     if not SMALLEST <= figure.value <= LARGEST:
-        raise text.refuse(where, f"{name}: no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units")
+        raise text.error(where, f"{name}: no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units")
 
 
 def _check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
     if fault := name_fault(name):
-        raise text.refuse(where, f"{shortened(name)}: {fault}")
+        raise text.error(where, f"{shortened(name)}: {fault}")
 
 
 def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> list[Component]:
     if not isinstance(text.tree["components"], Mapping):
-        raise text.refuse(
-            ["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}"
-        )
+        raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
     tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
     found: dict[str, Component] = {}
     for names_ in text.tree["components"]:
@@ -172,19 +170,19 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> lis
         entry = text.convert(_ComponentEntry, where)
         kinds = [kind for kind in COMPONENTS if getattr(entry, kind)]
         if len(kinds) != 1:
-            raise text.refuse(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
+            raise text.error(where, f"{names_}: expected exactly one of {', '.join(COMPONENTS)}, with a part's name")
         table, part_name = tables[kinds[0]], getattr(entry, kinds[0])
         if part_name not in parts[table]:
             error = unknown_name(kinds[0], part_name, parts[table], f"{names_}.{kinds[0]}")
-            raise text.refuse([*where, kinds[0]], str(error))
+            raise text.error([*where, kinds[0]], str(error))
         if any(abs(place) > FARTHEST for place in (*entry.at, *entry.step)):
-            raise text.refuse([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
+            raise text.error([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
         names = _expand(text, where, names_)
         if len(found) + len(names) > MAX_COMPONENTS:
-            raise text.refuse(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
+            raise text.error(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
         for index, name in enumerate(names):
             if name in found:
-                raise text.refuse(where, f"{name}: described twice")
+                raise text.error(where, f"{name}: described twice")
             x, y = (entry.at[axis] + index * entry.step[axis] for axis in (0, 1))
             found[name] = Component(name, part_name, parts[table][part_name], x, y)
     return list(found.values())
@@ -192,25 +190,25 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> lis
 
 def _links(text: LinedYaml, wires: Mapping[str, Wire], components: Sequence[Component]) -> list[Link]:
     if not isinstance(text.tree["links"], list):
-        raise text.refuse(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
+        raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
     places = {component.name: place for place, component in enumerate(components)}
     found: dict[tuple[str, str, str], Link] = {}
     for number in range(len(text.tree["links"])):
         where: list[str | int] = ["links", number]
         entry = text.convert(_LinkEntry, where)
         if entry.link not in wires:
-            raise text.refuse(where, str(unknown_name("link", entry.link, wires, f"links.{number}.link")))
+            raise text.error(where, str(unknown_name("link", entry.link, wires, f"links.{number}.link")))
         if not 1 <= entry.lanes <= MAX_LANES:
             bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
-            raise text.refuse(where, f"links.{number}.lanes={entry.lanes}: expected {bound}")
+            raise text.error(where, f"links.{number}.lanes={entry.lanes}: expected {bound}")
         for a, b in _pairs(text, where, entry, MAX_LINKS - len(found)):
             if stranger := next((name for name in (a, b) if name not in places), None):
-                raise text.refuse(where, f"links.{number}: no component is called {stranger}")
+                raise text.error(where, f"links.{number}: no component is called {stranger}")
             if a == b:
-                raise text.refuse(where, f"links.{number}: {a} is linked to itself")
+                raise text.error(where, f"links.{number}: {a} is linked to itself")
             a, b = sorted((a, b), key=places.__getitem__)
             if (a, b, entry.link) in found:
-                raise text.refuse(where, f"links.{number}: {a} and {b} are linked twice; use lanes")
+                raise text.error(where, f"links.{number}: {a} and {b} are linked twice; use lanes")
             source = entry.source or text.convert(str, ["wiring"])
             found[a, b, entry.link] = Link(a, b, entry.link, _wire(text, where, wires, entry), entry.lanes, source)
     return list(found.values())
@@ -220,16 +218,16 @@ def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry, most: int
     """The pairs of components that one entry of `links` joins; `most`: as there may be."""
     given = entry.between or entry.each
     if given is None or (entry.between and entry.each):
-        raise text.refuse(where, "links: expected `between` or `each`, with two names or ranges")
+        raise text.error(where, "links: expected `between` or `each`, with two names or ranges")
     first, second = (_expand(text, where, end) for end in given)
     among = first == second and len(first) > 1
     joined = len(first) if entry.each else math.comb(len(first), 2) if among else len(first) * len(second)
     if joined > most:
-        raise text.refuse(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
+        raise text.error(where, f"links: {joined:,} more links, of at most {MAX_LINKS} in all")
     if entry.between:
         return list(combinations(first, 2) if among else product(first, second))
     if len(first) % len(second):
-        raise text.refuse(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
+        raise text.error(where, f"{len(first)} components cannot be shared out evenly over {len(second)}")
     share = len(first) // len(second)
     return [(name, second[index // share]) for index, name in enumerate(first)]
 
@@ -254,7 +252,7 @@ def _expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]
         return [name]
     first, last = int(found[2]), int(found[3])
     if last < first or last - first >= MAX_COMPONENTS:
-        raise text.refuse(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
+        raise text.error(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
     return [f"{found[1]}{number}" for number in range(first, last + 1)]
 
 
@@ -269,7 +267,7 @@ def _check_connected(text: LinedYaml, components: Sequence[Component], links: Se
         seen |= ahead
         ahead = {near for name in ahead for near in neighbours[name]} - seen
     if alone := [component.name for component in components if component.name not in seen]:
-        raise text.refuse(
+        raise text.error(
             ["links"], f"links: nothing connects {', '.join(alone[:4])}{' ...' if len(alone) > 4 else ''} to the rest"
         )
 
@@ -287,4 +285,4 @@ def _check_fabrics(text: LinedYaml, components: Sequence[Component], links: Sequ
             what = (
                 f"{a} and {b} join the same GPUs over NVLink; describe a fabric as one switch, with all lanes into it"
             )
-            raise text.refuse(["links"], f"links: {what}")
+            raise text.error(["links"], f"links: {what}")

@@ -34,7 +34,7 @@ class File:
     limit_bytes: int  # unpacked
     where: str = ""  # what sentences about it begin with, as "study=mine.yaml"; "": its path
 
-    def refuse(self, sentence: str, line: int | None = None) -> FileError:
+    def error(self, sentence: str, line: int | None = None) -> FileError:
         """The error that says a sentence of this file, or of a line of it."""
         place = f"{shortened(self.where or self.path, 1000)}{'' if line is None else f', line {line}'}"
         return FileError(f"{place}: {shortened(sentence, 1000)}")
@@ -55,7 +55,7 @@ class File:
                 with gzip.open(stream) as unpacking:
                     return self._all_of(cast(BinaryIO, unpacking), PIECE_BYTES)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise self.refuse(f"truncated or not gzip ({error})") from None
+                raise self.error(f"truncated or not gzip ({error})") from None
 
     def text(self) -> str:
         """The same as text; a byte-order mark is left out."""
@@ -67,7 +67,7 @@ class File:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise self.refuse(f"byte 0x{data[error.start]:02x} is not UTF-8; expected {self.what}", line) from None
+            raise self.error(f"byte 0x{data[error.start]:02x} is not UTF-8; expected {self.what}", line) from None
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
@@ -80,23 +80,23 @@ class File:
                 self._check_kind(os.fstat(handle).st_mode)
                 yield stream
         except OSError as error:
-            raise self.refuse(error.strerror or str(error)) from None
+            raise self.error(error.strerror or str(error)) from None
         except ValueError as error:
             if "null byte" not in str(error):
                 raise
-            raise self.refuse("no file has such a name: it holds a NUL") from None
+            raise self.error("no file has such a name: it holds a NUL") from None
 
     def _check_kind(self, mode: int) -> None:
         if not stat.S_ISREG(mode):
             kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
-            raise self.refuse(f"{kind}; expected {self.what}, which is a regular file")
+            raise self.error(f"{kind}; expected {self.what}, which is a regular file")
 
     def _all_of(self, stream: BinaryIO, piece_bytes: int) -> bytearray:
         data = bytearray()
         while len(data) <= self.limit_bytes and (piece := stream.read(min(piece_bytes, self.limit_bytes + 1))):
             data += piece
         if len(data) > self.limit_bytes:
-            raise self.refuse(f"larger than {size_text(self.limit_bytes)}; expected {self.what}")
+            raise self.error(f"larger than {size_text(self.limit_bytes)}; expected {self.what}")
         return data
 
 

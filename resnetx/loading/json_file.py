@@ -41,9 +41,9 @@ def decode(file: File, data: Data, kind: Any) -> Any:
         refuse_unbounded(data)
         return msgspec.json.decode(data, type=kind)
     except UnboundedError as error:
-        raise file.refuse(f"{error}; expected {file.what}") from None
+        raise file.error(f"{error}; expected {file.what}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise file.refuse(fault(error, data, file.what)) from None
+        raise file.error(fault(error, data, file.what)) from None
 
 
 def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:

@@ -47,9 +47,9 @@ class YamlFile:
         self.file = file
         self.tree, self._lines = _Builder(file, (str, int) if whole_keys else (str,)).build()
 
-    def refuse(self, where: Path_, what: str) -> FileError:
+    def error(self, where: Path_, what: str) -> FileError:
         """The error that says `what` of the value at `where`, with its line."""
-        return self.file.refuse(what, self.line(where))
+        return self.file.error(what, self.line(where))
 
     def line(self, where: Path_) -> int:
         """The line of a value; of the nearest one that holds it, where it is missing."""
@@ -72,7 +72,7 @@ class YamlFile:
     def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
         """The refusal of what msgspec refuses as `kind`."""
         said = sentence(str(error), value, kind, ".".join(map(str, where)))
-        return self.refuse([*where, *steps(error)], said)
+        return self.error([*where, *steps(error)], said)
 
     def _at(self, where: Path_) -> Any:
         value = self.tree
@@ -136,7 +136,7 @@ class _Builder:
             elif type(event) is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    raise self._file.refuse("a second document begins here; expected one", line)
+                    raise self._file.error("a second document begins here; expected one", line)
         return self._root, self._lines
 
     def _events(self) -> Iterator["Event"]:
@@ -149,9 +149,9 @@ class _Builder:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             said = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
-            raise self._file.refuse(said, mark.line + 1 if mark else None) from None
+            raise self._file.error(said, mark.line + 1 if mark else None) from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: of escapes, by Python's parser
-            raise self._file.refuse(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
+            raise self._file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
 
     def _scalar(self, event: "ScalarEvent", line: int) -> None:
         self._refuse_tag(event, line)
@@ -166,13 +166,13 @@ class _Builder:
             return _WORDS[text]
         if _WHOLE.fullmatch(text):
             if len(text) > MAX_DIGITS or not -(2**63) <= int(text) < 2**63:
-                raise self._file.refuse(f"{shortened(text)}: a whole number of more than 64 bits", line)
+                raise self._file.error(f"{shortened(text)}: a whole number of more than 64 bits", line)
             return int(text)
         if _NOT_FINITE.fullmatch(text):
-            raise self._file.refuse(f"{text}: expected a finite number", line)
+            raise self._file.error(f"{text}: expected a finite number", line)
         if _NUMBER.fullmatch(text):
             if len(text) > MAX_DIGITS or not math.isfinite(float(text)):
-                raise self._file.refuse(
+                raise self._file.error(
                     f"{shortened(text)}: expected a finite number of at most {MAX_DIGITS} digits", line
                 )
             return float(text)
@@ -181,7 +181,7 @@ class _Builder:
     def _begin(self, event: Any, line: int, value: Any, lines: Any) -> None:
         self._refuse_tag(event, line)
         if len(self._open) == MAX_DEPTH:
-            raise self._file.refuse(f"nested more than {MAX_DEPTH} deep; expected {self._file.what}", line)
+            raise self._file.error(f"nested more than {MAX_DEPTH} deep; expected {self._file.what}", line)
         self._lines[id(value)] = lines
         before = self._values
         self._add(value, line, 1)
@@ -198,7 +198,7 @@ class _Builder:
         """Puts what stands behind `<<` into the group around it, whose own keys win."""
         merged, line = value.pop(MERGE), lines.pop(MERGE, line)
         if not isinstance(merged, dict):
-            raise self._file.refuse(
+            raise self._file.error(
                 f"{MERGE}: expected one group of settings, to be merged into the one around it", line
             )
         own, own_lines = dict(value), dict(lines)
@@ -208,7 +208,7 @@ class _Builder:
 
     def _alias(self, event: Any, line: int) -> None:
         if event.anchor not in self._anchors:
-            raise self._file.refuse(f"*{shortened(event.anchor)}: no value before it has this anchor", line)
+            raise self._file.error(f"*{shortened(event.anchor)}: no value before it has this anchor", line)
         value, count = self._anchors[event.anchor]
         self._add(value, line, count)
 
@@ -216,7 +216,7 @@ class _Builder:
         """Puts a value, which stands for so many, where it belongs: into a list, as a key, or behind its key."""
         self._values += count
         if self._values > MAX_VALUES:
-            raise self._file.refuse(f"more than {MAX_VALUES} values; expected {self._file.what}", line)
+            raise self._file.error(f"more than {MAX_VALUES} values; expected {self._file.what}", line)
         if not self._open:
             self._root = value
             return
@@ -233,11 +233,11 @@ class _Builder:
 
     def _key(self, key: Any, known: dict[Any, Any], line: int) -> Any:
         if type(key) not in self._keys:
-            raise self._file.refuse("expected a word as the key, in quotes if need be", line)
+            raise self._file.error("expected a word as the key, in quotes if need be", line)
         if key in known:
-            raise self._file.refuse(f"{shortened(key)} is given twice", line)
+            raise self._file.error(f"{shortened(key)} is given twice", line)
         return key
 
     def _refuse_tag(self, event: Any, line: int) -> None:
         if event.tag is not None:
-            raise self._file.refuse(f"{shortened(event.tag)}: a tag; expected plain values", line)
+            raise self._file.error(f"{shortened(event.tag)}: a tag; expected plain values", line)

@@ -94,10 +94,18 @@ def _host(point: Point) -> HostShare | None:
     trace = point.subject.trace
     if not point.fabric.on_cpus or trace is None or trace.cpus is None:
         return None
-    found = point.fabric.measured_on(point.gpus)
-    sending = None if found is None else found.cpu_share if found.computing_lost is None else found.computing_lost
     threads = trace.request.threads if trace.request else 1
-    return HostShare(trace.cpus, threads, 1.0 if sending is None else sending)
+    return HostShare(cores=trace.cpus, computing=threads, sending=_cores_of_a_message(point))
+
+
+def _cores_of_a_message(point: Point) -> float:
+    """What a message on its way takes from computing, in cores: as the bench saw it, or one for each rank."""
+    found = point.fabric.measured_on(point.gpus)
+    if found is None:
+        return 1.0
+    if found.computing_lost is not None:
+        return found.computing_lost
+    return 1.0 if found.cpu_share is None else found.cpu_share
 
 
 def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:

@@ -212,5 +212,5 @@ def _is_ours(path: Path) -> bool:
 def _text(data: bytearray, path: Path) -> str:
     file = File(path, "a trace or a profile", limits.MAX_BYTES)
     if len(data) > file.limit_bytes:
-        raise file.refuse(f"text of more than {file.limit_bytes >> 20} MiB; expected a trace of fewer iterations")
+        raise file.error(f"text of more than {file.limit_bytes >> 20} MiB; expected a trace of fewer iterations")
     return file.decoded(data)

@@ -257,15 +257,18 @@ def _curves(
 
 
 def _in_place(point: Named, missing: list[Named]) -> dict[str, Any]:
-    """The word in place of a point that is missing, and its row at the foot, among the others that miss there."""
+    """What stands at the foot of a figure for a point that has no rate: a word, and the row that it is in.
+
+    `missing`: all points without a rate at the same number of GPUs. Few of them have a row each; where they are many,
+    those that are missing for the same reason share a row, in which only the first of them has the word.
+    """
     if point not in missing:
         return {"word": None, "crowd": False, "place": None}
     if len(missing) <= _CROWD:
         return {"word": _word(point), "crowd": False, "place": missing.index(point)}
-    words = list(map(_word, missing))
-    first = words.index(_word(point)) == missing.index(point)
-    place = list(dict.fromkeys(words)).index(_word(point))
-    return {"word": _word(point) if first else None, "crowd": True, "place": place}
+    alike = [other for other in missing if _word(other) == _word(point)]
+    rows = list(dict.fromkeys(map(_word, missing)))
+    return {"word": _word(point) if alike[0] == point else None, "crowd": True, "place": rows.index(_word(point))}
 
 
 def _word(point: Named) -> str:

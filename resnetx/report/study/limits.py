@@ -86,8 +86,8 @@ class _Shares:
     """Each part's share as a function of the rates of the clean step and of the twins that leave a part out."""
 
     def __init__(self, left_out: list[Part], kernels: bool) -> None:
+        """`kernels`: whether it is known for how many seconds of each image a kernel runs."""
         self._left_out = left_out
-        self._kernels = kernels  # whether the last set is the seconds for each image in which a kernel runs
         self.parts: list[Part] = ["compute", *left_out]
         if kernels:
             self.parts.append("host")
@@ -103,10 +103,12 @@ class _Shares:
         return difference
 
     def _all(self, clean: Any, *others: Any) -> dict[Part, Any]:
-        found: dict[Part, Any] = {part: 1 - clean / rate for part, rate in zip(self._left_out, others, strict=False)}
-        if self._kernels:
+        """`others`: the rates of the twins, each of which leaves a part out; then the kernels' seconds, if known."""
+        twins, kernels_s = others[: len(self._left_out)], others[len(self._left_out) :]
+        found: dict[Part, Any] = {part: 1 - clean / rate for part, rate in zip(self._left_out, twins, strict=True)}
+        for seconds in kernels_s:
             waiting = np.maximum(found.get("input", 0.0), 0.0)
-            found["host"] = np.maximum(1 - others[-1] * clean - waiting, 0.0)
+            found["host"] = np.maximum(1 - seconds * clean - waiting, 0.0)
         found["compute"] = np.ones_like(clean) - sum(found.values())
         return found
 
