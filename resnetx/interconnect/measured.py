@@ -1,17 +1,16 @@
 """Measured collectives as they come: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
 
-import math
-import re
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from resnetx.errors import ConfigError, FileError
+from resnetx.formats import nccl_tests
+from resnetx.formats.nccl_tests import MOST_BYTES
 from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
 from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RunFolder
 from resnetx.record import read as read_record
@@ -19,17 +18,7 @@ from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size, size_text
 
 MAX_TABLE_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
-MOST_BYTES = 2**53  # of a point
 MOST = 1e6  # times as long, or of a share
-
-# The programs of nccl-tests (less "_perf") -> the collectives that they time.
-PROGRAMS = {
-    "all_reduce": "allreduce",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "all_gather": "allgather",
-    "reduce_scatter": "reduce_scatter",
-}
 
 
 @dataclass(frozen=True)
@@ -121,12 +110,11 @@ def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
 
 
 def _nccl_tests(file: File, content: bytearray, collective: str | None) -> Measured:
-    found = _from_json(file, content) if file.path.suffix == ".json" else _from_table(file, content)
-    if not found.points:
-        raise file.error("no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
+    found = nccl_tests.parse(file, content)
     if collective and found.collective and found.collective != collective:
         raise file.error(f"holds {found.collective}; expected {collective}")
-    return found
+    points = tuple(Point(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
+    return Measured(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
 
 
 class _Kind(msgspec.Struct):
@@ -223,78 +211,3 @@ def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:
 
 def _point(of: BenchPoint, times_s: list[float]) -> Point:
     return Point(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)
-
-
-# ---- nccl-tests (its src/util.cu writes both forms)
-
-
-class _Timed(msgspec.Struct):
-    """One direction of a result."""
-
-    time: float  # microseconds
-    nwrong: float | Literal["N/A"] | None = None  # nobody looked: N/A, null, or not there
-
-
-class _Result(msgspec.Struct):
-    size: float
-    out_of_place: _Timed
-
-
-class _Config(msgspec.Struct, frozen=True):
-    devices: list[msgspec.Raw] = []
-
-
-class _Written(msgspec.Struct):
-    """What nccl-tests writes with -J."""
-
-    results: list[_Result]
-    args: list[str] = []
-    config: _Config = _Config()
-
-
-def _from_json(file: File, content: bytearray) -> Measured:
-    written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
-    points = [
-        Point(each.size, each.out_of_place.time * 1e-6, _count(each.out_of_place.nwrong)) for each in written.results
-    ]
-    program = written.args[0] if written.args else ""
-    return _from_rows(file, points, program, len(written.config.devices))
-
-
-def _from_table(file: File, content: bytearray) -> Measured:
-    """Rows of the printed table: size, count, type, redop, (root,) time in us, algbw, busbw, wrong elements, ...
-
-    Out of place comes first. Before version 2.12 the last one is the largest error ("5e-07"), not a count.
-    """
-    text = file.decoded(content)
-    columns = re.search(r"^#\s+size\s+count\s+type\s+redop(\s+root)?\b.*", text, re.MULTILINE)
-    time_column = 5 if columns and columns[1] else 4
-    counted = bool(columns and "#wrong" in columns[0])
-    points = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) > time_column and words[0].isdecimal() and words[1].isdecimal() and not words[2].isdecimal():
-            wrong = words[time_column + 3] if counted and len(words) > time_column + 3 else None
-            with suppress(ValueError):  # no row after all
-                points.append(Point(float(words[0]), float(words[time_column]) * 1e-6, _count(wrong)))
-    program = re.search(r"^# Collective test starting: (\S+)", text, re.MULTILINE)
-    return _from_rows(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
-
-
-def _count(wrong: float | str | None) -> int | None:
-    """Wrong elements; None where nobody looked."""
-    count = math.nan if wrong is None or wrong == "N/A" else float(wrong)
-    return int(min(count, MOST_BYTES)) if count >= 0 else None
-
-
-def _from_rows(file: File, points: Sequence[Point], program: str, ranks: int) -> Measured:
-    """`program`: its path, or ""; `ranks`: how many it lists (one: MPI builds alone list all of them in JSON)."""
-    name = re.match(r"(\w{1,40})_perf", Path(program).name)
-    return Measured(
-        f"{file.path.name} (nccl-tests)",
-        tuple(
-            point for point in points if 0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s
-        ),
-        PROGRAMS.get(name[1], name[1]) if name else None,
-        ranks if ranks > 1 else None,
-    )

@@ -1,0 +1,122 @@
+"""Output of nccl-tests: its printed table, or the JSON that it writes with -J (src/util.cu writes both)."""
+
+import math
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from resnetx.loading import File, decode
+from resnetx.record.limits import LONGEST_s, SHORTEST_s
+
+MOST_BYTES = 2**53  # of an array
+
+# The programs of nccl-tests (less "_perf") -> the collectives that they time.
+PROGRAMS = {
+    "all_reduce": "allreduce",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reduce_scatter",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size: of the whole array, and the time of one operation out of place."""
+
+    size_bytes: float
+    time_s: float
+    wrong: int | None  # elements that were not what they should be; None: nobody looked
+
+
+@dataclass(frozen=True)
+class NcclTests:
+    """What one program has timed."""
+
+    rows: tuple[Row, ...]
+    collective: str | None  # None: the file does not say
+    gpus: int | None
+
+
+def parse(file: File, content: bytearray) -> NcclTests:
+    """The results of a file whose content was read; JSON where its name ends in .json."""
+    found = _from_json(file, content) if file.path.suffix == ".json" else _from_table(file, content)
+    if not found.rows:
+        raise file.error("no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
+    return found
+
+
+class _Timed(msgspec.Struct):
+    """One direction of a result."""
+
+    time: float  # microseconds
+    nwrong: float | Literal["N/A"] | None = None  # nobody looked: N/A, null, or not there
+
+
+class _Result(msgspec.Struct):
+    size: float
+    out_of_place: _Timed
+
+
+class _Config(msgspec.Struct, frozen=True):
+    devices: list[msgspec.Raw] = []
+
+
+class _Written(msgspec.Struct):
+    """What nccl-tests writes with -J."""
+
+    results: list[_Result]
+    args: list[str] = []
+    config: _Config = _Config()
+
+
+def _from_json(file: File, content: bytearray) -> NcclTests:
+    written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
+    points = [
+        Row(each.size, each.out_of_place.time * 1e-6, _count(each.out_of_place.nwrong)) for each in written.results
+    ]
+    program = written.args[0] if written.args else ""
+    return _from_rows(file, points, program, len(written.config.devices))
+
+
+def _from_table(file: File, content: bytearray) -> NcclTests:
+    """Rows of the printed table: size, count, type, redop, (root,) time in us, algbw, busbw, wrong elements, ...
+
+    Out of place comes first. Before version 2.12 the last one is the largest error ("5e-07"), not a count.
+    """
+    text = file.decoded(content)
+    columns = re.search(r"^#\s+size\s+count\s+type\s+redop(\s+root)?\b.*", text, re.MULTILINE)
+    time_column = 5 if columns and columns[1] else 4
+    counted = bool(columns and "#wrong" in columns[0])
+    points = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > time_column and words[0].isdecimal() and words[1].isdecimal() and not words[2].isdecimal():
+            wrong = words[time_column + 3] if counted and len(words) > time_column + 3 else None
+            with suppress(ValueError):  # no row after all
+                points.append(Row(float(words[0]), float(words[time_column]) * 1e-6, _count(wrong)))
+    program = re.search(r"^# Collective test starting: (\S+)", text, re.MULTILINE)
+    return _from_rows(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
+
+
+def _count(wrong: float | str | None) -> int | None:
+    """Wrong elements; None where nobody looked."""
+    count = math.nan if wrong is None or wrong == "N/A" else float(wrong)
+    return int(min(count, MOST_BYTES)) if count >= 0 else None
+
+
+def _from_rows(file: File, points: Sequence[Row], program: str, ranks: int) -> NcclTests:
+    """`program`: its path, or ""; `ranks`: how many it lists (one: MPI builds alone list all of them in JSON)."""
+    name = re.match(r"(\w{1,40})_perf", Path(program).name)
+    return NcclTests(
+        tuple(
+            point for point in points if 0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s
+        ),
+        PROGRAMS.get(name[1], name[1]) if name else None,
+        ranks if ranks > 1 else None,
+    )
