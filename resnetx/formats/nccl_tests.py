@@ -11,18 +11,12 @@ from typing import Literal
 import msgspec
 
 from resnetx.loading import File, decode
+from resnetx.operations import OPERATIONS
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 
 MOST_BYTES = 2**53  # of an array
 
-# The programs of nccl-tests (less "_perf") -> the collectives that they time.
-PROGRAMS = {
-    "all_reduce": "allreduce",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "all_gather": "allgather",
-    "reduce_scatter": "reduce_scatter",
-}
+PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values()}
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
@@ -63,11 +63,10 @@ from resnetx.interconnect.parts import Gpu, Switch
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.system import Library, System
+from resnetx.operations import OPERATIONS
 from resnetx.units import si, size_text
 
-Collective = Literal["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
-
-COLLECTIVES: tuple[str, ...] = get_args(Collective)
+COLLECTIVES = tuple(OPERATIONS)
 LIBRARIES: tuple[str, ...] = get_args(Library)
 
 
@@ -119,7 +118,7 @@ class Plan:
     @cached_property
     def bus_factor(self) -> float:
         """busbw / algbw."""
-        return bus_factor(self.collective, len(self.devices))
+        return OPERATIONS[self.collective].bus_factor(len(self.devices))
 
     @cached_property
     def bound_lanes(self) -> float | None:
@@ -168,13 +167,6 @@ class Plan:
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1e6:,.0f} us"
-
-
-def bus_factor(collective: str, ranks: int) -> float:
-    """busbw / algbw, as nccl-tests defines it."""
-    if collective == "allreduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if collective in ("allgather", "reduce_scatter") else 1.0
 
 
 def plan(
@@ -306,14 +298,15 @@ class _Build:
 
     def ring(self) -> Way:
         ranks, nodes = len(self.devices), self.between.nodes if self.between else 1
-        rounds, handovers = (2, 1) if self.collective == "allreduce" else (1, self.generation.other_handovers)
+        operation = OPERATIONS[self.collective]
+        rounds, handovers = operation.rounds, 1 if operation.rounds == 2 else self.generation.other_handovers
         steps = rounds * (ranks - 1)
         crossings = min(steps, rounds * nodes) if nodes > 1 else 0
         hop = self.generation.ring
         steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
         fixed_s = self._launch_s + hop.base_s + handovers * steps_s
-        s_per_byte = bus_factor(self.collective, ranks) / self.ring_Bps
-        fill = (ranks - 2) * self.channels / self.ring_Bps if self.collective in ("broadcast", "reduce") else 0.0
+        s_per_byte = operation.bus_factor(ranks) / self.ring_Bps
+        fill = (ranks - 2) * self.channels / self.ring_Bps if operation.along_a_chain else 0.0
         limit = self._limit(self.ring_Bps, self.inside.ring_limit)
         return Way("ring", fixed_s, s_per_byte, fill, self.channels, limit)
 
@@ -379,11 +372,9 @@ def _gloo(
         between = join_nodes(system, groups)
         if between.bandwidth_Bps < rate_Bps:
             rate_Bps, limit = between.bandwidth_Bps, between.limit
-    factor = bus_factor(collective, len(devices))
-    if collective == "reduce_scatter" and library == "gloo":
-        factor *= 2  # made of a whole allreduce
-    rounds = 2 if collective == "allreduce" else 1
-    fixed_s = SOCKET.base_s + rounds * (len(devices) - 1) * SOCKET.network_s
+    operation = OPERATIONS[collective]
+    factor = operation.bus_factor(len(devices)) * (operation.gloo_moves if library == "gloo" else 1)
+    fixed_s = SOCKET.base_s + operation.rounds * (len(devices) - 1) * SOCKET.network_s
     way = Way("ring", fixed_s, factor / rate_Bps, 0.0, 1, limit)
     first_node = by_node(system, devices)[0]
     flows = [paths.flow(system, a, b, "host") for a, b in directions(first_node)] if len(first_node) > 1 else []

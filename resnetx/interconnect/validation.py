@@ -14,9 +14,10 @@ import msgspec
 
 from resnetx.config import CONFIGS
 from resnetx.interconnect.calibration import Measured, Point
-from resnetx.interconnect.collective import Plan, bus_factor, calibrate, plan
+from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.system import System, load
 from resnetx.loading import own_yaml
+from resnetx.operations import OPERATIONS
 from resnetx.units import size
 
 Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
@@ -244,5 +245,5 @@ def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> Point:
     quantity, _ = entry.figures
     time_s = figure * 1e-6
     if quantity == "busbw_GBps":
-        time_s = size_bytes * bus_factor(entry.collective, gpus) / (figure * 1e9)
+        time_s = size_bytes * OPERATIONS[entry.collective].bus_factor(gpus) / (figure * 1e9)
     return Point(size_bytes, time_s)

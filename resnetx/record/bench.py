@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from resnetx.operations import OPERATIONS
 from resnetx.record.run import (
     SCHEMA,
     Device,
@@ -128,6 +129,5 @@ def array_bytes(collective: str, size_bytes: int, ranks: int) -> int:
     As libraries move 16 bytes at once. An array of less than 16 bytes is a few whole fp32 elements, as in nccl-tests,
     whose smallest size is 8; only where every rank has a part of the array, each part has 16 bytes all the same.
     """
-    in_parts = collective in ("allgather", "reduce_scatter")
-    grain = 16 * ranks if in_parts else 16 if size_bytes > 16 else 4
+    grain = 16 * ranks if OPERATIONS[collective].in_parts else 16 if size_bytes > 16 else 4
     return -(-size_bytes // grain) * grain

@@ -5,9 +5,9 @@ import pytest
 from resnetx import workloads
 from resnetx.cli.compose import compose
 from resnetx.config import request_from
-from resnetx.interconnect.collective import bus_factor
 from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
+from resnetx.operations import OPERATIONS
 from resnetx.predict import ssgd
 from resnetx.predict.predict import predict
 from resnetx.predict.published import training
@@ -133,7 +133,7 @@ def test_gradients_of_alexnet_are_those_of_its_2017_layers():
 def test_published_points_are_times(rows):
     (point,) = published_points("dgx1-p100", "nccl1", "allreduce", 4)
     assert point.size_bytes == 2**30
-    assert point.time_s == pytest.approx(2**30 * bus_factor("allreduce", 4) / 14.25e9)
+    assert point.time_s == pytest.approx(2**30 * OPERATIONS["allreduce"].bus_factor(4) / 14.25e9)
     assert published_points("dgx1-p100", "nccl1", "allreduce", 16) == []
 
 

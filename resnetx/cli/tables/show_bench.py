@@ -10,8 +10,8 @@ from resnetx.cli import show
 from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Band, bands
-from resnetx.interconnect.collective import bus_factor
 from resnetx.interconnect.measured import measured, telling_times
+from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord, RunFolder
 from resnetx.units import si, size_text
 
@@ -58,7 +58,7 @@ def _row(point: BenchPoint, telling_s: float, ranks: int | None) -> list[str]:
     """`telling_s`: the time that bandwidths are of."""
     low_s, high_s = np.percentile(point.times_s, _SPREAD)
     algbw_GBps = point.size_bytes / telling_s / 1e9
-    busbw_GBps = algbw_GBps * bus_factor(point.collective, ranks) if ranks else math.nan
+    busbw_GBps = algbw_GBps * OPERATIONS[point.collective].bus_factor(ranks) if ranks else math.nan
     return [
         size_text(point.size_bytes),
         f"{point.size_bytes}",

@@ -7,6 +7,7 @@ arrays at powers of two. Up to 65,536 ranks, sums stay below 2**24 and are exact
 import torch
 
 from resnetx.measure.rank.distributed import Ranks
+from resnetx.operations import ALL, OPERATIONS
 
 PERIOD, STEP = 251, 31
 # Elements that are compared at a time, which takes a byte for each: a check of 8 GiB needs 16 MiB beside it.
@@ -15,7 +16,7 @@ _AT_ONCE = 2**24 // PERIOD * PERIOD
 
 def fill(array: torch.Tensor, collective: str, ranks: Ranks) -> None:
     """What this rank's array holds before the collective."""
-    if collective == "allgather":  # only this rank's part is its own
+    if OPERATIONS[collective].own_part:
         array.fill_(-1)
         part = ranks.part(array)
         _write(part, _from(_pattern(ranks.rank), ranks.rank * len(part)))
@@ -28,21 +29,14 @@ def wrong_elements(array: torch.Tensor, collective: str, ranks: Ranks) -> int:
 
     Where the result is another rank's, or a part of the array, the rest says nothing and is not looked at.
     """
-    every = range(ranks.world_size)
-    match collective:
-        case "allreduce":
-            return _unlike(array, _sum(ranks))
-        case "broadcast":
-            return _unlike(array, _pattern(0))
-        case "reduce":
-            return _unlike(array, _sum(ranks)) if ranks.first else 0
-        case "reduce_scatter":
-            part = ranks.part(array)
-            return _unlike(part, _from(_sum(ranks), ranks.rank * len(part)))
-        case "allgather":
-            parts = array.chunk(ranks.world_size)
-            return sum(_unlike(parts[rank], _from(_pattern(rank), rank * len(parts[0]))) for rank in every)
-    raise AssertionError(f"no rule for {collective}")
+    wrong, parts = 0, array.chunk(ranks.world_size)
+    for part, rank in OPERATIONS[collective].expected(ranks.rank, ranks.world_size):
+        period = _sum(ranks) if rank is ALL else _pattern(rank)
+        if part is ALL:
+            wrong += _unlike(array, period)
+        else:
+            wrong += _unlike(parts[part], _from(period, part * len(parts[0])))
+    return wrong
 
 
 def _pattern(rank: int) -> torch.Tensor:

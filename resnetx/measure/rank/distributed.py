@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from resnetx.measure.machine.capability import check_kernels
 from resnetx.measure.machine.environment import nccl_version
 from resnetx.measure.machine.nvml import full_uuid
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
 from resnetx.record import Device, Unknown
 from resnetx.workloads.buckets import CAP_BYTES, MIB
@@ -94,23 +96,13 @@ class Ranks:
             dist.broadcast(tensor, 0)
 
     def collective(self, name: str, array: torch.Tensor) -> Callable[[], object]:
-        """What runs a collective over `array` once each time it is called, in place (see `_COLLECTIVES`)."""
-        return _COLLECTIVES[name](array, self.part(array))
+        """What runs a collective over `array` once each time it is called, in place."""
+        return partial(OPERATIONS[name].run, dist, array, self.part(array))
 
     def part(self, array: torch.Tensor) -> torch.Tensor:
         """This rank's part of an array that is shared out evenly."""
         elements = len(array) // self.world_size
         return array[self.rank * elements : (self.rank + 1) * elements]
-
-
-# Each collective on the whole array, of which a rank may have a part of its own; the root is rank 0.
-_COLLECTIVES: dict[str, Callable[[torch.Tensor, torch.Tensor], Callable[[], object]]] = {
-    "allreduce": lambda whole, _: lambda: dist.all_reduce(whole),
-    "broadcast": lambda whole, _: lambda: dist.broadcast(whole, 0),
-    "reduce": lambda whole, _: lambda: dist.reduce(whole, 0),
-    "allgather": lambda whole, part: lambda: dist.all_gather_into_tensor(whole, part),
-    "reduce_scatter": lambda whole, part: lambda: dist.reduce_scatter_tensor(part, whole),
-}
 
 
 def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> torch.device:
