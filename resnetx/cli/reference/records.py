@@ -1,0 +1,119 @@
+"""`docs/records.md`: every field of every record, with its type by the JSON Schema and the comment beside it."""
+
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from resnetx.cli.reference.comments import field_comments
+from resnetx.cli.reference.markdown import GENERATED, code, table
+from resnetx.record import BenchRecord, RunRecord, StudyRecord
+from resnetx.record.accuracy import Accuracy
+from resnetx.record.comparison import Comparison
+from resnetx.record.prediction import Prediction
+from resnetx.record.system_comparison import SystemComparison
+from resnetx.record.trace import Trace
+
+RECORDS: dict[type, str] = {  # with what writes it, and where
+    RunRecord: "Run: `record.json` in the folder of each run (`train`, `sweep`, `verify`, `trace`)",
+    StudyRecord: "Study: `study.json` in the folder of a study (`sweep`)",
+    BenchRecord: "Bench: `record.json` in the folder of a bench (`bench`)",
+    Trace: "Trace: `trace.json` of an imported trace, and what `predict` makes of the runs of a trace (`trace`)",
+    Prediction: "Prediction: `prediction.json` (`predict out=`)",
+    Comparison: "Comparison of studies: `comparison.json` (`compare STUDY_A STUDY_B out=`)",
+    Accuracy: "Prediction and measurement: `accuracy.json` (`compare PREDICTION STUDY out=`)",
+    SystemComparison: "Comparison of systems: `systems.json` (`compare systems=[...] out=`)",
+}
+HEAD = f"""# Records
+
+{GENERATED}
+
+A record is one JSON file that is complete on its own: what was asked, on which machine and software, how it ended, and
+the raw times. Medians and speed-ups are derived when a record is read. Units are in the names of fields: `_s` seconds,
+`_bytes` bytes, `_Bps` bytes per second, `_Hz` hertz, `_W` watts, `_J` joules, `_C` degrees Celsius.
+
+A field that cannot be known is null, and `unknown` has the reason under the field's path (`devices.0.uuid`). A field
+with a default was added later: older records lack it and are read with the default.
+
+The JSON Schemas of run, bench, trace and prediction are in `resnetx/schemas/`; `python -m resnetx.record run` prints
+one. `rank` counts from 0; `[rank][window]` is a list for each rank with an entry for each window.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    lines, described = [HEAD], dict[str, type]()
+    for kind, title in RECORDS.items():
+        lines += [f"## {title.partition(':')[0]}", "", f"{title.partition(': ')[2]}.", ""]
+        lines += _record(kind, described)
+    return "\n".join(lines)
+
+
+def _record(kind: type, described: dict[str, type]) -> Iterator[str]:
+    """The record's own fields, then those of each part that no record before it has."""
+    schema = msgspec.json.schema(kind)["$defs"]
+    parts = {each.__name__: each for each in _structs(kind)}
+    headings = {name: _heading(name, part, described, kind) for name, part in parts.items()}
+    for name, part in parts.items():
+        if described.get(headings[name]) is part:
+            continue
+        described[headings[name]] = part
+        if part is not kind:
+            yield from (f"### {headings[name]}", "")
+        yield from (" ".join(schema[name].get("description", "").split()), "")
+        comments = field_comments(part)
+        rows = [
+            [code(field), _type(of, headings), _default(of), comments.get(field, "")]
+            for field, of in schema[name]["properties"].items()
+        ]
+        yield from (*table(("field", "type", "default", "meaning"), rows), "")
+
+
+def _heading(name: str, part: type, described: dict[str, type], kind: type) -> str:
+    """The name of a part; with the record's where another record has another part of that name."""
+    return name if described.get(name, part) is part else f"{name} of {kind.__name__}"
+
+
+def _structs(annotation: Any) -> list[type]:
+    """The classes of records in an annotation, and in the fields of these: each once, from the outside in."""
+    found: dict[type, None] = {}
+    waiting = [annotation]
+    while waiting:
+        each = waiting.pop(0)
+        if isinstance(each, type) and (issubclass(each, msgspec.Struct) or is_dataclass(each)):
+            if each not in found:
+                found[each] = None
+                waiting += [hint for hint in get_type_hints(each).values() if get_origin(hint) is not ClassVar]
+        else:
+            waiting += get_args(each)
+    return list(found)
+
+
+def _type(of: dict[str, Any], headings: dict[str, str]) -> str:
+    """The type of a value in a schema, in words."""
+    if "$ref" in of:
+        heading = headings[of["$ref"].rpartition("/")[2]]
+        return f"[{heading}](#{heading.lower().replace(' ', '-')})"
+    if "anyOf" in of:
+        return " or ".join(dict.fromkeys(_type(each, headings) for each in of["anyOf"]))
+    if "enum" in of:
+        return " or ".join(code(f'"{value}"') for value in of["enum"] if value is not None) + " or null" * (
+            None in of["enum"]
+        )
+    if of.get("type") == "array":
+        return f"list of {_inner(of.get('items', {}), headings)}"
+    if of.get("type") == "object":
+        return f"map to {_inner(of.get('additionalProperties', {}), headings)}"
+    kind: str = of.get("type", "any")
+    return "text" if kind == "string" else kind
+
+
+def _inner(of: dict[str, Any], headings: dict[str, str]) -> str:
+    """The type of the entries of a list or map."""
+    text = _type(of, headings)
+    return f"({text})" if " or " in text else text
+
+
+def _default(of: dict[str, Any]) -> str:
+    return code(msgspec.json.encode(of["default"]).decode()) if "default" in of else ""

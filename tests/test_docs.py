@@ -1,0 +1,62 @@
+"""Generated pages equal their source, every page is in the index, and CONTRIBUTING names files that exist."""
+
+import re
+
+import pytest
+
+from resnetx.cli.grammar import VERBS
+from resnetx.cli.reference import records, settings
+from resnetx.cli.reference.__main__ import DOCS, PAGES
+from resnetx.cli.reference.comments import field_comments
+from resnetx.cli.settings import names
+from resnetx.record.bench import BenchPoint
+from resnetx.record.run import Failure, GradientBucket
+from tests.documentation import ROOT, links
+
+INDEX = (DOCS / "index.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_what_its_source_says(name):
+    assert (DOCS / name).read_text() == PAGES[name](), f"docs/{name} is out of date: python -m resnetx.cli.reference"
+
+
+def test_every_setting_is_on_the_page_with_its_type():
+    rows = [line for line in settings.page().splitlines() if line.startswith("| `")]
+    assert {row.split("`")[1] for row in rows} == set(names())
+    assert all(re.split(r"(?<!\\)\|", row)[3].strip() for row in rows)
+
+
+def test_every_part_of_a_record_is_described_once():
+    page = records.page()
+    headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
+    assert len(set(headings)) == len(headings)
+    assert {"Environment", "Side", "Side of SystemComparison"} <= set(headings)
+
+
+def test_comments_of_fields_are_those_beside_and_directly_above():
+    assert field_comments(Failure)["kind"].startswith("oom: no memory left; config:")
+    assert "size_bytes" not in field_comments(GradientBucket)
+    assert field_comments(BenchPoint)["wrong"].startswith("elements that were not")
+
+
+def test_every_page_and_every_verb_is_in_the_index():
+    assert {target.name for target, _ in links(DOCS / "index.md")} == {
+        page.name for page in DOCS.glob("*.md") if page.name != "index.md"
+    }
+    assert sorted(re.findall(r"^\| `resnetx (\w+)`", INDEX, re.MULTILINE)) == sorted(VERBS)
+
+
+def test_files_that_contributing_names_exist():
+    named = set(re.findall(r"`((?:resnetx|tests|configs|docs|\.ci)/[\w./-]+)`", CONTRIBUTING))
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("what", ["model", "collective", "system", "verb", "file format"])
+def test_contributing_tells_how_to_add_something_in_ten_lines(what):
+    _, _, after = CONTRIBUTING.partition(f"**A {what}.**")
+    section, _, _ = after.partition("\n\n")
+    assert 0 < len(section.splitlines()) <= 10
+    assert len(re.findall(r"`(?:resnetx|tests|configs)/", section)) >= 3
