@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 _ROOT = Path("/")
 
@@ -123,6 +124,19 @@ def _control_groups(controller: str) -> Iterator[Path]:
         # In a container the path may be the host's, and lead nowhere: its own group is then the mount itself.
         group = Path(path.lstrip("/"))
         yield from (mount / folder for folder in (group, *group.parents))
+
+
+# ---- the kernel's locks ---------------------------------------------------------------------------------------------
+
+
+def flock(file: int | IO[Any], *, shared: bool = False, wait: bool = True) -> None:
+    """Takes the kernel's lock on an open file, which ends with whoever holds it. Windows has none.
+
+    Without `wait`, a lock that another process holds is a `BlockingIOError`.
+    """
+    import fcntl
+
+    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB * (not wait))
 
 
 # ---- the kernel's files ---------------------------------------------------------------------------------------------

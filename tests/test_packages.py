@@ -1,5 +1,6 @@
 """A package that is not installed is a sentence with the command that installs it; any other module is a bug."""
 
+import json
 import re
 import subprocess
 import sys
@@ -46,44 +47,42 @@ MESH = ["topology", "systems=dgx1-p100", "collective=allreduce", "devices=[0,1,2
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "distribution"),
+    ("module", "words", "extra"),
     [
-        ("altair", ["report", STUDY, "out=page"], "altair"),
-        ("vl_convert", ["report", STUDY, "out=page"], "vl-convert-python"),
-        ("jinja2", ["report", STUDY, "out=page"], "jinja2"),
-        ("torch", ["train", "input=synthetic"], "torch"),
-        ("torch", ["sweep", "input=synthetic"], "torch"),
-        ("torch", ["trace", "input=synthetic"], "torch"),
-        ("torch", ["bench"], "torch"),
-        ("torch", ["verify", "input=synthetic"], "torch"),
-        ("torch", ["describe", "model=googlenet", "image_size=128"], "torch"),
-        ("torchvision", ["describe", *MOBILE], "torchvision"),
-        ("torchvision", ["train", *MOBILE, "input=synthetic"], "torchvision"),
-        ("torchvision", ["train", "input=torchvision"], "torchvision"),
-        ("nvidia.dali", ["train"], "nvidia-dali-cuda130"),
-        ("nvidia", ["train"], "nvidia-dali-cuda130"),
-        ("pynvml", ["train", "input=synthetic"], "nvidia-ml-py"),
-        ("wandb", ["train", "input=synthetic", "tracker=wandb"], "wandb"),
-        ("wandb", ["sweep", "input=synthetic", "tracker=wandb"], "wandb"),
-        ("yaml", ["describe"], "pyyaml"),
-        ("rich", ["describe"], "rich"),
+        ("altair", ["report", STUDY, "out=page"], ""),
+        ("jinja2", ["report", STUDY, "out=page"], ""),
+        ("torch", ["train"], "[train]"),
+        ("torch", ["sweep", "input=synthetic"], "[train]"),
+        ("torch", ["trace", "input=synthetic"], "[train]"),
+        ("torch", ["bench"], "[train]"),
+        ("torch", ["verify", "input=synthetic"], "[train]"),
+        ("torch", ["describe", "model=googlenet", "image_size=128"], "[train]"),
+        ("torchvision", ["describe", *MOBILE], "[train]"),
+        ("torchvision", ["train", *MOBILE, "input=synthetic"], "[train]"),
+        ("torchvision", ["train", "input=torchvision"], "[train]"),
+        ("nvidia.dali", ["train"], "[train]"),
+        ("nvidia", ["train"], "[train]"),
+        ("PIL", ["images"], "[train]"),
+        ("pynvml", ["train", "input=synthetic"], ""),
+        ("wandb", ["train", "input=synthetic", "tracker=wandb"], "[wandb]"),
+        ("wandb", ["sweep", "input=synthetic", "tracker=wandb"], "[wandb]"),
+        ("yaml", ["describe"], ""),
+        ("rich", ["describe"], ""),
     ],
 )
-def test_what_is_missing_is_one_sentence_with_the_command_that_installs_it(
-    without, tmp_path, module, words, distribution
-):
+def test_what_is_missing_is_one_sentence_with_the_command_that_installs_it(without, tmp_path, module, words, extra):
     status, out, err = without([module], *words)
     assert (status, out) == (2, "")
     assert err.startswith("resnetx: ")
     assert err.count("\n") == 1, err
-    assert f"install it with `python -m pip install {distribution}`" in err
+    assert f'install it with `python -m pip install -e "{ROOT}{extra}"`' in err
     assert not list(tmp_path.glob("**/record.json"))
 
 
 def test_rings_need_scipy(without):
     status, _, err = without(["scipy", "scipy.optimize"], *MESH)
     assert (status, err.count("\n")) == (2, 1)
-    assert "`python -m pip install scipy`" in err
+    assert f'`python -m pip install -e "{ROOT}"`' in err
 
 
 def test_a_module_that_nobody_knows_stays_a_bug(without):
@@ -96,20 +95,48 @@ def test_a_module_that_nobody_knows_stays_a_bug(without):
     kept.unlink()
 
 
-@pytest.mark.parametrize("module", ["vl_convert", "altair"])
-def test_without_what_draws_topology_prints_its_tables_and_says_why_nothing_is_drawn(without, tmp_path, module):
-    status, out, err = without([module], "topology", "systems=gx8", "out=drawn")
-    assert status == 0
-    assert "GPU0  X     PIX" in out
-    assert err.startswith("no drawing drawn/gx8.svg: ")
-    assert "`python -m pip install " in err
-    assert not (tmp_path / "drawn").exists()
+def files(folder, kind):
+    """Names of the files of a kind, without it."""
+    return {path.name.removesuffix(kind) for path in folder.glob(f"*{kind}")}
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (["topology", "systems=[gx8,dgx1-p100]"], 2),
+        (["predict", "systems=[dgx1-p100]", "model=alexnet", "batch_size=256", "gpus=[2]", "timeline=true"], 1),
+        (["compare", "systems=[dgx1-p100,gx8]", "model=alexnet", "batch_size=256", "gpus=[1,8]"], 4),
+        (["report", STUDY], 5),
+    ],
+)
+def test_without_what_draws_figures_are_vega_lite_and_one_sentence_says_so(without, tmp_path, words, count):
+    status, out, err = without(["vl_convert"], *words, "out=drawn")
+    assert (status, bool(out)) == (0, True)
+    assert err.count("Left out: drawings (SVG, PDF)") == err.count(f'`python -m pip install -e "{ROOT}[pdf]"`') == 1
+    assert len(plain := files(tmp_path / "drawn", ".vl.json")) >= count
+    assert all(json.loads((tmp_path / f"drawn/{name}.vl.json").read_text())["$schema"] for name in plain)
+    assert words[0] == "topology" or plain <= files(tmp_path / "drawn", ".csv")
+    assert not [*tmp_path.glob("drawn/*.svg"), *tmp_path.glob("drawn/*.pdf")]
+
+
+def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_there(without, tmp_path):
+    assert without(["vl_convert"], "report", STUDY, "out=page")[0] == 0
+    page = (tmp_path / "page/index.html").read_text()
+    assert "made without vl-convert" in page and "<svg" not in page and "<details open>" in page
+    linked = set(re.findall(r'href="([^"#]+)"', page))
+    assert linked and all((tmp_path / "page" / name).is_file() for name in linked)
+
+
+def test_a_drawn_system_has_its_vega_lite_beside_it(without, tmp_path):
+    status, _, err = without([], "topology", "systems=gx8", "out=drawn")
+    assert (status, err) == (0, "drawing: drawn/gx8.svg\n")
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"gx8.svg", "gx8.vl.json"}
 
 
 def test_the_doctor_examines_what_is_there_and_lists_what_is_not(without):
     status, out, _ = without(["torch", "torchvision", "pynvml", "altair"], "doctor", "--json")
     assert status == 1
-    assert "python -m pip install altair nvidia-ml-py torch torchvision" in out
+    assert f'python -m pip install -e \\"{ROOT}[train]\\"' in out
     assert '"topic":"torch","state":"missing","what":"PyTorch is not installed"' in out
     assert '"topic":"DALI","state":"ok"' in out
 
@@ -118,16 +145,109 @@ def test_a_rank_without_a_package_says_so_too(monkeypatch):
     from resnetx.measure import rank_process
 
     failure = rank_process._failure(ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
-    assert (failure.kind, "`python -m pip install torchvision`" in failure.message) == ("config", True)
+    assert (failure.kind, failure.message.endswith('[train]"`')) == ("config", True)
     assert rank_process._failure(ModuleNotFoundError("No module named 'x'", name="x")).kind == "error"
 
 
-def test_the_commands_install_what_the_project_depends_on():
+# What the extras call a package, where it is not the name that is imported.
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "hydra": "hydra-core",
+    "nvidia.dali": "nvidia-dali-cuda130",
+    "omegaconf": "hydra-core",  # comes with it
+    "pynvml": "nvidia-ml-py",
+    "vl_convert": "vl-convert-python",
+    "yaml": "pyyaml",
+}
+
+
+def declared(requirements):
+    return {re.match(r"[\w-]+", each)[0] for each in requirements}
+
+
+def test_each_package_is_in_the_extra_that_its_command_installs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = [
-        *project["dependencies"],
-        *(each for extra in ("cuda13", "rocm") for each in project["optional-dependencies"][extra]),
-    ]
-    names = {re.match(r"[\w-]+", requirement)[0] for requirement in declared}
-    indirect = {"omegaconf"}  # comes with hydra-core
-    assert {package.distribution for package in packages.KNOWN.values()} - indirect <= names
+    extras = {packages.CORE: project["dependencies"], **project["optional-dependencies"]}
+    for module, package in packages.KNOWN.items():
+        assert DISTRIBUTIONS.get(module, module) in declared(extras[package.extra]), module
+
+
+def test_the_core_brings_none_of_the_gpu_stack():
+    core = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert not declared(core) & {"torch", "torchvision", "nvidia-dali-cuda130", "pillow", "vl-convert-python", "wandb"}
+
+
+def test_an_installed_package_is_extended_by_its_name_and_a_checkout_in_its_folder(monkeypatch, tmp_path):
+    assert packages.install("train", "pdf") == f'python -m pip install -e "{ROOT}[pdf,train]"'
+    monkeypatch.setattr(packages, "_HOME", tmp_path)
+    assert packages.install("train", "pdf", packages.CORE) == 'python -m pip install "resnetx[pdf,train]"'
+    assert packages.install() == 'python -m pip install "resnetx"'
+
+
+def test_with_a_torch_for_amd_the_command_is_that_of_pytorchs_pages(monkeypatch):
+    monkeypatch.setattr(packages, "hip_version", lambda: "6.4.43482")
+    assert packages.KNOWN["torchvision"].command == packages.rocm_torch()
+    assert packages.KNOWN["amdsmi"].command == packages.install("rocm")
+
+
+@pytest.mark.parametrize("here", ["darwin arm64", "win32 AMD64", "linux aarch64"])
+def test_where_the_extra_brings_no_dali_no_command_claims_it(monkeypatch, here):
+    monkeypatch.setattr(packages, "_here", lambda: here)
+    sentence = packages.KNOWN["nvidia.dali"].sentence
+    assert sentence.endswith(f"resnetx installs it on linux x86_64 only, and this is {here}")
+    monkeypatch.setattr(packages, "installed", lambda _: False)
+    assert "nvidia.dali" not in packages.useful() and "torch" in packages.useful()
+
+
+# ---- other systems --------------------------------------------------------------------------------------------------
+
+# Takes away what Windows has not. It shows what is asked for on Unix only, and is no trial on Windows.
+NOT_UNIX = """
+import multiprocessing, os, signal, subprocess, sys, tempfile
+
+for name in ("sched_getaffinity", "sysconf", "getuid", "geteuid", "fork", "pread", "O_NONBLOCK", "O_CLOEXEC"):
+    delattr(os, name)
+for name in ("SIGHUP", "SIGKILL", "SIGCHLD", "pthread_sigmask", "sigwaitinfo"):
+    delattr(signal, name)
+for name in ("fcntl", "resource"):
+    sys.modules.pop(name, None)
+"""
+UNIX_ONLY = ["fcntl", "resource", "pwd", "grp", "termios"]
+COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """Runs a verb without what is only on Unix."""
+    (tmp_path / "alexnet.tsv").write_text(COLUMNS)
+
+    def run(*words):
+        program = NOT_UNIX + WITHOUT.format(hidden=set(UNIX_ONLY))
+        command = [sys.executable, "-c", program, *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["describe", "model.x=77"],
+        ["topology", "systems=gx8", "out=drawn"],
+        ["predict", "systems=[gx8]", "model=alexnet", "batch_size=256", "gpus=[1,8]", "out=predicted"],
+        ["compare", "systems=[dgx1-p100,gx8]", "model=alexnet", "batch_size=256", "gpus=[1,8]", "out=compared"],
+        ["report", STUDY, "out=page"],
+        ["trace", "--import", "alexnet.tsv", "device=k80-562mhz", "workload=AlexNet", "batch_size=8"],
+    ],
+)
+def test_what_measures_nothing_asks_for_nothing_that_only_unix_has(elsewhere, words):
+    done = elsewhere(*words)
+    assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("verb", ["train", "sweep", "verify", "trace", "bench", "doctor"])
+def test_where_nothing_can_be_measured_one_sentence_says_so(elsewhere, verb):
+    done = elsewhere(verb)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("resnetx: measuring needs Linux or macOS, and this is linux")

@@ -1,6 +1,8 @@
-"""The built wheel works where no checkout is: it carries its configuration files and schema."""
+"""The built wheel works where no checkout is: it carries its configuration files and schema, and needs no torch."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,14 +14,20 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A new environment with the wheel in it; the libraries it needs are those of this environment."""
+def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
     subprocess.run(build, check=True, capture_output=True)
+    (built,) = folder.glob("resnetx-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel):
+    """A new environment with the wheel in it; the libraries it needs are those of this environment."""
+    folder = wheel.parent
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
-    (wheel,) = folder.glob("resnetx-*.whl")
     # --ignore-installed: else pip removes the editable install of the checkout, which it takes for an older version.
     prefix = ["--prefix", folder / "venv", "--ignore-installed", "--no-deps", "--no-index"]
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", *prefix, wheel], check=True, capture_output=True)
@@ -54,3 +62,60 @@ def test_systems_and_published_figures_are_in_the_wheel(installed):
     assert "holds" in run(installed, resnetx, "topology", "--validate")
     assert "holds" in run(installed, resnetx, "predict", "--validate")
     assert "Tallent et al. 2017 state" in run(installed, resnetx, "compare", "systems=[dgx1-p100,gx8]", "study=paper")
+
+
+# ---- the core alone -------------------------------------------------------------------------------------------------
+
+STUDY = ROOT / "results" / "cpu-2core" / "quickstart"
+UNREACHABLE = re.compile(r".*(connection|error sending request|name resolution|dns error|timed out).*", re.I)
+
+
+@pytest.fixture(scope="module")
+def core(wheel, tmp_path_factory):
+    """Runs resnetx in an empty environment into which the wheel was installed, with what it depends on and no extra."""
+    folder = tmp_path_factory.mktemp("core")
+    python = folder / "venv" / "bin" / "python"
+    uv = shutil.which("uv")
+    subprocess.run([sys.executable, "-m", "venv", *["--without-pip"] * bool(uv), folder / "venv"], check=True)
+    pip = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install", "--retries", "1"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [*pip, "-q", "-c", ROOT / "constraints.txt", wheel]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode and (unreachable := UNREACHABLE.search(done.stderr)):
+        pytest.skip(f"no package registry can be reached: {unreachable[0].strip()}")
+    assert done.returncode == 0, done.stderr
+
+    def run(*words, program=("-m", "resnetx")):
+        command = [python, *program, *words]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_core_alone_describes_predicts_compares_and_reports(core, tmp_path):
+    absent = ["torch", "torchvision", "nvidia.dali", "PIL", "wandb", "vl_convert"]
+    program = f"from resnetx import packages, __file__; print(__file__, *map(packages.installed, {absent}))"
+    where, *found = core(program=("-c", program)).stdout.split()
+    assert (not Path(where).is_relative_to(ROOT), set(found)) == (True, {"False"})
+    paper = ["systems=[dgx1-p100,gx8]", "study=paper"]
+    asked = {
+        "ResNet/77": ["describe", "model.x=77"],
+        "GPU0  X     PIX": ["topology", "systems=gx8", f"out={tmp_path}/drawn"],
+        "dgx1-p100 with nccl2: 88 points": ["predict", "systems=[dgx1-p100]", "study=paper", f"out={tmp_path}"],
+        "Tallent et al. 2017 state": ["compare", *paper, f"out={tmp_path}/compared"],
+        f"page: {tmp_path}/page/index.html": ["report", STUDY, f"out={tmp_path}/page"],
+    }
+    for said, words in asked.items():
+        done = core(*words)
+        assert (done.returncode, said in done.stdout) == (0, True), done.stderr
+    written = [*tmp_path.glob("**/*.vl.json"), tmp_path / "prediction.json", tmp_path / "page" / "points.csv"]
+    assert len(written) > 10 and all(file.stat().st_size for file in written)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["train"], ["bench"], ["describe", "model=alexnet", "image_size=128"], ["images"]])
+def test_a_verb_whose_extra_is_missing_says_the_one_command(core, words):
+    done = core(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert 'install it with `python -m pip install "resnetx[train]"`' in done.stderr

@@ -70,7 +70,7 @@ def _kept(error: Exception) -> str:
     try:
         handle, name = tempfile.mkstemp(prefix="resnetx-mistake-", suffix=".txt")
         os.close(handle)
-        Path(name).write_text(asked, errors="backslashreplace")
+        Path(name).write_text(asked, encoding="utf-8", errors="backslashreplace")
     except OSError:
         return f"this:\n{text}"
     return name

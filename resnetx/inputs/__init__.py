@@ -113,7 +113,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
         )
     if missing := packages.obstacle(_NEEDED[input.kind]):
         other = "input=torchvision, or " * (input.kind == "dali")
-        raise ConfigError(f"{missing}, or use {other}input=synthetic, which decodes nothing")
+        raise ConfigError(f"{missing}; without it there is {other}input=synthetic, which decodes nothing")
     from resnetx.inputs import damage, folders, recipes
 
     tree = folders.read(Path(input.root))

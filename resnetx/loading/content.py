@@ -25,6 +25,11 @@ _KINDS = {
 }
 
 
+def _without_blocking(path: str, flags: int) -> int:
+    """Opens what may have become a pipe meanwhile, which would wait for a writer; Windows has no such files."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 @dataclass(frozen=True)
 class File:
     """A file to be read, and what it should be."""
@@ -74,10 +79,8 @@ class File:
         """The file, open; whatever the system says against it becomes a sentence."""
         try:
             self._check_kind(self.path.stat().st_mode)  # before it is opened, as opening moves some devices
-            # What became a pipe meanwhile does not block.
-            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(handle, "rb") as stream:
-                self._check_kind(os.fstat(handle).st_mode)
+            with open(self.path, "rb", opener=_without_blocking) as stream:
+                self._check_kind(os.fstat(stream.fileno()).st_mode)
                 yield stream
         except OSError as error:
             raise self.error(error.strerror or str(error)) from None

@@ -82,7 +82,7 @@ def export(trace: Trace, folder: Path) -> list[Path]:
     written = []
     for name, times in sheets.items():
         written.append(folder / name)
-        written[-1].write_text(six_columns.write_six_columns(times))
+        written[-1].write_text(six_columns.write_six_columns(times), encoding="utf-8")
     timelines = {
         f"{trace.workload}, batch {each.batch_size}": list(chrome.measured_tasks(each.times, DRAWN))
         for each in trace.batches

@@ -394,7 +394,7 @@ def test_a_damaged_first_file_of_a_class_is_found_before_a_run(tree: Path) -> No
 
 def test_a_missing_dali_names_the_command_and_the_other_inputs(made: Path, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install nvidia-dali-cuda130.*input=torchvision, or input=synthetic"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[train\].*input=torchvision, or input=synthetic"):
         inputs.check(input_of("dali", made), batch_size=4, gpus=1, image_size=224, classes=3)
 
 

@@ -423,7 +423,7 @@ def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypa
     assert verdict()[:2] == ("missing", f"AMD GPUs at 0000:c1:00.0, but there is no {tmp_path}/dev/kfd")
     kernel({"dev/kfd": ""})
     state, what, mend = verdict()
-    assert (state, mend) == ("limited", "python -m pip install amdsmi")
+    assert (state, mend) == ("limited", packages.install("rocm"))
     assert "2 of them can compute; driver 6.12.12" in what and "amdsmi is not installed" in what
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert verdict()[2].startswith("sudo usermod")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.measure.doctor.probes import torch_probe
-from resnetx.measure.machine import capability
 from resnetx.measure.machine.capability import built_for, check_precision, chip_from, unfit
 from resnetx.record import Unknown
 
@@ -34,7 +34,7 @@ def test_the_sentence_names_the_gpu_what_torch_has_and_what_to_install(monkeypat
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
     said = unfit("Tesla P100-SXM2-16GB", P100)
     assert said.startswith("Tesla P100-SXM2-16GB has compute capability 6.0, and torch ")
-    assert "has kernels from 7.5 on" in said and capability.OLDER in said
+    assert "has kernels from 7.5 on" in said and packages.install("cuda12") in said
     assert unfit("NVIDIA H200", H200) == ""
 
 
@@ -42,10 +42,10 @@ def test_the_doctor_finds_a_gpu_that_torch_has_no_kernels_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
     gpus = [{"name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0"}] * 8
     state, what, mend = torch_probe({"gpus": gpus, "driver": "570.86.15"})
-    assert (state, mend) == ("missing", capability.OLDER)
+    assert (state, mend) == ("missing", packages.install("cuda12"))
     assert "compute capability 7.0" in what
     unknown = [{"name": "Tesla V100-SXM2-16GB", "compute_capability": Unknown("no right")}]
-    assert torch_probe({"gpus": unknown, "driver": "570.86.15"})[2] != capability.OLDER
+    assert torch_probe({"gpus": unknown, "driver": "570.86.15"})[2] != packages.install("cuda12")
 
 
 @pytest.mark.parametrize(("precision", "least"), [("fp32", P100), ("fp16", P100), ("tf32", (8, 0)), ("bf16", (8, 0))])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from resnetx import packages
 from resnetx.measure.doctor import examination
 from resnetx.measure.doctor.examination import Finding, examine
 from resnetx.record import Unknown
@@ -108,7 +109,7 @@ def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
 def test_what_is_missing_comes_with_the_command_that_mends_it(broken, tmp_path):
     assert broken["GPU"].state == "missing" and "0000:1b:00.0" in broken["GPU"].what and broken["GPU"].mend
     assert broken["torchvision"].state == "missing" and "pip install" in broken["torchvision"].mend
-    assert broken["DALI"].state == "missing" and "nvidia-dali" in broken["DALI"].mend
+    assert broken["DALI"].state == "missing" and "[train]" in broken["DALI"].mend
     assert broken["results"].state == "missing" and broken["results"].mend.startswith("results=")
     assert broken["results"].needed
     assert broken["images"].state == "missing" and broken["images"].mend == f"input.root={tmp_path}/images/train"
@@ -139,3 +140,17 @@ def test_gpus_that_others_use_or_that_are_divided_are_limited():
     assert examination._gpu({}, busy)[0] == "limited"
     divided = {**graphics, "gpus": [*gpus[:7], {"name": "NVIDIA H100", "mig": True}]}
     assert examination._gpu({}, divided)[0] == "limited"
+
+
+def test_a_system_without_the_kernels_files_is_unknown_and_nothing_linux_can_mend(monkeypatch):
+    monkeypatch.setattr(examination, "kernel_text", lambda _: "")
+    monkeypatch.setattr(examination.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(Path, "is_dir", lambda _: False)
+    assert examination._bf16()[::2] == examination._shared_memory({})[::2] == ("limited", "")
+
+
+def test_extras_that_no_run_needs_are_no_fault(monkeypatch):
+    monkeypatch.setattr(packages, "installed", lambda module: module not in ("wandb", "vl_convert"))
+    assert examination._packages()[::2] == ("limited", packages.install("pdf", "wandb"))
+    monkeypatch.setattr(packages, "installed", lambda module: module not in ("wandb", "torch"))
+    assert examination._packages()[::2] == ("missing", packages.install("train", "wandb"))

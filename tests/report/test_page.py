@@ -52,7 +52,7 @@ def test_every_figure_and_table_is_a_file_beside_the_page(written):
     names = {path.name for path in written.parent.iterdir()}
     figures = ("intensity", "located", "rate", "speedup", "limits")
     assert names == {"index.html", "points.csv", "windows.csv", "messages.csv"} | {
-        f"{figure}.{kind}" for figure in figures for kind in ("svg", "pdf", "csv")
+        f"{figure}.{kind}" for figure in figures for kind in ("svg", "pdf", "vl.json", "csv")
     }
     for path in written.parent.glob("*.svg"):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.cli import show
+from resnetx.cli import drawings, show
 from resnetx.formats import chrome
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.units import si
@@ -23,14 +23,12 @@ def store(made: Prediction, folder: Path) -> None:
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
         return
-    from resnetx.report.charts import files, timelines
+    from resnetx.report.charts import timelines
 
     named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
     (folder / "timeline.json").write_bytes(chrome.encode(named))
     show.line(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)", show.err)
-    for figure in timelines.timelines(drawn):
-        files.write_figure(figure, files.drawn(figure), folder)
-        show.line(f"figure: {folder / figure.name}.svg", show.err)
+    drawings.store(timelines.timelines(drawn), folder)
 
 
 def _name(point: PredictedPoint) -> str:

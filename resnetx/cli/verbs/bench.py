@@ -180,7 +180,8 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
         return (
             "registered=true: it registers memory with NCCL, and this machine shows no GPU: gloo has none to register"
         )
-    return packages.obstacle("torch") or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
+    missing = packages.not_unix() or packages.obstacle("torch")
+    return missing or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 
 def check_bench(r: BenchRequest) -> None:

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.cli import show
+from resnetx.cli import drawings, show
 from resnetx.cli.compose import out_and_baseline
 from resnetx.cli.one_study import only_study
 from resnetx.cli.tables import show_accuracy, show_predict
@@ -33,10 +33,7 @@ def compare_accuracy_(options: Namespace, paths: list[Path], overrides: list[str
 
 
 def _write_figure(folder: Path, found: Accuracy) -> None:
-    from resnetx.report.charts import files
     from resnetx.report.charts.accuracy import accuracy_figure
 
     if any(point.error is not None for point in found.points):
-        figure = accuracy_figure(found)
-        files.write_figure(figure, files.drawn(figure), folder)
-        show.line(f"figure: {folder / figure.name}.svg", show.err)
+        drawings.store([accuracy_figure(found)], folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import record
-from resnetx.cli import show
+from resnetx.cli import drawings, show
 from resnetx.cli.compose import chosen, group_of, out_and_baseline
 from resnetx.cli.paper_settings import as_in_the_paper
 from resnetx.cli.tables import show_claims, show_predict, show_systems
@@ -109,13 +109,11 @@ def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
 
 
 def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> None:
-    from resnetx.report.charts import files, timelines
+    from resnetx.report.charts import timelines
     from resnetx.report.charts.predictions import system_figures
     from resnetx.report.study import export
     from resnetx.report.systems import tables
 
     for name, table in tables.tables(found).items():
         export.write_csv(folder / f"{name}.csv", table)
-    for figure in [*system_figures(found), *timelines.timelines(made.points)]:
-        files.write_figure(figure, files.drawn(figure), folder)
-        show.line(f"figure: {folder / figure.name}.svg", show.err)
+    drawings.store([*system_figures(found), *timelines.timelines(made.points)], folder)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnetx import packages
 from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, group_of
 from resnetx.cli.grammar import CLOCKED
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
     """Examines this machine; status 1 where something that every run needs is missing."""
+    if obstacle := packages.not_unix():
+        raise ConfigError(obstacle)
     tree = compose(chosen(overrides))
     if tree["clock"] is not None:
         from resnetx.cli.verbs.doctor_clock import clock
@@ -45,7 +48,7 @@ def _show_findings(found: "Sequence[Finding]") -> None:
     )
     show.say()
     show.table("", ["state", "topic", "~finding"], [[each.state, each.topic, each.what] for each in found])
-    commands = [each for each in found if each.mend]
+    commands = list({each.mend: each for each in reversed(found) if each.mend}.values())[::-1]  # each once
     width = max((len(each.topic) for each in commands), default=0)
     if commands:
         show.say()

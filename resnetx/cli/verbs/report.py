@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.cli import show
+from resnetx.cli import drawings, show
 from resnetx.cli.compose import out_and_baseline
 from resnetx.errors import ConfigError, FileError
 from resnetx.record import StudyFolder
@@ -34,5 +34,6 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
         except OSError as error:
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     show.line(f"page: {written}")
-    show.say("Open it in a browser; figures (SVG, PDF) and tables (CSV) are in the same folder.")
+    show.say("Open it in a browser; its figures and tables are files in the same folder.")
+    drawings.say_undrawn()
     return 0

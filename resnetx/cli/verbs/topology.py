@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx import packages
-from resnetx.cli import show
+from resnetx.cli import drawings, show
 from resnetx.cli.compose import chosen, settings
 from resnetx.cli.tables import show_topology as tables
 from resnetx.cli.verbs.validate import validate_
@@ -73,6 +72,8 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
         _routes(options, systems, asked.devices)
     else:
         _describe(options, systems, asked)
+    if asked.out:
+        drawings.say_undrawn()
     return 0
 
 
@@ -259,24 +260,22 @@ def _pick(options: Namespace, systems: Sequence[System], asked: Asked, count: in
 
 
 def _draw(each: System, folder: Path, name: str, plan: Plan | None = None, size_bytes: int = 0) -> None:
-    """Writes the drawing of a system, with the rings of a plan over it, and says where it is, or why there is none."""
-    path = folder / f"{name.replace(' ', '-')}.svg"
+    """Writes the drawing of a system, with the rings of a plan over it, and says where it is."""
+    from resnetx.report.charts import files
+
+    stem = folder / name.replace(" ", "-")
+    specification = _drawing(each, plan, size_bytes)
+    svg = files.drawn(specification)
     try:
-        drawing = _drawing(each, plan, size_bytes)
-    except ModuleNotFoundError as error:
-        if not (reason := packages.missing(error)):
-            raise
-        show.say(f"no drawing {path}: {reason}", show.err)
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(drawing)
+        folder.mkdir(parents=True, exist_ok=True)
+        written = files.write_drawing(specification, svg, stem)
     except OSError as error:
-        raise ConfigError(f"out={folder}: no drawing can be written to {path}: {error.strerror}") from None
-    show.line(f"drawing: {path}", show.err)
+        raise ConfigError(f"out={folder}: no drawing can be written there: {error.strerror}") from None
+    show.line(f"drawing: {written}", show.err)
 
 
-def _drawing(each: System, plan: Plan | None, size_bytes: int) -> str:
+def _drawing(each: System, plan: Plan | None, size_bytes: int) -> dict[str, Any]:
+    """Its Vega-Lite specification."""
     from resnetx.report.charts import topology
 
     subtitle, walks = [], []
@@ -290,7 +289,8 @@ def _drawing(each: System, plan: Plan | None, size_bytes: int) -> str:
     if each.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
         subtitle.append(f"The first of {each.nodes} nodes, which are alike")
         each = topology.first_node(each)
-    return topology.svg(topology.graph(each, walks, subtitle))
+    specification: dict[str, Any] = topology.graph(each, walks, subtitle).to_dict()
+    return specification
 
 
 def _file_name(plan: Plan) -> str:

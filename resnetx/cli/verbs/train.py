@@ -198,6 +198,9 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
 
     try:
         check(request)
+        needed = ("torch", *["torchvision"] * isinstance(request.model, Torchvision))
+        if missing := packages.not_unix() or next(filter(None, map(packages.obstacle, needed)), ""):
+            return missing
         inputs.check(
             request.input,
             batch_size=request.batch_size,
@@ -208,8 +211,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         workloads.check(request.model, request.image_size)
     except ConfigError as error:
         return str(error)
-    needed = ("torch", *["torchvision"] * isinstance(request.model, Torchvision))
-    if missing := next(filter(None, map(packages.obstacle, needed)), "") or missing_feature(request.strategy):
+    if missing := missing_feature(request.strategy):
         return missing
     if mistake := hidden_by_mistake():
         return mistake

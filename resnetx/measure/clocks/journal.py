@@ -5,7 +5,6 @@ by a kernel lock as long as its writer lives. It is in /run: only root, who alon
 it is gone after a restart, as are locked clocks.
 """
 
-import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError, FileError
+from resnetx.host import flock
 from resnetx.loading import File, read_json
 
 PATH = Path("/run/resnetx-clocks.json")
@@ -54,7 +54,7 @@ class Journal:
 def _locked(file: int) -> int:
     """The same file, which is closed again where another process has just locked it: that one's note stays."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(file, wait=False)
     except OSError:
         os.close(file)
         raise
@@ -82,7 +82,7 @@ def _writer_lives() -> bool:
     with suppress(OSError):
         file = os.open(PATH, os.O_RDONLY)
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(file, shared=True, wait=False)
         except BlockingIOError:
             return True
         finally:

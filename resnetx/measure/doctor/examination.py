@@ -96,9 +96,8 @@ def _packages() -> Verdict:
     if not absent:
         return ok(f"all {len(useful)} packages that resnetx uses are installed")
     what = ", ".join(f"{package.name} (needed {package.needed})" for package in absent)
-    return missing(
-        f"not installed: {what}", " ".join(["python -m pip install", *(each.distribution for each in absent)])
-    )
+    verdict = missing if any(package.extra in (packages.CORE, packages.TRAIN) for package in absent) else limited
+    return verdict(f"not installed: {what}", packages.install(*(package.extra for package in absent)))
 
 
 def _graphics() -> dict[str, Any]:
@@ -211,8 +210,10 @@ def _count(number: int | Unknown, noun: str) -> str:
 
 
 def _bf16() -> Verdict:
-    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    known = set(flags[1].split() if flags else ())
+    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", kernel_text("proc/cpuinfo"), re.MULTILINE)
+    if flags is None:
+        return limited("this system does not tell what instructions its CPUs have: precision=bf16 may be emulated")
+    known = set(flags[1].split())
     useful = sorted(known & {"amx_bf16", "amx_tile", "avx512_bf16", "bf16"})
     if useful:
         return ok(f"the CPU has {', '.join(useful)}")
@@ -256,6 +257,8 @@ def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
 
 def _shared_memory(host: dict[str, Any]) -> Verdict:
     folder = Path("/dev/shm")
+    if not folder.is_dir() and platform.system() != "Linux":
+        return limited(f"only Linux has {folder}: how much memory processes can share is not known")
     if not folder.is_dir():
         return missing(f"there is no {folder}", f"sudo mount -t tmpfs tmpfs {folder}")
     free = shutil.disk_usage(folder).free
@@ -288,7 +291,7 @@ def _wandb() -> Verdict:
     try:
         name = f"wandb {version('wandb')}"
     except PackageNotFoundError:
-        return missing("wandb is not installed (tracker=wandb needs it)", packages.KNOWN["wandb"].command)
+        return limited("wandb is not installed (tracker=wandb needs it)", packages.KNOWN["wandb"].command)
     if mode := os.environ.get("WANDB_MODE"):
         return ok(f"{name}; WANDB_MODE={mode}")
     if os.environ.get("WANDB_API_KEY"):

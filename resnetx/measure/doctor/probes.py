@@ -25,6 +25,7 @@ _REINSTALL = {
     "torchvision": f"{_PIP} torch torchvision",
     "DALI": f"{_PIP} nvidia-dali-cuda130",
 }
+_WITHOUT_DALI = "input=torchvision runs without it"
 _NOT_FOR_AMD = "DALI has none but NVIDIA's GPUs, and this torch is built for AMD's: input=torchvision decodes"
 
 
@@ -124,7 +125,10 @@ def dali_probe() -> Verdict:
     try:
         import nvidia.dali
     except ModuleNotFoundError:
-        return missing("DALI is not installed (input=torchvision runs without it)", KNOWN["nvidia.dali"].command)
+        dali = KNOWN["nvidia.dali"]
+        if not dali.offered:
+            return limited(f"DALI is not installed, which resnetx brings on {dali.only_on} only: {_WITHOUT_DALI}")
+        return missing(f"DALI is not installed: {_WITHOUT_DALI}", dali.command)
     _decode_with_dali(None)
     return ok(f"DALI {nvidia.dali.__version__}; decoded a JPEG on the CPU")
 

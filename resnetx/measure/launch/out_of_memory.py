@@ -5,7 +5,6 @@ seen by running under `ulimit -v`.
 """
 
 import re
-import resource
 
 _SENTENCES = re.compile(
     r"out of memory|ALLOC(ATION)?_FAILED|cudaErrorMemoryAllocation|CUDA allocation failed"
@@ -31,5 +30,9 @@ def no_memory(text: str) -> bool:
 
 def _limited() -> bool:
     """Whether a limit is set on the address space (`ulimit -v`) or the data (`ulimit -d`) of this process."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limits
+        return False
     limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     return any(limit != resource.RLIM_INFINITY for limit in limits)

@@ -4,7 +4,6 @@ The kernel releases a lock when its holder ends, however it ends. What a launche
 recognised by its lock, and removed when the next run starts.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from resnetx.errors import ConfigError
+from resnetx.host import flock
 
 PREFIX = "resnetx-run-"
 _LAUNCHER = "launcher.lock"  # held by the launcher as long as it lives
@@ -40,7 +40,7 @@ def remove_abandoned() -> None:
                 continue
             lock = os.open(path / _LAUNCHER, os.O_RDWR)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(lock, wait=False)
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(lock)
@@ -57,7 +57,7 @@ def _make() -> tuple[Path, int]:
                 f"TMPDIR: the temporary folder cannot be written ({error}); make room there, or set TMPDIR to another"
             ) from None
         with suppress(OSError):  # a file system without locks: nobody can take this one then
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            flock(lock)
         if path.exists():  # else another launcher found it before it was locked, and took it for abandoned
             return path, lock
         os.close(lock)
@@ -66,7 +66,7 @@ def _make() -> tuple[Path, int]:
 def show_life(path: Path) -> None:
     """Marks this rank as alive until its end, for `wait_for_ranks`."""
     with suppress(OSError):
-        fcntl.flock(os.open(path / _RANKS, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_SH)
+        flock(os.open(path / _RANKS, os.O_RDWR | os.O_CREAT, 0o600), shared=True)
 
 
 def wait_for_ranks(path: Path, limit_s: float) -> None:
@@ -83,7 +83,7 @@ def wait_for_ranks(path: Path, limit_s: float) -> None:
 
 def _free(lock: int) -> bool:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(lock, wait=False)
     except BlockingIOError:
         return False
     return True

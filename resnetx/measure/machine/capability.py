@@ -15,11 +15,9 @@ from typing import Any
 import torch
 
 from resnetx.errors import ConfigError
-from resnetx.packages import hip_version, rocm_torch
+from resnetx.packages import hip_version, install, rocm_torch
 
 AMPERE = (8, 0)
-# The last torch whose wheels have kernels for Pascal (6.0) and Volta (7.0); see docs/gpu.md.
-OLDER = "python -m pip install -c constraints-cuda12.txt -e '.[cuda12]'"
 _WITHOUT_BF16 = re.compile(r"gfx([678]|10)\d\d\w?|gfx90[0-79c]")  # up to MI60 and to RDNA 2
 
 Capability = tuple[int, int]
@@ -90,7 +88,7 @@ def unfit(name: str, chip: Chip) -> str:
 
 def better_torch(chip: Chip) -> str:
     """The command that installs a torch with kernels for a GPU for which this one has none."""
-    return rocm_torch() if isinstance(chip, str) else OLDER
+    return rocm_torch() if isinstance(chip, str) else install("cuda12")
 
 
 def _built_archs() -> list[str]:

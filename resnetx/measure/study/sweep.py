@@ -4,7 +4,6 @@ The order is random but seeded: a machine that warms up or is shared by the hour
 finds no memory, or no end, is not tried again; nor are its twins.
 """
 
-import fcntl
 import math
 import random
 from collections import Counter
@@ -18,6 +17,7 @@ import msgspec
 from resnetx import record
 from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError
+from resnetx.host import flock
 from resnetx.loading import is_file
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.results_folder import not_writable
@@ -192,7 +192,7 @@ def locked(folder: StudyFolder) -> Iterator[None]:
         raise not_writable(folder.path, error) from None
     with opened as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(lock, wait=False)
         except BlockingIOError:
             raise ConfigError(
                 f"another sweep is at work in {folder.path}: wait for it, or set results=FOLDER to another folder"

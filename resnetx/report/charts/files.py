@@ -1,21 +1,32 @@
-"""A figure as files: a drawing for screens, one for print, and the table behind it."""
+"""A figure as files: its Vega-Lite specification, the table behind it, and drawings for screens and for print.
+
+What draws (vl-convert) is an extra: without it there are the first two, which vega.github.io/editor and Vega draw, too.
+"""
 
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from resnetx import packages
 from resnetx.errors import ConfigError, shortened
 from resnetx.loading import visible
 from resnetx.report.charts.shared import Figure
 from resnetx.report.study.export import write_csv
 
 
-def drawn(figure: Figure) -> str:
-    """A figure as SVG text. It needs no network."""
-    return svg_of(figure.specification)
+def undrawn() -> str:
+    """Why there are no drawings, in one sentence with the command that brings them; "" where there are."""
+    return packages.obstacle("vl_convert")
 
 
-def svg_of(specification: dict[str, Any]) -> str:
-    """A Vega-Lite specification, drawn. What draws it crashes at control characters, so texts show them written out."""
+def drawn(specification: dict[str, Any]) -> str:
+    """A Vega-Lite specification as SVG text, "" where nothing can draw it. It needs no network.
+
+    What draws it crashes at control characters, so texts show them written out.
+    """
+    if undrawn():
+        return ""
     import vl_convert
 
     try:
@@ -32,10 +43,25 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-def write_figure(figure: Figure, svg: str, folder: Path) -> None:
-    """NAME.svg, NAME.pdf and NAME.csv; `svg`: the figure as it was drawn."""
-    import vl_convert
+def write_figure(figure: Figure, svg: str, folder: Path) -> Path:
+    """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg and NAME.pdf. Returns the file to look at.
 
-    (folder / f"{figure.name}.svg").write_text(svg, encoding="utf-8")
-    (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(svg))
+    `svg`: the figure as it was drawn.
+    """
     write_csv(folder / f"{figure.name}.csv", figure.data)
+    shown = write_drawing(figure.specification, svg, folder / figure.name)
+    if svg:
+        import vl_convert
+
+        (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(svg))
+    return shown
+
+
+def write_drawing(specification: dict[str, Any], svg: str, stem: Path) -> Path:
+    """STEM.vl.json, and STEM.svg where it is drawn; returns the file to look at."""
+    plain, drawing = (stem.with_name(f"{stem.name}.{kind}") for kind in ("vl.json", "svg"))
+    plain.write_bytes(msgspec.json.encode(_shown(specification)))
+    if not svg:
+        return plain
+    drawing.write_text(svg, encoding="utf-8")
+    return drawing

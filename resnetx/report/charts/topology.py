@@ -15,7 +15,6 @@ import altair as alt
 import msgspec
 
 from resnetx.interconnect.system import Link, System
-from resnetx.report.charts.files import svg_of
 from resnetx.report.charts.topology_layout import Box, Point, Route, boxes, route
 from resnetx.units import si
 
@@ -82,11 +81,6 @@ def first_node(system: System) -> System:
     names = {component.name for component in own}
     links = tuple(link for link in system.links if link.a in names and link.b in names)
     return msgspec.structs.replace(system, components=own, links=links)
-
-
-def svg(chart: alt.LayerChart) -> str:
-    """A drawing as SVG text. It needs no network."""
-    return svg_of(chart.to_dict())
 
 
 @dataclass(frozen=True)

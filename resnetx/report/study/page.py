@@ -3,7 +3,9 @@
 The page is complete in itself: drawings are inline, nothing is fetched, no script runs (its content policy forbids
 both). Records may come from anywhere, so every word of theirs is escaped.
 
-    folder/index.html  points.csv  windows.csv  messages.csv  rate.svg  rate.pdf  rate.csv ...
+    folder/index.html  points.csv  windows.csv  messages.csv  rate.svg  rate.pdf  rate.vl.json  rate.csv ...
+
+Without vl-convert, which draws, the page shows the data of its figures instead.
 """
 
 import re
@@ -23,7 +25,7 @@ from resnetx.config import Request, SyntheticInput
 from resnetx.loading import visible
 from resnetx.record import Warning
 from resnetx.report.charts import study_figures
-from resnetx.report.charts.files import drawn, write_figure
+from resnetx.report.charts.files import drawn, undrawn, write_figure
 from resnetx.report.charts.shared import Figure
 from resnetx.report.charts.styles import Look
 from resnetx.report.study import export
@@ -41,7 +43,7 @@ _TEMPLATE = "page.html.j2"
 @dataclass(frozen=True)
 class _Drawing:
     figure: Figure
-    svg: str  # as its file
+    svg: str  # as its file; "" where nothing draws
     inline: Markup
 
 
@@ -66,7 +68,7 @@ def write(
 
 
 def _drawn(figure: Figure) -> _Drawing:
-    svg = drawn(figure)
+    svg = drawn(figure.specification)
     return _Drawing(figure, svg, Markup(_inline(svg)))
 
 
@@ -92,6 +94,8 @@ def _html(
         aside=[*unreadable, *(sentence for results in studies for sentence in results.aside)],
         points=points,
         drawings=drawings,
+        undrawn=bool(undrawn()),
+        kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
         platform=platform(studies),
         dark=Look(points).dark,
         conventions=sorted({point.counts.convention for point in points if point.counts}),
