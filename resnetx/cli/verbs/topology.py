@@ -72,8 +72,6 @@ def topology_(options: Namespace, files: list[Path], overrides: list[str]) -> in
         _routes(options, systems, asked.devices)
     else:
         _describe(options, systems, asked)
-    if asked.out:
-        drawings.say_undrawn()
     return 0
 
 
@@ -132,6 +130,8 @@ def _describe(options: Namespace, systems: Sequence[System], asked: Asked) -> No
             tables.copies(each, transport)
         if asked.out:
             _draw(each, Path(asked.out), each.name)
+    if asked.out:
+        drawings.say_undrawn()
 
 
 def _system_as_data(each: System, transport: Transport) -> dict[str, Any]:
@@ -207,6 +207,7 @@ def _collective(options: Namespace, systems: Sequence[System], asked: Asked, nam
     if asked.out:
         for plan in plans:
             _draw(plan.system, Path(asked.out), _file_name(plan), plan, sizes[-1])
+        drawings.say_undrawn()
 
 
 def _cost_as_data(plan: Plan, transport: Transport, size_bytes: int) -> dict[str, Any]:
