@@ -164,7 +164,7 @@ class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     weight_decay: float
 
 
-# What a run measures. step: clean training steps. phases: the same steps, watched from inside (and so a little slower).
+# What a run measures. step: clean training steps. phases: the same steps, instrumented (and so a little slower).
 # layers: one rank's steps, layer by layer. input: the input pipeline alone. equality: whether the ranks compute what
 # one process would.
 Measure = Literal["step", "phases", "layers", "input", "equality"]
@@ -228,7 +228,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The runs that tell what limits this point, each with one part of its work left out or watched.
 
         synthetic: without input work. alone: without exchanging gradients. input: nothing but input work. phases: the
-        steps watched from inside. Left out is what would be no other run than the point itself. Nothing can be watched
+        instrumented steps. Left out is what would be no other run than the point itself. Nothing can be watched
         in a graph, so its steps are watched as they are without one.
         """
         if self.measure != "step":

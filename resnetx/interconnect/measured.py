@@ -41,7 +41,7 @@ class Measured:
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
-    here: bool = False  # by a bench of resnetx, not taken over from elsewhere
+    here: bool = False  # by a bench of resnetx, not imported
     registered: bool = False  # in memory that was registered with NCCL
 
     @property

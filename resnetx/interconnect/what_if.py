@@ -1,4 +1,4 @@
-"""Systems and plans that differ from described ones in one thing: which link is worth money?"""
+"""Systems and plans that differ from described ones in one thing, for link sensitivity."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

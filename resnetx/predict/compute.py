@@ -1,4 +1,4 @@
-"""Whose compute? What one rank's step takes on a GPU, and where that is known from.
+"""The source of compute times: what one rank's step takes on a GPU, and where that is known from.
 
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced ones
     rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two

@@ -62,7 +62,7 @@ def sealed(points: Sequence[Mapping[str, Any]]) -> list[PredictedPoint]:
 
 
 def inputs_of(points: Sequence[Mapping[str, Any]], asked: Sequence[RecordInput]) -> Iterator[dict[str, Any]]:
-    """What went in, each thing once: whose compute, whose collectives, what feeds, memory, and what was `asked` for."""
+    """Inputs, each once: compute source, collectives, input pipeline, memory, and what was `asked` for."""
     lines: dict[tuple[str, str], RecordInput] = {}
     for point in points:
         if point["outcome"] != "ok":

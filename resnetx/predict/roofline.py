@@ -1,4 +1,4 @@
-"""How long each layer takes on a GPU that nobody here has measured: the larger of two roofs, and a fixed time.
+"""How long each layer takes on a GPU that was not measured here: the larger of two roofs, and a fixed time.
 
     layer_times(fitted(gpu), table, image_size=224, batch_size=32, gpu=gpu, precision="fp32")
 

@@ -224,7 +224,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["gpus=1"], "gpus=1: one rank has nobody to send to; use gpus=2 or more"),
+        (["gpus=1"], "gpus=1: one rank has no peer; use gpus=2 or more"),
         (["gpus=[2,0]"], "gpus=0: expected at least 1"),
         (["collective=alltoall"], "collective=alltoall: no collective has that name"),
         (["size=64M"], "size=64M: not a size in"),

@@ -55,7 +55,7 @@ def test_every_batch_is_traced_once_and_kept(capsys, tmp_path):
     assert len(before) == 3
     status, out, err = run(capsys, *QUICK, "gpus=[1,2]", "strategy=[bucket,none]", results)
     assert status == 0
-    assert "kept from before: 3 of 3 runs" in err
+    assert "reused: 3 of 3 runs" in err
     assert "ResNet/1 width 16, batch 4 on CPU: medians of 6 iterations, host clock" in out
     assert "parts/clean" in out
     assert "waiting ms" in out

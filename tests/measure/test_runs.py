@@ -343,7 +343,7 @@ def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(t
     lost.write_text(lost.read_text()[:1000])
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
-    assert "kept from before: 1 of 3 runs" in again.stderr
+    assert "reused: 1 of 3 runs" in again.stderr
     found = [record.read(path, RunRecord) for path in tmp_path.rglob("record.json")]
     assert sorted(each.outcome for each in found) == ["ok", "ok", "skipped"]
 

@@ -1,4 +1,4 @@
-"""Whose compute: measured, between two batches, rescaled, by the roofline, or refused."""
+"""The source of compute times: measured, between two batches, rescaled, by the roofline, or refused."""
 
 import msgspec
 import pytest

@@ -224,17 +224,17 @@ def _sensitivity(points: Sequence[PredictedPoint]) -> None:
         columns = ["workload", ">batch", "system", ">GPUs", "what if", ">iteration saved", "limited then by"]
         note = "A CPU (xeon-..., epyc-...) stands for its PCIe root and memory, through which copies of GPUs go."
         show.say()
-        show.table("Which link is worth money", columns, rows, note, ["batch", "system", "GPUs"])
+        show.table("Link sensitivity", columns, rows, note, ["batch", "system", "GPUs"])
 
 
 def sources(made: Prediction) -> None:
-    """What went into predictions, and where such predictions were compared with measurements."""
+    """Inputs of predictions, and where such predictions were compared with measurements."""
     _inputs(made)
     _domains(made)
 
 
 def _inputs(made: Prediction) -> None:
-    """What went in by origin and error, and in words what is assumed; with --all each thing with its source."""
+    """Inputs by origin and error, and in words what is assumed; with --all each thing with its source."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for each in made.inputs:
         error = "unknown" if each.error is None else f"{each.error:.0%}"
@@ -244,7 +244,7 @@ def _inputs(made: Prediction) -> None:
     rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in found.items()]
     show.say()
     note = "" if show.everything() else "--all gives the source of each, as does the record."
-    show.table("What went in", ["origin", ">off by", "~what"], rows, note)
+    show.table("Inputs and uncertainty", ["origin", ">off by", "~what"], rows, note)
 
 
 def _things(things: Sequence[str]) -> str:

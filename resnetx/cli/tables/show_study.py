@@ -90,7 +90,7 @@ def _notes(points: Sequence[Named]) -> None:
 
 
 def limits(points: Sequence[Named]) -> None:
-    """Where the time of each point goes: the clean step's shares by its twins, and a step watched from inside."""
+    """Where the time of each point goes: the clean step's shares by its twins, and an instrumented step."""
     _shares([(point, point.row.limits) for point in points if point.row.limits])
     watched = [
         [*_names(point), *(ms(fmean(each)) for each in parts(point.row.limits.phases))]

@@ -31,7 +31,7 @@ _AXES = {
 
 
 def comparison(found: SystemComparison) -> None:
-    """Who is ahead where, by how much and how sure that is; then where that changes, and what else was predicted."""
+    """Who leads where, by how much and how sure that is; then where that changes, and what else was predicted."""
     show.say(f"Predicted at {found.made_at} (digest {found.prediction[:8]}): {', '.join(found.systems)}")
     show.say()
     _answer(found)
@@ -97,7 +97,7 @@ def _standings(found: SystemComparison) -> None:
         "apart. missing: fewer than two systems can run it."
     )
     show.say()
-    show.table("Who is ahead, in points", columns, rows, note, ["largest margin", "missing"])
+    show.table("Leader by number of points", columns, rows, note, ["largest margin", "missing"])
 
 
 def _largest(point: SystemPoint | None) -> str:

@@ -1,4 +1,4 @@
-"""`bench`: times collectives, over sizes and over what workloads send; or takes over what nccl-tests measured."""
+"""`bench`: times collectives, over sizes and over what workloads send; or imports what nccl-tests measured."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -192,7 +192,7 @@ def check_bench(r: BenchRequest) -> None:
     if not (r.collectives and r.sizes_bytes):
         raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
     if r.gpus == 1:
-        raise ConfigError("gpus=1: one rank has nobody to send to; use gpus=2 or more")
+        raise ConfigError("gpus=1: one rank has no peer; use gpus=2 or more")
     bounds.check({**msgspec.to_builtins(r), "size": r.sizes_bytes})
     check_ranks(r.gpus, r.devices, r.env)
     times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)

@@ -1,4 +1,4 @@
-"""`predict`: what a workload would do on systems that nobody here owns."""
+"""`predict`: what a workload would do on systems that you do not have."""
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence

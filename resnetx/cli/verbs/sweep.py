@@ -78,7 +78,7 @@ def sweep_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
         keep_unreadable(asked.folder)
         write(asked.folder.study, known)
         if kept:
-            show.say(f"kept from before: {len(kept)} of {len(kept) + len(left)} runs", show.err)
+            show.say(f"reused: {len(kept)} of {len(kept) + len(left)} runs", show.err)
         skip([run for run in left if run.obstacle])
         budget = Budget(asked.settings.budget, _past(asked)) if asked.settings.budget is not None else None
         able = [run for run in left if not run.obstacle]

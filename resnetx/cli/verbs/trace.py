@@ -45,7 +45,7 @@ class _Asked:
 
 
 def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Runs what is not there yet, and shows the traces; or takes over a file of another program."""
+    """Runs what is not there yet, and shows the traces; or imports a file of another program."""
     show.begin(options)
     if getattr(options, "import"):
         _show(options, [imported(paths, overrides)])
@@ -64,7 +64,7 @@ def trace_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
         kept, left = split_settled(asked.runs, show.skipped)
         check_same_machine(kept)
         if kept:
-            show.say(f"kept from before: {len(kept)} of {len(asked.runs)} runs", show.err)
+            show.say(f"reused: {len(kept)} of {len(asked.runs)} runs", show.err)
         skip([run for run in left if run.obstacle])
         able = [run for run in left if not run.obstacle]
         random.Random(asked.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch

@@ -1,4 +1,4 @@
-"""`trace --import`: takes over what another program measured, as a trace that `predict` reads."""
+"""`trace --import`: imports what another program measured, as a trace that `predict` reads."""
 
 from pathlib import Path
 

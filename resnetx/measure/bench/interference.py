@@ -4,7 +4,7 @@ On GPUs: `nccl_interference`.
 
 gloo's threads move and add gradients on the cores that train. How much computing they cost cannot be read off their CPU
 time: they also take caches and memory bandwidth, and wait for their turn. So it is measured: the same computing alone,
-and with the collective started before it, in turns. It is half convolutions and half passes over arrays larger than
+and with the collective started before it, alternating. It is half convolutions and half passes over arrays larger than
 caches, as training is; computing that needs more of the memory loses more.
 """
 

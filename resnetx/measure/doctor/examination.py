@@ -1,4 +1,4 @@
-"""What this machine can run, what it lacks, and the command that mends it.
+"""What this machine can run, what it lacks, and the command that fixes it.
 
 Every finding comes from trying the thing: a tensor is reduced, a JPEG is decoded, a file is written where results go
 (without a name, so that nothing is left behind). A probe that fails is a finding, too: the others still run.

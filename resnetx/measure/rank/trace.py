@@ -1,4 +1,4 @@
-"""Traces: one rank trains, and its steps are seen layer by layer in turns with clean steps.
+"""Traces: one rank trains, and its steps are seen layer by layer, alternating with clean steps.
 
 `measure` is the page to read. A window of clean steps, then as many watched ones (`layer_timer`), and so on: what
 slows the machine for a while slows both, so that the watched steps can be held against the clean ones. Behind the
