@@ -26,7 +26,9 @@ KEPT = ("repeats", "twins", "budget", "baseline", "timeout", "results", "convent
 RUN = (*POINT, "timeout", "results", "convention", "tracker", "oversubscribe", "dirty")
 
 # What predictions and questions about systems read. They write nothing unless `out` or `results` is given.
-WORKLOAD = ("study", "model", "image_size", "precision", "input", "batch_size", "gpus", "scaling", "split", "strategy")
+WORKLOAD = (
+    "study", "model", "image_size", "precision", "input", "batch_size", "gpus", "scaling", "split", "strategy", "graph",
+)  # fmt: skip
 PREDICTION = (
     *WORKLOAD, "systems", "nodes", "network", "nics", "devices", "transport", "library", "calibration", "framework",
     "overlap", "gradients", "straggler", "host_time", "image_bytes", "memory", "memory_model", "clock",

@@ -21,7 +21,7 @@ from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import read_trace
 from resnetx.traces.runs import read_all
 
-LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy")  # settings that a trace does not have
+LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy", "graph")  # settings that a trace does not have
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,11 @@ def _traced(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Request]
 def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]:
     """Curves of a trace from a file: no more is known of its workload than its layers."""
     given = _given(words)
+    if "graph" in given:
+        raise ConfigError(
+            f"graph: the trace {trace.source} was imported, and does not tell the time of its host, which a graph "
+            "saves; leave graph out"
+        )
     defaults = [] if "gpus" in given else [_gpus(wanted, [1, 2, 4, 8])]
     defaults += [] if "batch_size" in given else [f"batch_size={max(each.batch_size for each in trace.batches)}"]
     defaults += [] if "scaling" in given else ["scaling=weak"]  # a batch size of its own is each GPU's

@@ -371,6 +371,22 @@ def test_a_trace_has_its_workload_already(predict, imported, capsys):
     assert "has it already; of the workload it leaves open batch_size, gpus, scaling" in capsys.readouterr().err
 
 
+def test_an_imported_trace_knows_of_no_host_that_a_graph_could_save(imported, capsys):
+    assert main(["predict", str(imported), "systems=dgx-h200", "graph=true"]) == 2
+    assert "does not tell the time of its host" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--all"]])
+def test_points_that_differ_in_precision_or_graph_alone_have_rows_of_their_own(more, capsys):
+    words = ["systems=dgx-h200", "model=alexnet", "batch_size=[64,128,256,512]", "precision=[fp32,bf16]", *more]
+    assert main(["predict", *words, "graph=[false,true]"]) == 0
+    said = capsys.readouterr().out
+    kinds = [f"AlexNet, {precision}, {graph}" for precision in ("fp32", "bf16") for graph in ("graph", "no graph")]
+    batches = 4
+    rows = {kind: sum(line.startswith(f"{kind} ") for line in said.splitlines()) for kind in kinds}
+    assert set(rows.values()) == {batches * 4 if more else batches}, rows
+
+
 # ---- the house
 
 

@@ -9,7 +9,8 @@ from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load, parts_table
 from resnetx.predict import roofline
-from resnetx.predict.compute import jitter_of, of_roofline, of_trace
+from resnetx.predict.compute import jitter_of, of_point, of_roofline, of_trace
+from resnetx.predict.scenario import Fabric, Point, Setting, Subject
 from tests.predict.made_traces import batch, layer, trace
 
 H200, DGX1 = load("dgx-h200"), load("dgx1-p100")
@@ -135,6 +136,17 @@ def test_a_host_bound_step_that_neither_host_nor_device_accounts_for_is_told():
     found = of_trace(trace(gone), 8, H200, 0, None)
     assert found.step.compute_s == pytest.approx(2 * 8 / 5)
     assert "its layers add up to 62% of the clean step" in found.note
+
+
+def test_a_graph_is_launched_at_once():
+    slow_host = trace(of_alexnet(64, clean_s=[9.0, 9.0], host_s=[9.0, 9.0]), request=REQUEST)
+
+    def queued_s(graph):
+        request = msgspec.structs.replace(REQUEST, graph=graph)
+        subject = Subject.of(request, TABLE, "caffe", slow_host)
+        return of_point(Point(subject, Fabric(H200, "nccl2"), (0,), 64, Setting()), 64).step.queue_s
+
+    assert (queued_s(False), queued_s(True)) == (9.0, 0.0)
 
 
 def test_by_the_roofline_a_lower_clock_takes_longer():

@@ -71,7 +71,8 @@ def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
     ]  # fmt: skip
     points = [point for each in found.values() for point in each]
     alike = {name for name in ("strategy", "compute_source") if len({getattr(each, name) for each in points}) == 1}
-    rows = {f"Predicted: {title}": [_row(point, alike) for point in each] for title, each in found.items()}
+    told = _told(points)
+    rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in found.items()}
     note = (
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
         f"exposed: communication that computing does not hide. {_alike(points[0], alike)}"
@@ -85,10 +86,26 @@ def _rate_unit(found: Mapping[str, Sequence[PredictedPoint]]) -> str:
     return "samples/s" if any(point.request is None for points in found.values() for point in points) else "images/s"
 
 
-def _row(point: PredictedPoint, alike: set[str]) -> list[str]:
+def _told(points: Sequence[PredictedPoint]) -> set[str]:
+    """What tells points apart that no column has, and so stands behind the workload."""
+    precisions, graphs = {point.precision for point in points}, {_is_graph(point) for point in points}
+    return {name for name, values in (("precision", precisions), ("graph", graphs)) if len(values) > 1}
+
+
+def _is_graph(point: PredictedPoint) -> bool:
+    return point.request is not None and point.request.graph
+
+
+def _workload(point: PredictedPoint, told: set[str]) -> str:
+    precision = [point.precision] if "precision" in told else []
+    graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in told else []
+    return ", ".join([point.workload, *precision, *graph])
+
+
+def _row(point: PredictedPoint, alike: set[str], told: set[str]) -> list[str]:
     """The cells of a point; those that are alike in all rows are empty."""
     strategy = "" if "strategy" in alike else point.strategy
-    head = [point.workload, f"{point.batch_size}", strategy, f"{point.gpus}"]
+    head = [_workload(point, told), f"{point.batch_size}", strategy, f"{point.gpus}"]
     memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
     if point.iteration_s is None or point.interval_s is None:
         return [*head, "", "", "", "", "", "", _missing(point), memory, ""]
@@ -153,7 +170,8 @@ def _curves(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
         "limited by",
     ]
     one = len({point.strategy for point in points}) == 1
-    rows = {f"Predicted: {title}": _curve_rows(each, counts, one) for title, each in found.items()}
+    told = _told(points)
+    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, told) for title, each in found.items()}
     note = (
         f"{_rate_unit(found)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. limited "
         "by: on the most GPUs, with the share of the step."
@@ -179,13 +197,13 @@ def _in_short(points: Sequence[PredictedPoint]) -> str:
     return f"{line}."
 
 
-def _curve_rows(points: Sequence[PredictedPoint], counts: Sequence[int], one: bool) -> list[list[str]]:
+def _curve_rows(points: Sequence[PredictedPoint], counts: Sequence[int], one: bool, told: set[str]) -> list[list[str]]:
     """A row for each curve; with weak scaling, the batch is that of each GPU."""
     curves: dict[tuple[str, str, str], dict[int, PredictedPoint]] = {}
     for point in points:
         weak = point.scaling == "weak"
         batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
-        curves.setdefault((point.workload, batch, point.strategy), {})[point.gpus] = point
+        curves.setdefault((_workload(point, told), batch, point.strategy), {})[point.gpus] = point
     return [
         [*key[:2], "" if one else key[2], *_curve_cells([curve.get(count) for count in counts])]
         for key, curve in curves.items()

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
-from resnetx.measure.rank.device_time import seconds_between
+from resnetx.measure.rank.device_time import mark, seconds_between
 from resnetx.measure.rank.distributed import Ranks, Send, Work
 
 Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
@@ -169,9 +169,7 @@ class _DeviceClock:
         self._beside = torch.cuda.Stream(device)
 
     def now(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        return mark()
 
     def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
         return seconds_between(earlier, later)
