@@ -17,7 +17,7 @@ from resnetx.config import Request, request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.report.study.results import Results, points
+from resnetx.reporting.study.results import Results, points
 from resnetx.workloads import workload
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from resnetx.cli import show
 
 if TYPE_CHECKING:
-    from resnetx.report.charts.shared import Figure
+    from resnetx.reporting.charts.shared import Figure
 
 
 def store(figures: Iterable["Figure"], folder: Path) -> None:
     """Writes the files of figures, and says which one of each to look at."""
-    from resnetx.report.charts import files
+    from resnetx.reporting.charts import files
 
     written = [files.write_figure(figure, files.drawn(figure.specification), folder) for figure in figures]
     for path in written:
@@ -23,7 +23,7 @@ def store(figures: Iterable["Figure"], folder: Path) -> None:
 
 def say_undrawn() -> None:
     """Says what is left out without the extra that draws, and the command that brings it."""
-    from resnetx.report.charts import files
+    from resnetx.reporting.charts import files
 
     if why := files.undrawn():
         show.say(f"Left out: drawings (SVG, PDF) of these Vega-Lite files. {why}", show.err)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.report.study import results
-from resnetx.report.study.results import Results
+from resnetx.reporting.study import results
+from resnetx.reporting.study.results import Results
 
 
 def only_study(path: Path) -> Results:

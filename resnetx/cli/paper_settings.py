@@ -5,7 +5,7 @@ from typing import Any
 
 from resnetx.cli import show
 from resnetx.cli.compose import options_of
-from resnetx.report.systems.claims import Setting, published
+from resnetx.reporting.systems.claims import Setting, published
 
 
 def is_the_papers(asked: Mapping[str, Any]) -> bool:

@@ -12,9 +12,9 @@ from resnetx.cli.grammar import PREDICTED
 from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
-from resnetx.predict.provenance import UNCHECKED, RecordInput
-from resnetx.predict.scenario import Subject
-from resnetx.predict.speedup import Asked
+from resnetx.prediction.provenance import UNCHECKED, RecordInput
+from resnetx.prediction.scenario import Subject
+from resnetx.prediction.speedup import Asked
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
 from resnetx.traces.checks import refuse_unsound

@@ -9,7 +9,7 @@ import tracemalloc
 import simpy
 from interleave import ratio, rounds, sentence
 
-from resnetx.predict.simulator import Resource, Task, simulate
+from resnetx.prediction.simulator import Resource, Task, simulate
 
 TASKS = 60_000
 RESOURCES = [Resource("compute"), Resource("collectives", servers=2), Resource("copies")]

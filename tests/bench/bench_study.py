@@ -76,8 +76,8 @@ def read(count: int) -> None:
 
 
 def read_ours(folder: str) -> None:
-    from resnetx.report.study.results import load
-    from resnetx.report.study.scaling import rows
+    from resnetx.reporting.study.results import load
+    from resnetx.reporting.study.scaling import rows
 
     start = time.perf_counter()
     results = load(StudyFolder(Path(folder)))

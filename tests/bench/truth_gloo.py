@@ -7,7 +7,7 @@ python tests/bench/truth_gloo.py results/cpu-2core/truth     # most of an hour; 
 3. `resnetx predict` from these two, stored with its date and digest.
 4. All strategies train on two ranks in short windows, each between two windows of one rank alone (`truth_ranks`).
 
-`tests/predict/test_truth.py` holds what today's model predicts from the same traces against these runs.
+`tests/prediction/test_truth.py` holds what today's model predicts from the same traces against these runs.
 """
 
 import os

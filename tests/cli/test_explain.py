@@ -6,8 +6,8 @@ import pytest
 
 from resnetx.cli import main
 from resnetx.cli.verbs.explain import as_kept, papers_words, search
-from resnetx.report.systems.claims import published
-from resnetx.report.systems.explanations import KEPT, kept
+from resnetx.reporting.systems.claims import published
+from resnetx.reporting.systems.explanations import KEPT, kept
 
 PAPER = list(papers_words(published("tallent2017")))
 # Of the 60 combinations, three are left: those of the storage.

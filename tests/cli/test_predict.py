@@ -13,9 +13,9 @@ from resnetx.cli.compose import compose
 from resnetx.cli.verbs.predict import FRAMEWORKS
 from resnetx.config import request_from
 from resnetx.interconnect.system import parts_table
-from resnetx.predict import roofline
+from resnetx.prediction import roofline
 from resnetx.record.prediction import Prediction, digest, prediction_file
-from tests.predict.made_traces import batch, layer, trace
+from tests.prediction.made_traces import batch, layer, trace
 
 STABLE = {
     "iteration_s", "images_per_s", "speedup", "exposed_communication_s", "limited_by", "interval_s", "memory_bytes",

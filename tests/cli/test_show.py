@@ -105,10 +105,10 @@ def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
 def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatch, predicted_of, prediction_of, width):
     from resnetx.cli.tables import show_accuracy, show_run, show_study, show_trace
     from resnetx.record import RunFolder, RunRecord, StudyFolder, read
-    from resnetx.report.compare.accuracy import check
-    from resnetx.report.study.results import load
-    from resnetx.report.study.scaling import rows
-    from resnetx.report.study.series import named
+    from resnetx.reporting.compare.accuracy import check
+    from resnetx.reporting.study.results import load
+    from resnetx.reporting.study.scaling import rows
+    from resnetx.reporting.study.series import named
     from resnetx.traces.runs import read_all
 
     monkeypatch.setattr(show, "width_of", lambda stream: width)

@@ -19,23 +19,23 @@ from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study import sweep
-from resnetx.predict.scenario import Fabric, Setting, Subject
-from resnetx.predict.speedup import curve
+from resnetx.prediction.scenario import Fabric, Setting, Subject
+from resnetx.prediction.speedup import curve
 from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
-from resnetx.report.compare.accuracy import check as checked
-from resnetx.report.compare.studies import compare
-from resnetx.report.study import export as tables
-from resnetx.report.study import page, results
-from resnetx.report.study.platform import platform
-from resnetx.report.study.results import Results
-from resnetx.report.study.scaling import rows
-from resnetx.report.study.series import named
-from resnetx.report.systems.comparison import compare_systems as compared
+from resnetx.reporting.compare.accuracy import check as checked
+from resnetx.reporting.compare.studies import compare
+from resnetx.reporting.study import export as tables
+from resnetx.reporting.study import page, results
+from resnetx.reporting.study.platform import platform
+from resnetx.reporting.study.results import Results
+from resnetx.reporting.study.scaling import rows
+from resnetx.reporting.study.series import named
+from resnetx.reporting.systems.comparison import compare_systems as compared
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_runs
 from tests.fuzz.harness import Target, of_two, seldom

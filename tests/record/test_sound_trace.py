@@ -5,7 +5,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.traces.checks import refuse_unsound
-from tests.predict.made_traces import batch, layer, trace
+from tests.prediction.made_traces import batch, layer, trace
 
 SOUND = trace(batch(4, [layer("a", 1.0, 2.0, 8), layer("b", 0.0, 1.0)]))
 

@@ -12,7 +12,7 @@ from resnetx.errors import ConfigError, FileError
 from resnetx.record import nulls
 from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
 from resnetx.traces import files
-from tests.predict.made_traces import batch, layer, trace
+from tests.prediction.made_traces import batch, layer, trace
 
 COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
 

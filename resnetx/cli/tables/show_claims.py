@@ -6,8 +6,8 @@ from itertools import groupby
 
 from resnetx.cli import show
 from resnetx.record.system_comparison import CheckedClaim
-from resnetx.report.systems.claims import published
-from resnetx.report.systems.explanations import UNEXPLAINED, WITHIN_ERROR, Causes, kept, sentence
+from resnetx.reporting.systems.claims import published
+from resnetx.reporting.systems.explanations import UNEXPLAINED, WITHIN_ERROR, Causes, kept, sentence
 
 MISSES = ("miss: cause", "within error", "no cause")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from resnetx.cli import show
 from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side
-from resnetx.report.compare.conclusion import ENDS, conclusion
+from resnetx.reporting.compare.conclusion import ENDS, conclusion
 from resnetx.statistics import Summary
 from resnetx.units import si
 

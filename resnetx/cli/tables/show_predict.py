@@ -11,7 +11,7 @@ from resnetx.record.prediction import PredictedPoint, Prediction, prediction_fil
 from resnetx.units import si
 
 if TYPE_CHECKING:
-    from resnetx.predict.validation import Row, Summary
+    from resnetx.prediction.validation import Row, Summary
 
 MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
@@ -23,7 +23,7 @@ def store(made: Prediction, folder: Path) -> None:
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
         return
-    from resnetx.report.charts import timelines
+    from resnetx.reporting.charts import timelines
 
     named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
     (folder / "timeline.json").write_bytes(chrome.encode(named))

@@ -6,8 +6,8 @@ from statistics import fmean
 
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts
-from resnetx.report.study.limits import Limits, Part
-from resnetx.report.study.series import Named
+from resnetx.reporting.study.limits import Limits, Part
+from resnetx.reporting.study.series import Named
 from resnetx.statistics import Summary
 from resnetx.units import si
 

@@ -13,7 +13,7 @@ from resnetx.record.system_comparison import (
     SystemComparison,
     SystemPoint,
 )
-from resnetx.report.systems.leaders import simple_model_agreement, standings
+from resnetx.reporting.systems.leaders import simple_model_agreement, standings
 from resnetx.units import si, size_text
 
 GIB = 2**30

@@ -10,7 +10,7 @@ from resnetx.cli.tables import show_comparison
 from resnetx.cli.verbs import compare_accuracy, compare_systems
 from resnetx.errors import ConfigError
 from resnetx.record.comparison import comparison_file
-from resnetx.report.compare.studies import compare
+from resnetx.reporting.compare.studies import compare
 
 
 def compare_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:

@@ -10,7 +10,7 @@ from resnetx.cli.tables import show_accuracy, show_predict
 from resnetx.cli.verbs.compare_systems import read_prediction
 from resnetx.errors import ConfigError
 from resnetx.record.accuracy import Accuracy, accuracy_file
-from resnetx.report.compare.accuracy import check
+from resnetx.reporting.compare.accuracy import check
 
 
 def compare_accuracy_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -33,7 +33,7 @@ def compare_accuracy_(options: Namespace, paths: list[Path], overrides: list[str
 
 
 def _write_figure(folder: Path, found: Accuracy) -> None:
-    from resnetx.report.charts.accuracy import accuracy_figure
+    from resnetx.reporting.charts.accuracy import accuracy_figure
 
     if any(point.error is not None for point in found.points):
         drawings.store([accuracy_figure(found)], folder)

@@ -17,8 +17,8 @@ from resnetx.interconnect.system import System
 from resnetx.loading import is_file, is_folder
 from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
-from resnetx.report.systems.comparison import compare_systems
-from resnetx.report.systems.explanations import Causes
+from resnetx.reporting.systems.comparison import compare_systems
+from resnetx.reporting.systems.explanations import Causes
 
 
 def is_prediction(path: Path) -> bool:
@@ -109,10 +109,10 @@ def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
 
 
 def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> None:
-    from resnetx.report.charts import timelines
-    from resnetx.report.charts.predictions import system_figures
-    from resnetx.report.study import export
-    from resnetx.report.systems import tables
+    from resnetx.reporting.charts import timelines
+    from resnetx.reporting.charts.predictions import system_figures
+    from resnetx.reporting.study import export
+    from resnetx.reporting.systems import tables
 
     for name, table in tables.tables(found).items():
         export.write_csv(folder / f"{name}.csv", table)

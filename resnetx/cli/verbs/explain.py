@@ -21,13 +21,13 @@ from resnetx.cli.subjects import Curve
 from resnetx.cli.verbs import messages_alone
 from resnetx.cli.verbs.predict import fabrics, points_on, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
-from resnetx.predict import provenance
-from resnetx.predict.scenario import Fabric
+from resnetx.prediction import provenance
+from resnetx.prediction.scenario import Fabric
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint
-from resnetx.report.systems.claims import Assumption, Claims, check_claims, published
-from resnetx.report.systems.comparison import side_by_side
-from resnetx.report.systems.deciding import Combination
-from resnetx.report.systems.explanations import KEPT, Causes, all_combinations, explain
+from resnetx.reporting.systems.claims import Assumption, Claims, check_claims, published
+from resnetx.reporting.systems.comparison import side_by_side
+from resnetx.reporting.systems.deciding import Combination
+from resnetx.reporting.systems.explanations import KEPT, Causes, all_combinations, explain
 
 HEAD = """\
 # Which combinations of what Tallent et al. 2017 leave open (tallent2017.yaml, assumptions) make its statements hold.

@@ -7,7 +7,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, paths
 from resnetx.interconnect.host_io import from_host
 from resnetx.interconnect.system import System
-from resnetx.predict.messages import error_of
+from resnetx.prediction.messages import error_of
 from resnetx.record.prediction import PredictedPoint
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint
 

@@ -23,12 +23,12 @@ from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.predict import provenance, validation
-from resnetx.predict.provenance import UNCHECKED, RecordInput
-from resnetx.predict.result import HOST_ERROR
-from resnetx.predict.scenario import Fabric, Setting
-from resnetx.predict.speedup import curve
-from resnetx.predict.ssgd import Overlap
+from resnetx.prediction import provenance, validation
+from resnetx.prediction.provenance import UNCHECKED, RecordInput
+from resnetx.prediction.result import HOST_ERROR
+from resnetx.prediction.scenario import Fabric, Setting
+from resnetx.prediction.speedup import curve
+from resnetx.prediction.ssgd import Overlap
 from resnetx.record import Unknown
 from resnetx.record.prediction import Prediction
 from resnetx.units import seconds

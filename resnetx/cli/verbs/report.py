@@ -11,7 +11,7 @@ from resnetx.record import StudyFolder
 
 def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
     """Writes the report of the studies in the folders that are given."""
-    from resnetx.report.study import page, results
+    from resnetx.reporting.study import page, results
 
     if not paths:
         raise ConfigError("report: no study is named; expected folders that `resnetx sweep` has made, as results/")

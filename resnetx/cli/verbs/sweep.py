@@ -39,7 +39,7 @@ from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, Study
 from resnetx.units import duration
 
 if TYPE_CHECKING:
-    from resnetx.report.study.series import Named
+    from resnetx.reporting.study.series import Named
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,9 @@ def _left_undone(undone: list[PlannedRun]) -> str:
 
 def _conclude(options: Namespace, asked: _Asked, ended: Sequence[RunRecord]) -> int:
     """Shows what the study says now that these runs have ended; status 1 where a run went wrong."""
-    from resnetx.report.study.results import load
-    from resnetx.report.study.scaling import rows
-    from resnetx.report.study.series import named
+    from resnetx.reporting.study.results import load
+    from resnetx.reporting.study.scaling import rows
+    from resnetx.reporting.study.series import named
 
     results = load(asked.folder)
     for sentence in results.aside:
@@ -235,7 +235,7 @@ def _conclude(options: Namespace, asked: _Asked, ended: Sequence[RunRecord]) -> 
 
 def _track(asked: _Asked, points: "Sequence[Named]", ended: Sequence[RunRecord]) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
-    from resnetx.report.study import export
+    from resnetx.reporting.study import export
 
     study, folder = asked.record, asked.folder.path
     definition = {name: getattr(study, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
@@ -280,7 +280,7 @@ def _show_plan(asked: _Asked) -> None:
 def _past(asked: _Asked) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
     from resnetx.measure.machine.visible_gpus import gpus_here
-    from resnetx.report.study.results import load
+    from resnetx.reporting.study.results import load
 
     runs: list[Brief] = []
     for study in asked.folder.path.parent.glob(f"*/{asked.folder.study.name}"):

@@ -262,7 +262,7 @@ def _pick(options: Namespace, systems: Sequence[System], asked: Asked, count: in
 
 def _draw(each: System, folder: Path, name: str, plan: Plan | None = None, size_bytes: int = 0) -> None:
     """Writes the drawing of a system, with the rings of a plan over it, and says where it is."""
-    from resnetx.report.charts import files
+    from resnetx.reporting.charts import files
 
     stem = folder / name.replace(" ", "-")
     specification = _drawing(each, plan, size_bytes)
@@ -277,7 +277,7 @@ def _draw(each: System, folder: Path, name: str, plan: Plan | None = None, size_
 
 def _drawing(each: System, plan: Plan | None, size_bytes: int) -> dict[str, Any]:
     """Its Vega-Lite specification."""
-    from resnetx.report.charts import topology
+    from resnetx.reporting.charts import topology
 
     subtitle, walks = [], []
     if plan is not None:

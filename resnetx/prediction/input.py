@@ -1,0 +1,148 @@
+"""What feeds the ranks: a trace's input times, on its own host only, and the described storage and PCIe of a system.
+
+How far off that may be follows from where each rate is from (`RATE_ERRORS`), and from what is known of the size of an
+image (`STORED`); both stand in the record's inputs, and enter the interval.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from resnetx.config import Request, SyntheticInput
+from resnetx.interconnect.host_io import Supply
+from resnetx.interconnect.parts import Provenance
+from resnetx.prediction.compute import Compute
+from resnetx.prediction.provenance import UNCHECKED, RecordInput
+from resnetx.prediction.scenario import Point
+from resnetx.prediction.step import StepTimes
+from resnetx.record import Unknown
+from resnetx.record.prediction import Origin
+from resnetx.units import si
+
+BYTES_PER_VALUE = 4  # images are copied to the device as fp32, three channels
+
+# How much longer or shorter than its described rate says a copy may take, relative.
+RATE_ERRORS: dict[Provenance, float] = {
+    # The two copies from host memory whose rates are published (Tallent et al. 2017, section 4.4: 11.1 and 10.7 GiB/s
+    # to GPU 0) take 10 and 14 % longer than the described PCIe says.
+    "measured": 0.14,
+    # Of the links whose copies were measured, the slowest takes 20 % longer than its datasheet says (PCIe 3.0).
+    "datasheet": 0.20,
+    "assumed": 0.50,  # an assumption itself
+}
+_ORIGINS: dict[Provenance, Origin] = {"measured": "published", "datasheet": "datasheet", "assumed": "assumed"}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The size of an image where it is read from, and how far off that may be."""
+
+    size_bytes: float
+    error: float  # relative
+    origin: Origin
+    source: str
+
+
+STORED = {
+    "imagenet": Stored(110_000, 0.05, "published", "ILSVRC2012: 138 GB / 1.28 M files; 115 kB if these are GiB"),
+    "paper": Stored(
+        34_900,
+        RATE_ERRORS["assumed"],
+        "assumed",
+        "mean of the 512 files of 256x256 pixels that `resnetx images images.size=256` makes; of others it is assumed",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A rank's step with what its share of a batch takes to arrive; errors are relative, of these times."""
+
+    step: StepTimes
+    reading_error: float
+    copying_error: float
+    inputs: tuple[RecordInput, ...]
+
+    @property
+    def error(self) -> float:
+        """Of reading and copying together, as they follow each other."""
+        parts = ((self.step.input_s, self.reading_error), (self.step.host_to_device_s, self.copying_error))
+        whole_s = sum(part_s for part_s, _ in parts)
+        return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
+
+
+def fed(found: Compute, point: Point, images: int) -> Fed:
+    """The step with what its `images` take to arrive, all GPUs of the point being fed at once.
+
+    Decoding on CPUs is measured, never modelled: only a trace of the same host has it. `input=synthetic` needs nothing.
+    """
+    request, traced = point.subject.request, Fed(found.step, found.error, found.error, ())
+    if request is None or isinstance(request.input, SyntheticInput):
+        return traced
+    traced = replace(traced, step=_sharing_threads(found.step, point, request), inputs=(_decoding(found, point),))
+    if point.fabric.on_cpus:
+        return traced
+    return _copied(_read(traced, point, images, request), point, images, request)
+
+
+def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
+    """The one rank of a trace had the threads of its input to itself."""
+    trace = point.subject.trace
+    if trace is None or not trace.cpus or isinstance(request.input, SyntheticInput):
+        return step
+    ranks = point.gpus / point.fabric.described.nodes
+    return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
+
+
+def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
+    """Read from the described storage, where that takes longer than the trace says."""
+    disk, _ = point.fabric.supplies(point.devices)
+    stored, words = _stored(point, request)
+    if disk is None or images * stored.size_bytes / disk.rate_Bps <= traced.step.input_s:
+        return traced
+    inputs = (
+        RecordInput("bytes of an image", words, stored.origin, stored.source, stored.error),
+        _rate(f"storage of {point.fabric.described.name}", f"{disk.through}, shared by the GPUs that read", disk),
+    )
+    return replace(
+        traced,
+        step=replace(traced.step, input_s=images * stored.size_bytes / disk.rate_Bps),
+        reading_error=math.hypot(stored.error, RATE_ERRORS[disk.provenance]),
+        inputs=(*traced.inputs, *inputs),
+    )
+
+
+def _copied(read: Fed, point: Point, images: int, request: Request) -> Fed:
+    """Copied to the device over the described PCIe."""
+    _, bus = point.fabric.supplies(point.devices)
+    if bus is None:
+        return read
+    batch_bytes = images * 3 * request.image_size**2 * BYTES_PER_VALUE
+    line = _rate(f"copies from the host of {point.fabric.described.name}", f"as fp32, over {bus.through}", bus)
+    return replace(
+        read,
+        step=replace(read.step, host_to_device_s=batch_bytes / bus.rate_Bps),
+        copying_error=RATE_ERRORS[bus.provenance],
+        inputs=(*read.inputs, line),
+    )
+
+
+def _stored(point: Point, request: Request) -> tuple[Stored, str]:
+    """The size of an image, and that in words."""
+    asked = point.setting.image_bytes
+    if asked is not None:
+        return Stored(asked, 0.0, "assumed", "asked for"), f"{si(asked, 'B')} (image_bytes)"
+    assert not isinstance(request.input, SyntheticInput), "synthetic images are not stored"
+    stored = STORED[request.input.recipe]
+    return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"
+
+
+def _rate(what: str, value: str, supply: Supply) -> RecordInput:
+    return RecordInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
+
+
+def _decoding(found: Compute, point: Point) -> RecordInput:
+    what = f"decoding on {point.fabric.described.name}"
+    if found.step.input_s:
+        return RecordInput(what, "as traced on this host", found.origin, found.where, found.error)
+    value = "left out: only a trace of the same host has it"
+    return RecordInput(what, value, "assumed", "prediction/input.py", Unknown(UNCHECKED))

@@ -1,0 +1,244 @@
+"""How long each layer takes on a GPU that was not measured here: the larger of two roofs, and a fixed time.
+
+    layer_times(fitted(gpu), table, image_size=224, batch_size=32, gpu=gpu, precision="fp32")
+
+A pass (forward or backward) over one layer takes
+
+    max( FLOP / (matmul_efficiency x peak),  bytes / (MEMORY_EFFICIENCY x memory bandwidth) ) + pass_s
+
+so that a layer shrinks with the batch until `pass_s`, what launching and filling a GPU costs, is all that is left. In
+fp32, convolutions with square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's
+algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). That is all that is fitted:
+three figures, to published rates of whole networks on one GPU (`fitting`, which also says how far off it is). Layers by
+themselves were never checked.
+
+FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
+gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
+
+    convolution, product   input, output and weights forward; twice that backward
+    batch normalisation    input twice and output forward; its input and the gradient twice, and a gradient, backward
+    any other              inputs and output forward; a tensor like the output besides, backward
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect.parts import Figure, Gpu
+from resnetx.loading import own_yaml
+from resnetx.prediction.published import FOLDER
+from resnetx.prediction.step import LayerTime
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
+
+Floats = NDArray[np.float64]
+
+ALL = "all"  # the fit to all generations of GPUs
+# Assumed, as the rates hardly tell: with any value from 0.7 to 1 the leave-one-out error stays within one point.
+MEMORY_EFFICIENCY = 0.8
+UPDATE_PASSES = 5  # SGD with momentum reads weights, gradients and momenta, and writes weights and momenta
+
+PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # of an activation
+
+
+class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Three fitted figures, and how far off they are; errors are |predicted / measured - 1| of a step's time."""
+
+    generation: str  # compute capability of the GPUs whose rates went in; "all"
+    matmul_efficiency: float  # share of the peak that convolutions and products reach
+    square_speedup: float  # of fp32 convolutions with square kernels at stride 1, by fewer multiplications
+    pass_s: float  # of each pass over each layer
+    rows: int  # published rates that it is fitted to
+    fit_error: float  # mean over these rows
+    error: float  # mean over these rows, each predicted by a fit to the others
+    worst_error: float
+    unseen_network_error: float  # mean, each network predicted by a fit to the others
+    unseen_gpu_error: float | None  # mean, each generation predicted by a fit to the others; null: there is but one
+
+    @property
+    def source(self) -> str:
+        """Where its figures are from, for people."""
+        gpus = "all GPUs" if self.generation == ALL else f"GPUs of compute capability {self.generation}"
+        unseen = f"networks left out whole {self.unseen_network_error:.0%}"
+        if self.unseen_gpu_error is not None:
+            unseen += f", GPUs left out whole {self.unseen_gpu_error:.0%}"
+        return (
+            f"a roofline fitted to {self.rows} published one-GPU training rates of {gpus} "
+            f"(results/published/training.yaml): leave-one-out error {self.error:.0%}, worst {self.worst_error:.0%}; "
+            f"{unseen}"
+        )
+
+    @property
+    def parameters(self) -> "Parameters":
+        return Parameters(self.matmul_efficiency, self.square_speedup, self.pass_s)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What is fitted; see `Roofline`."""
+
+    matmul_efficiency: float
+    square_speedup: float
+    pass_s: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What layers do: arrays of (forward, backward) by layer."""
+
+    flop: Floats  # of an image
+    elements: Floats  # of activations read and written, of an image
+    parameters: Floats  # read and written, once whatever the batch
+    square: NDArray[np.bool_]  # by layer: Winograd's algorithm can do it
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """The peaks of a GPU at a precision and a clock."""
+
+    peak_FLOPps: float
+    memory_Bps: float
+    activation_bytes: int
+    square: bool  # convolutions that Winograd's algorithm can do are done with it
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long a layer takes on one GPU as on another."""
+
+    name: str
+    forward: float
+    backward: float
+
+
+def fitted(gpu: Gpu | None = None) -> Roofline:
+    """The fit to published rates of this GPU's generation where there are enough of them; else that to all."""
+    fits = _fits()
+    own = None if gpu is None else fits.get(generation(gpu))
+    return own or fits[ALL]
+
+
+def generation(gpu: Gpu) -> str:
+    """GPUs of one compute capability are one generation."""
+    return f"{gpu.compute_capability.value:.1f}"
+
+
+def layer_times(
+    roofline: Roofline,
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    gpu: Gpu,
+    precision: str,
+    clock_Hz: float | None = None,
+) -> list[LayerTime]:
+    """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost unless given."""
+    forward_s, backward_s = _times(roofline, table, image_size, batch_size, roofs(gpu, precision, clock_Hz))
+    return [
+        LayerTime(layer.name, forward, backward, BYTES_PER_PARAMETER * sum(layer.parameters))
+        for layer, forward, backward in zip(table, forward_s.tolist(), backward_s.tolist(), strict=True)
+    ]
+
+
+def update_s(roofline: Roofline, gradient_bytes: float, gpu: Gpu) -> float:
+    """SGD with momentum over all parameters in one go, which memory limits. `gradient_bytes`: of all of them."""
+    return roofline.pass_s + UPDATE_PASSES * gradient_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value)
+
+
+def ratios(
+    roofline: Roofline,
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    measured_on: Roofs,
+    wanted_on: Roofs,
+) -> list[Ratio]:
+    """What to multiply each layer's measured times by, to have them on another GPU, precision or clock.
+
+    Both sides are reckoned with the same efficiencies, so that what these get wrong alike on both cancels.
+    """
+    have = _times(roofline, table, image_size, batch_size, measured_on)
+    want = _times(roofline, table, image_size, batch_size, wanted_on)
+    forward, backward = (want / have).tolist()
+    return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
+
+
+def roofs(gpu: Gpu, precision: str, clock_Hz: float | None = None) -> Roofs:
+    """The clock scales the multiprocessors' peak, and not the memory's."""
+    peaks: dict[str, Figure | None] = {name: getattr(gpu, f"{name}_FLOPps") for name in PRECISION_BYTES}
+    peak = peaks.get(precision)
+    if peak is None:
+        stated = ", ".join(name for name, figure in peaks.items() if figure is not None)
+        raise ConfigError(
+            f"precision={precision}: no peak rate is stated for it of {gpu.about}; expected one of {stated}"
+        )
+    scale = 1.0 if clock_Hz is None else clock_Hz / gpu.clock_Hz.value
+    return Roofs(peak.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
+
+
+def passes_s(parameters: Parameters, work: Work, batch_size: int, roofs: Roofs) -> Floats:
+    """Seconds of each pass: (forward, backward) by layer."""
+    speed = np.where(work.square & roofs.square, parameters.square_speedup, 1.0)
+    computing_s = work.flop * batch_size / (speed * parameters.matmul_efficiency * roofs.peak_FLOPps)
+    moved_bytes = work.elements * batch_size * roofs.activation_bytes + work.parameters * BYTES_PER_PARAMETER
+    found: Floats = np.maximum(computing_s, moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps)) + parameters.pass_s
+    return found
+
+
+def work(table: Sequence[Layer], image_size: int) -> Work:
+    """What the layers of a table do."""
+    shapes = {DATA: (3, image_size, image_size)} | {layer.name: layer.output_shape for layer in table}
+    elements = {name: math.prod(shape) for name, shape in shapes.items()}
+    passes = [_passes(layer, sum(elements[name] for name in layer.inputs), elements[layer.name]) for layer in table]
+    flop, moved, parameters = np.array(passes, dtype=float).reshape(-1, 3, 2).transpose(1, 2, 0)
+    return Work(flop, moved, parameters, np.array([_is_square(layer, shapes) for layer in table], dtype=bool))
+
+
+def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_size: int, on: Roofs) -> Floats:
+    return passes_s(roofline.parameters, work(table, image_size), batch_size, on)
+
+
+def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """(forward, backward) of one image's FLOP and activations moved, and of the parameters moved."""
+    flop = 2 * layer.multiply_adds
+    backward_flop = flop if DATA in layer.inputs else 2 * flop
+    weights = sum(layer.parameters)
+    if layer.kind == "batchnorm":
+        return (flop, backward_flop), (2 * read + made, 5 * made), (weights, weights)
+    if layer.multiply_adds:
+        return (flop, backward_flop), (read + made, 2 * (read + made)), (weights, 2 * weights)
+    return (0, 0), (read + made, read + 2 * made), (weights, 2 * weights)
+
+
+def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether it convolves with a square kernel larger than one pixel, at stride 1, in at most two groups.
+
+    The table keeps no kernels: a weight's elements, over those of a 1x1 kernel, are the kernel's over the groups.
+    """
+    if layer.kind != "conv" or not layer.parameters or len(layer.output_shape) != 3:
+        return False
+    channels, rows, _ = shapes[layer.inputs[0]]
+    made, rows_made, _ = layer.output_shape
+    area = layer.parameters[0] / (channels * made)
+    sides = (math.sqrt(area * groups) for groups in (1, 2))
+    return rows < 1.5 * rows_made and any(side > 1 and side.is_integer() for side in sides)
+
+
+# ---- the file
+
+
+class _Fits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    fits: list[Roofline]
+
+
+FILE = FOLDER / "roofline.yaml"
+
+
+@cache
+def _fits() -> dict[str, Roofline]:
+    return {fit.generation: fit for fit in own_yaml(FILE, _Fits).fits}

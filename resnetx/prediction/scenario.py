@@ -1,0 +1,170 @@
+"""What is predicted: a workload on some GPUs of a system, and how it is trained there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from resnetx.config import Request, Strategy
+from resnetx.interconnect.calibration import Calibration
+from resnetx.interconnect.collective import Plan, calibrate, plan
+from resnetx.interconnect.host_io import Supply, from_host, from_storage
+from resnetx.interconnect.measured import Measured
+from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.system import System
+from resnetx.interconnect.what_if import with_bandwidth, with_latency
+from resnetx.prediction.ssgd import Overlap
+from resnetx.record.prediction import Origin
+from resnetx.record.trace import Trace
+from resnetx.workloads import counts
+from resnetx.workloads.buckets import Gradient, ready_order
+from resnetx.workloads.counts import Layer
+
+CPU = "CPU"  # what a trace, and a part, calls a rank on cores of the host
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is trained: a request with its layer table (and perhaps its trace), or no more than an imported trace."""
+
+    label: str
+    strategy: Strategy
+    precision: str
+    gradients: tuple[Gradient, ...]  # in the order in which they become ready
+    request: Request | None = None
+    layers: tuple[Layer, ...] | None = None
+    trace: Trace | None = None
+    intensity: float | None = None  # of one image
+    scaling: Literal["strong", "weak"] = "strong"  # weak: its batches grew with the number of GPUs
+
+    @classmethod
+    def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":
+        """A workload that is known by name."""
+        activations = counts.activations(layers, request.image_size, convention)
+        return cls(
+            request.model.label,
+            request.strategy,
+            request.precision,
+            ready_order(layers, request.precision),
+            request,
+            tuple(layers),
+            trace,
+            counts.intensity(activations, counts.parameters(layers, convention), 1),
+            request.scaling,
+        )
+
+    @classmethod
+    def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Subject":
+        """A workload of which no more is known than its trace: a layer's gradients count as one tensor."""
+        gradients = tuple(
+            Gradient(layer.name, layer.gradient_bytes // counts.BYTES_PER_PARAMETER)
+            for layer in reversed(trace.batches[0].times.layers)
+            if layer.gradient_bytes
+        )
+        return cls(trace.workload, strategy, "fp32", gradients, trace=trace, scaling=scaling)
+
+    @property
+    def gradient_bytes(self) -> int:
+        return sum(gradient.size_bytes for gradient in self.gradients)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A system with the library that all-reduces on it, and what is changed in both to see what it is worth."""
+
+    described: System
+    library: str
+    transport: Transport = "auto"
+    measured: Mapping[int | None, Measured] = field(default_factory=dict)  # all-reduces to calibrate with, by GPU count
+    bandwidth: Mapping[str, float] = field(default_factory=dict)  # kinds of links that many times as fast
+    latency: float = 1.0  # the fixed time of a collective, times this
+
+    @cached_property
+    def system(self) -> System:
+        return with_bandwidth(self.described, self.bandwidth) if self.bandwidth else self.described
+
+    @property
+    def on_cpus(self) -> bool:
+        """Whether its ranks are processes on the cores of one host."""
+        return CPU in self.described.gpu_part(0).product_names
+
+    @cached_property
+    def links_origin(self) -> Origin:
+        """Where the rates of the GPUs' own links are from: the weakest of their sources."""
+        if self.library == "gloo" or self.transport == "socket":
+            return "assumed"
+        gpus = {gpu.name for gpu in self.system.gpus}
+        used = [link for link in self.system.links if gpus & {link.a, link.b} or link.wire.family == "network"]
+        found = {link.wire.copy_Bps.provenance for link in used}
+        return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
+
+    def measured_on(self, gpus: int) -> Measured | None:
+        """What there is to calibrate with, of this number of GPUs or of one that the file does not say."""
+        return self.measured.get(gpus, self.measured.get(None))
+
+    def _calibration(self, devices: tuple[int, ...]) -> Calibration | None:
+        """What measured all-reduces say of the machine as it is described: of a changed one they say the same."""
+        found = self.measured_on(len(devices))
+        if found is None:
+            return None
+        described = plan(self.described, "allreduce", devices, self.library, self.transport)
+        return calibrate(described, found).calibration
+
+    @cached_property
+    def _plans(self) -> dict[tuple[int, ...], Plan]:
+        return {}
+
+    @cached_property
+    def _supplies(self) -> dict[tuple[int, ...], tuple[Supply | None, Supply | None]]:
+        return {}
+
+    def supplies(self, devices: tuple[int, ...]) -> tuple[Supply | None, Supply | None]:
+        """What these get from storage and from the host's memory, all at once."""
+        if devices not in self._supplies:
+            self._supplies[devices] = from_storage(self.system, devices), from_host(self.system, devices)
+        return self._supplies[devices]
+
+    def plan(self, devices: tuple[int, ...]) -> Plan:
+        """How gradients are all-reduced between these; searched for once."""
+        if devices not in self._plans:
+            calibration = self._calibration(devices)
+            made = plan(self.system, "allreduce", devices, self.library, self.transport, calibration)
+            self._plans[devices] = with_latency(made, self.latency)
+        return self._plans[devices]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How it is trained."""
+
+    overlap: Overlap = field(default_factory=Overlap)
+    gradients: str = "fp32"  # in which precision they are sent
+    straggler: float = 1.0  # how many times as long one of the ranks computes
+    host_s: float = 0.0  # of the host in each iteration, while the device waits
+    image_bytes: int | None = None  # of an image where it is stored; null: by the recipe that it is read with
+    memory_bytes: int | None = None  # of each GPU; null: as described
+    memory_model: str = "torch"
+    clock_Hz: float | None = None  # of the GPUs where a roofline is used; null: as described
+    sensitivity: bool = False
+    timeline: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """One workload on some GPUs of one system."""
+
+    subject: Subject
+    fabric: Fabric
+    devices: tuple[int, ...]
+    batch_size: int  # global
+    setting: Setting
+
+    @property
+    def gpus(self) -> int:
+        return len(self.devices)
+
+    @property
+    def shares(self) -> list[tuple[int, int]]:
+        """(images, ranks) of each kind of rank: the first ranks have one image more where the batch does not divide."""
+        whole, rest = divmod(self.batch_size, self.gpus)
+        return [(images, ranks) for images, ranks in ((whole + 1, rest), (whole, self.gpus - rest)) if ranks]

@@ -1,0 +1,228 @@
+"""Predicted training against published: `results/published/training.yaml`, row by row.
+
+Each row says what was given and what was predicted. AlexNet of 2017 on the P100 DGX-1 is the one published case in
+which an all-reduce of known algorithm follows a step of known time: gradients were replicated by NCCL 1, in one go
+behind the backward pass. It is predicted twice: with the plan of the all-reduce corrected by two measured points (a
+large and a small one) on the same number of GPUs, and without. AlexNet as Tallent et al. 2017 ran it is predicted from
+descriptions alone. What is not modelled is listed with the reason.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from resnetx.config import After
+from resnetx.interconnect import validation as collectives
+from resnetx.interconnect.collective import Plan, calibrate, plan
+from resnetx.interconnect.measured import Measured, Point
+from resnetx.interconnect.system import load
+from resnetx.prediction import compute, messages, ssgd
+from resnetx.prediction.published import Iterations, Layerwise, Scaling, training
+from resnetx.units import size
+from resnetx.workloads.buckets import ready_order
+from resnetx.workloads.counts import BYTES_PER_PARAMETER
+
+CALIBRATED, UNCALIBRATED = "dgx1-alexnet-2017", "dgx1-alexnet-2017-uncalibrated"
+LAYERWISE, ITERATIONS, NOT_MODELLED = "layerwise", "tallent2017-alexnet", "not-modelled"
+LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
+
+# (seconds of a step on one GPU, seconds of its all-reduce) -> seconds of an iteration.
+Iteration = Callable[[float, float], float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published figure and its prediction, both in `unit`; `error` is predicted / measured - 1."""
+
+    group: str
+    source: str
+    system: str | None
+    library: str | None
+    what: str
+    gpus: int
+    unit: str
+    given: str  # what the prediction was given of this case
+    measured: float
+    predicted: float | None  # None: not modelled
+    error: float | None
+    seen: bool
+    calibrated: bool
+    not_modelled: str | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How far off the predicted rows of a group are."""
+
+    group: str
+    about: str
+    rows: int
+    predicted: int
+    mean_error: float | None  # None: no row is predicted
+    worst_error: float | None
+    tolerance: float | None
+
+    @property
+    def holds(self) -> bool:
+        """Also where there is nothing to hold."""
+        return self.tolerance is None or (self.worst_error is not None and self.worst_error <= self.tolerance)
+
+
+def after(step_s: float, communication_s: float) -> float:
+    """Strategy `after`: nothing overlaps. What the simulation of `ssgd` gives for one message and no input."""
+    return step_s + communication_s
+
+
+def validate(iteration: Iteration = after) -> list[Row]:
+    """All published rates of more than one GPU, with their predictions, group by group."""
+    published = training()
+    modelled = [entry for entry in published.scaling if entry.not_modelled is None]
+    rows = [row for entry in modelled for row in _scaling(entry, iteration, calibrated=True)]
+    rows += [row for entry in modelled for row in _scaling(entry, iteration, calibrated=False)]
+    rows += map(_layerwise, published.layerwise)
+    rows += [row for entry in published.iterations for row in _iterations(entry)]
+    for entry in published.scaling:
+        rows += _not_modelled(entry, entry.not_modelled) if entry.not_modelled else []
+    return rows
+
+
+def summaries(rows: Sequence[Row]) -> list[Summary]:
+    """The groups of `rows`, in the order of the file."""
+    found = []
+    for name, group in training().groups.items():
+        own = [row for row in rows if row.group == name]
+        errors = [abs(row.error) for row in own if row.error is not None]
+        mean, worst = (sum(errors) / len(errors), max(errors)) if errors else (None, None)
+        found.append(Summary(name, group.about, len(own), len(errors), mean, worst, group.tolerance))
+    return found
+
+
+# ---- weak scaling behind an all-reduce
+
+
+def _scaling(entry: Scaling, iteration: Iteration, calibrated: bool) -> Iterator[Row]:
+    """Every count of GPUs but the first, from the rate on one."""
+    assert entry.system is not None and entry.gradient_bytes is not None, entry.source
+    system = load(entry.system, nodes=1)
+    step_s = entry.batch_size_per_gpu / entry.images_per_s[1]
+    given = f"{entry.images_per_s[1]:g} images/s on one GPU"
+    for gpus, measured in entry.images_per_s.items():
+        if gpus == 1:
+            continue
+        made = plan(system, "allreduce", range(gpus), entry.library)
+        if calibrated:
+            made = calibrate(made, _two_points(made))
+        communication_s = made.cost(entry.gradient_bytes).time_s
+        predicted = gpus * entry.batch_size_per_gpu / iteration(step_s, communication_s)
+        yield Row(
+            group=CALIBRATED if calibrated else UNCALIBRATED,
+            source=entry.source,
+            system=entry.system,
+            library=entry.library,
+            what=_what(entry),
+            gpus=gpus,
+            unit="images/s",
+            given=f"{given}; all-reduce of {_two_points(made).source}" if calibrated else given,
+            measured=measured,
+            predicted=predicted,
+            error=predicted / measured - 1,
+            seen=entry.seen,
+            calibrated=calibrated,
+            not_modelled=None,
+        )
+
+
+def _two_points(made: Plan) -> Measured:
+    """A large and a small all-reduce that were measured on the same GPUs."""
+    gpus, small = len(made.devices), training().small_allreduce
+    measured = collectives.published_points(made.system.name, made.library, made.collective, gpus)
+    large = [point for point in measured if point.size_bytes == LARGE]
+    assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
+    points = (Point(size(small.size), small.time_us[gpus] * 1e-6), *large)
+    return Measured(f"Tartan at 1 GiB and 8 bytes on {gpus} GPUs", points)
+
+
+def _what(entry: Scaling) -> str:
+    return f"{entry.network}, batch {entry.batch_size_per_gpu} per GPU"
+
+
+# ---- what stands beside
+
+
+def _layerwise(entry: Layerwise) -> Row:
+    """The time of all layers' all-reduces, one after the other."""
+    system = load(entry.system)
+    made = plan(system, "allreduce", None, entry.library)
+    sizes = [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in entry.table(image_size=224) if layer.parameters]
+    predicted = sum(made.cost(size_bytes).time_s for size_bytes in sizes)
+    return Row(
+        group=LAYERWISE,
+        source=entry.source,
+        system=entry.system,
+        library=entry.library,
+        what=f"{entry.network}, communication beside {entry.backward_s} s of backward pass",
+        gpus=len(system.gpus),
+        unit="s",
+        given="nothing",
+        measured=entry.communication_s,
+        predicted=predicted,
+        error=predicted / entry.communication_s - 1,
+        seen=entry.seen,
+        calibrated=False,
+        not_modelled=None,
+    )
+
+
+def _not_modelled(entry: Scaling, reason: str) -> Iterator[Row]:
+    row = Row(
+        group=NOT_MODELLED,
+        source=entry.source,
+        system=entry.system,
+        library=None,
+        what=_what(entry),
+        gpus=0,
+        unit="images/s",
+        given="",
+        measured=0.0,
+        predicted=None,
+        error=None,
+        seen=entry.seen,
+        calibrated=False,
+        not_modelled=reason,
+    )
+    for gpus, measured in entry.images_per_s.items():
+        if gpus > 1:
+            yield replace(row, gpus=gpus, measured=measured)
+
+
+def _iterations(entry: Iterations) -> Iterator[Row]:
+    """The rate with each batch and library that it may be of: one all-reduce behind the backward pass."""
+    for library in entry.libraries:
+        for batch_size in entry.batch_sizes:
+            predicted = 1 / _step_s(entry, library, batch_size)
+            yield Row(
+                group=ITERATIONS,
+                source=entry.source,
+                system=entry.system,
+                library=library,
+                what=f"{entry.network}, batch {batch_size}, {library}",
+                gpus=entry.gpus,
+                unit="iterations/s",
+                given=f"nothing, at {entry.clock_MHz:g} MHz",
+                measured=entry.iterations_per_s,
+                predicted=predicted,
+                error=predicted / entry.iterations_per_s - 1,
+                seen=entry.seen,
+                calibrated=False,
+                not_modelled=None,
+            )
+
+
+def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
+    system, layers, devices = load(entry.system, nodes=1), entry.layers(), tuple(range(entry.gpus))
+    images, gpu = batch_size // entry.gpus, system.gpu_part(0)
+    found = compute.of_roofline(layers, entry.image_size, images, "fp32", gpu, entry.clock_MHz * 1e6)
+    made = plan(system, "allreduce", devices, library)
+    gradients = ready_order(layers, "fp32")
+    sent = messages.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
+    step = found.step.copying_gradients(1 / found.gradient_copy_Bps)
+    return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(entry.gpus, step),), sent.messages))

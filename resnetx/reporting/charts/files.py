@@ -1,0 +1,67 @@
+"""A figure as files: its Vega-Lite specification, the table behind it, and drawings for screens and for print.
+
+What draws (vl-convert) is an extra: without it there are the first two, which vega.github.io/editor and Vega draw, too.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx import packages
+from resnetx.errors import ConfigError, shortened
+from resnetx.loading import visible
+from resnetx.reporting.charts.shared import Figure
+from resnetx.reporting.study.export import write_csv
+
+
+def undrawn() -> str:
+    """Why there are no drawings, in one sentence with the command that brings them; "" where there are."""
+    return packages.obstacle("vl_convert")
+
+
+def drawn(specification: dict[str, Any]) -> str:
+    """A Vega-Lite specification as SVG text, "" where nothing can draw it. It needs no network.
+
+    What draws it crashes at control characters, so texts show them written out.
+    """
+    if undrawn():
+        return ""
+    import vl_convert
+
+    try:
+        return str(vl_convert.vegalite_to_svg(_shown(specification)))
+    except ValueError as error:  # of values that no machine measures, as 1e308
+        raise ConfigError(f"a figure cannot be drawn of these records: {shortened(error)}") from None
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shown(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(inner) for inner in value]
+    return visible(value) if isinstance(value, str) else value
+
+
+def write_figure(figure: Figure, svg: str, folder: Path) -> Path:
+    """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg and NAME.pdf. Returns the file to look at.
+
+    `svg`: the figure as it was drawn.
+    """
+    write_csv(folder / f"{figure.name}.csv", figure.data)
+    shown = write_drawing(figure.specification, svg, folder / figure.name)
+    if svg:
+        import vl_convert
+
+        (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(svg))
+    return shown
+
+
+def write_drawing(specification: dict[str, Any], svg: str, stem: Path) -> Path:
+    """STEM.vl.json, and STEM.svg where it is drawn; returns the file to look at."""
+    plain, drawing = (stem.with_name(f"{stem.name}.{kind}") for kind in ("vl.json", "svg"))
+    plain.write_bytes(msgspec.json.encode(_shown(specification)))
+    if not svg:
+        return plain
+    drawing.write_text(svg, encoding="utf-8")
+    return drawing

@@ -1,0 +1,107 @@
+"""What the figures of all pages have in common: their width, their axes, and how they are styled."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
+
+COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
+CHARACTER = 3.4  # mean width of a character of 7 points
+LABEL_LIMIT = 170  # longer names are cut
+WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: what it shows, how it is read, what is in it, and how it is drawn."""
+
+    name: str  # of its files
+    title: str
+    caption: str
+    data: list[dict[str, Any]]
+    specification: dict[str, Any]  # Vega-Lite
+
+
+def panel_grid(
+    data: Sequence[dict[str, Any]],
+    by: str,
+    names: Sequence[str],
+    columns: int,
+    panel: Callable[[alt.Chart, bool, bool], Any],
+) -> dict[str, Any]:
+    """A panel for each name, which is the value of the column `by` in its rows of the data.
+
+    `panel` gets a chart with its data and title, whether it is leftmost, and whether it is the last of its column.
+    """
+    charts, tables = [], {}
+    for place, name in enumerate(names):
+        table = f"panel{place}"
+        tables[table] = [row for row in data if row[by] == name]
+        chart = alt.Chart(alt.NamedData(table))
+        if name:
+            chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
+        charts.append(panel(chart, place % columns == 0, place + columns >= len(names)))
+    return styled(alt.concat(*charts, columns=columns, spacing=7, align="each"), tables)
+
+
+def legend_of(labels: Sequence[str], **more: Any) -> alt.Legend:
+    """A legend in as many columns as its labels leave room for."""
+    label_width = min(LABEL_LIMIT, CHARACTER * max(map(len, labels)))
+    columns = max(1, min(4, (COLUMN - 26) // int(label_width + 20)))
+    return alt.Legend(
+        **{"title": None, "orient": "bottom", "columns": columns, "symbolSize": 24, "symbolOpacity": 1, **more}
+    )
+
+
+def gpus_axis(gpus: Iterable[int], shown: bool) -> alt.X:
+    """GPUs on a log axis, with a tick at every count that there is."""
+    counts = sorted(set(gpus))
+    scale = alt.Scale(type="log", base=2, domain=[counts[0] / 1.3, counts[-1] * 1.3], nice=False)
+    axis = alt.Axis(values=counts, format="d", grid=False, labelOverlap=True, labels=shown, ticks=shown)
+    return alt.X("gpus:Q", scale=scale, axis=axis, title="GPUs" if shown else None)
+
+
+def domain_with_foot(values: Sequence[float], rows: int, height: int) -> tuple[list[float], float]:
+    """The domain of a log axis with room for rows of words below all values, and the factor from row to row."""
+    lowest, highest = min(values) / 1.3, max(values) * 1.3
+    step = (highest / lowest) ** (WORD_HEIGHT / (height - WORD_HEIGHT * rows))
+    return [lowest / step**rows, highest], step
+
+
+def log_ticks(domain: Sequence[float], base: int) -> list[float]:
+    """Ticks of a log axis: powers of its base; where there are few of ten, some of their multiples, too."""
+    exponents = range(math.floor(math.log(domain[0], base)), math.ceil(math.log(domain[1], base)) + 1)
+    for multiples in ([1], [1, 2, 5], [1, 2, 3, 5, 7], range(1, 10)):
+        ticks = [multiple * base**exponent for exponent in exponents for multiple in multiples]
+        ticks = sorted(tick for tick in ticks if domain[0] <= tick <= domain[1])
+        if len(ticks) >= 4 or base != 10:
+            break
+    return ticks
+
+
+def si_axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
+    """An axis with SI prefixes above 1, and plain decimals below."""
+    label = "datum.value < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
+    return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
+
+
+def styled(chart: Any, tables: dict[str, Any]) -> dict[str, Any]:
+    """The specification of a chart in the style of all figures, with its tables (Altair would copy them many times)."""
+    text = {"labelFontSize": 7, "titleFontSize": 7.5, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
+    lines = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5, "tickColor": QUIET}
+    layout = {"tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
+    looked = chart.configure(font="Helvetica, Arial, Liberation Sans, sans-serif", background=PAPER, padding=2)
+    looked = looked.configure_axis(**text, **lines, **layout).configure_view(stroke=QUIET, strokeWidth=0.5)
+    looked = looked.configure_title(fontSize=7, fontWeight="normal", color=INK, offset=3, lineHeight=8)
+    looked = looked.configure_legend(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=LABEL_LIMIT)
+    specification: dict[str, Any] = looked.to_dict()
+    return {**specification, "datasets": tables}
+
+
+def without(data: Iterable[dict[str, Any]], *columns: str) -> list[dict[str, Any]]:
+    """The rows without columns that only say how they are drawn."""
+    return [{name: value for name, value in row.items() if name not in columns} for row in data]

@@ -1,0 +1,110 @@
+"""Timelines of predicted iterations: what runs when, in lanes; the systems of one point below each other."""
+
+import dataclasses
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import altair as alt
+
+from resnetx.record.prediction import PredictedPoint, PredictedTask
+from resnetx.reporting.charts.shared import CHARACTER, COLUMN, Figure, legend_of, panel_grid, without
+from resnetx.reporting.charts.styles import BARS, PAPER
+from resnetx.units import si
+
+LANES = ("input", "copies", "compute", "collectives", "host")
+LANE_HEIGHT = 17
+_OF_COMPUTE = ("forward", "backward", "update")
+
+
+def timelines(points: Sequence[PredictedPoint]) -> list[Figure]:
+    """A figure for each point that has a timeline, with a panel for each system and library."""
+    groups: dict[tuple[Any, ...], list[PredictedPoint]] = defaultdict(list)
+    for point in points:
+        if point.timeline:
+            variant = repr((point.precision, point.request.strategy if point.request else point.strategy))
+            groups[point.workload, point.batch_size, point.gpus, variant].append(point)
+    return list(_apart(map(_timeline, groups.values())))
+
+
+def _apart(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """The figures under different names: points may differ in settings that their names do not tell."""
+    names: Counter[str] = Counter()
+    for figure in figures:
+        names[figure.name] += 1
+        number = "" if names[figure.name] == 1 else f"-{names[figure.name]}"
+        yield dataclasses.replace(figure, name=f"{figure.name}{number}")
+
+
+def _timeline(points: Sequence[PredictedPoint]) -> Figure:
+    first = points[0]
+    data = [row for point in points for row in _rows(point)]
+    names = list(dict.fromkeys(row["panel"] for row in data))
+    lanes = [lane for lane in LANES if any(row["lane"] == lane for row in data)]
+    kinds = [kind for kind in BARS if any(row["part"] == kind for row in data)]
+    latest_ms = max(row["end_ms"] for row in data)
+    width = COLUMN - 46
+
+    def panel(chart: alt.Chart, _: bool, last: bool) -> Any:
+        chart = chart.properties(width=width, height=LANE_HEIGHT * len(lanes))
+        x = alt.X(
+            "start_ms:Q",
+            title="ms of one iteration" if last else None,
+            scale=alt.Scale(domain=[0, latest_ms], nice=False),
+            axis=alt.Axis(tickCount=6, labels=last, ticks=last),
+        )
+        y = alt.Y(
+            "lane:N",
+            title=None,
+            scale=alt.Scale(domain=lanes, paddingInner=0.25, paddingOuter=0.15),
+            axis=alt.Axis(grid=False, ticks=False, labelPadding=4),
+        )
+        scale = alt.Scale(domain=kinds, range=[BARS[kind] for kind in kinds])
+        colour = alt.Color("part:N", scale=scale, legend=legend_of(kinds, symbolType="square"))
+        bars = chart.mark_bar(stroke=PAPER, strokeWidth=0.2, height=alt.RelativeBandSize(1.0))
+        names = chart.transform_filter(f"datum.room * {width} / {latest_ms} > datum.letters * {CHARACTER}")
+        names = names.transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
+        return alt.layer(
+            bars.encode(x=x, x2="end_ms:Q", y=y, color=colour, description="tell:N"),
+            names.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(x=alt.X("middle:Q"), y=y, text="short:N"),
+        )
+
+    batch = f"batch {first.batch_size}, {first.gpus} GPU{'s' * (first.gpus > 1)}"
+    name = re.sub(r"[^\w.]+", "-", f"timeline-{first.workload}-b{first.batch_size}-g{first.gpus}-{first.strategy}")
+    return Figure(
+        name=f"{name}-{first.precision}".lower(),
+        title=f"One predicted iteration of {first.workload}, {batch}, {first.strategy}",
+        caption="One steady iteration of one rank; lanes that it shares with no other bar run at the same time. Input "
+        "and copies are those of the batches to come.",
+        data=without(data, "panel", "short", "room", "letters", "tell"),
+        specification=panel_grid(data, "panel", names, 1, panel),
+    )
+
+
+def _rows(point: PredictedPoint) -> Iterator[dict[str, Any]]:
+    for task in point.timeline:
+        short = task.name.partition(" ")[2] or task.name
+        length_s = task.end_s - task.start_s
+        yield {
+            "system": point.system,
+            "library": point.library,
+            "name": task.name,
+            "lane": task.lane,
+            "part": _part(task),
+            "start_ms": 1e3 * task.start_s,
+            "end_ms": 1e3 * task.end_s,
+            "panel": f"{point.system} with {point.library}",
+            "short": short,
+            "room": 1e3 * length_s,
+            "letters": len(short),
+            "tell": f"{task.name}: {si(1e3 * task.start_s)} to {si(1e3 * task.end_s)} ms",
+        }
+
+
+def _part(task: PredictedTask) -> str:
+    """What a bar's colour says: the kind of compute, or its lane."""
+    if task.lane != "compute":
+        return task.lane
+    word = task.name.partition(" ")[0]
+    return word if word in _OF_COMPUTE else "other compute"

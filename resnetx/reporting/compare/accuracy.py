@@ -1,0 +1,246 @@
+"""A prediction beside the measurement that checks it: how far off it was, and whether it said so.
+
+A predicted point and a measured one are the same where everything is alike that a prediction depends on. How long was
+measured (steps, windows, warm-up), with which seed, and from which folder the images came, is not among that; CPU
+threads are the system's business.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import combinations
+
+from resnetx import __version__
+from resnetx.config import Request
+from resnetx.errors import ConfigError
+from resnetx.interconnect.system import load
+from resnetx.record import SCHEMA
+from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, Total
+from resnetx.record.prediction import PredictedPoint, Prediction, digest
+from resnetx.reporting.study.results import Point, Results
+from resnetx.reporting.study.series import told, varying
+from resnetx.reporting.systems.checks import point_words as predicted_words
+from resnetx.reporting.systems.checks import refuse_unsound
+from resnetx.statistics import Summary, derived, ratio
+
+LEAST_ALLOWED = 0.10  # of the measured time
+
+# What a predicted and a measured point may differ in.
+_FREE = {"threads", "warmup", "steps", "windows", "seed", "devices", "measure", "scaling"}
+
+_Key = tuple[tuple[str, str], ...]
+_Pair = tuple[CheckedPoint, Point]
+
+
+def check(prediction: Prediction, results: Results) -> Accuracy:
+    """Every point that is both in the prediction and in the study; a `ConfigError` if there is none."""
+    refuse_unsound(prediction)
+    predicted: dict[_Key, list[PredictedPoint]] = defaultdict(list)
+    for each in prediction.points:
+        if each.request:
+            predicted[_key(each.request)].append(each)
+    stepped = [point for point in results.points if point.request.measure == "step"]
+    keys = varying([(point.request, "") for point in stepped])
+    made_at = _time(prediction.made_at, "the prediction")
+    pairs = [
+        (_checked(each, point, made_at, keys), point)
+        for point in stepped
+        for each in predicted.get(_key(point.request), [])
+    ]
+    if not pairs:
+        raise ConfigError(
+            f"no point of study {results.study.name} was predicted: expected a prediction with its workloads, batches, "
+            "precision, strategy, input and gpus"
+        )
+    measured = {_key(point.request) for point in stepped}
+    advantages = list(_advantages(pairs))
+    return Accuracy(
+        kind="accuracy",
+        schema=SCHEMA,
+        resnetx=__version__,
+        prediction=prediction.digest,
+        made_at=prediction.made_at,
+        study=results.study.name,
+        node=results.study.node,
+        folder=str(results.folder),
+        points=[point for point, _ in pairs],
+        advantages=advantages,
+        totals=list(_totals([point for point, _ in pairs], advantages)),
+        not_measured=[
+            f"{predicted_words(each)} on {each.system}, {each.library}"
+            for each in prediction.points
+            if each.request is None or _key(each.request) not in measured
+        ],
+        not_predicted=[point.request.slug for point in stepped if _key(point.request) not in predicted],
+        warnings=_warnings(prediction, [point for point, _ in pairs], results),
+    )
+
+
+def _key(request: Request) -> _Key:
+    """What is alike in a predicted and a measured point; where the images lie is not."""
+    settings = request.settings.items()
+    kept = ((key, value) for key, value in settings if key not in _FREE and key.partition(".")[0] != "optimizer")
+    return tuple((key, repr(value)) for key, value in kept if key not in ("input.root", "input.threads"))
+
+
+def _checked(predicted: PredictedPoint, point: Point, made_at: datetime, keys: Sequence[str]) -> CheckedPoint:
+    request, good = point.request, point.good
+    measured_s = derived(lambda rate: request.batch_size / rate, [run.rates for run in good]) if good else None
+    bad = next((run for run in point.runs if not run.rates), None)
+    error = predicted.iteration_s / measured_s.median - 1 if predicted.iteration_s and measured_s else None
+    allowed = _allowed(measured_s) if error is not None and measured_s else None
+    started = [_time(run.started_at, run.folder.name) for run in point.runs]
+    return CheckedPoint(
+        workload=predicted.workload,
+        batch_size=request.batch_size,
+        gpus=request.gpus,
+        strategy=request.strategy.kind,
+        precision=request.precision,
+        variant=", ".join(filter(None, (told(request, key) for key in keys))),
+        system=predicted.system,
+        library=predicted.library,
+        request=request,
+        predicted_outcome=predicted.outcome,
+        predicted_reason=predicted.reason,
+        measured_outcome="ok" if good else bad.outcome if bad else "missing",
+        measured_reason="" if good else bad.reason if bad else "it has not run",
+        predicted_s=predicted.iteration_s,
+        predicted_interval_s=predicted.interval_s,
+        measured_s=measured_s,
+        error=error,
+        allowed=allowed,
+        within=None if error is None or allowed is None else abs(error) <= allowed,
+        overlap=_overlap(predicted.interval_s, measured_s),
+        covered=_covered(predicted.interval_s, measured_s),
+        made_before=made_at < min(started) if started else None,
+    )
+
+
+def _allowed(measured_s: Summary) -> float:
+    return max(LEAST_ALLOWED, 2 * (measured_s.high - measured_s.low) / measured_s.median)
+
+
+def _overlap(interval_s: list[float] | None, measured_s: Summary | None) -> bool | None:
+    if interval_s is None or measured_s is None:
+        return None
+    return interval_s[0] <= measured_s.high and measured_s.low <= interval_s[1]
+
+
+def _covered(interval_s: list[float] | None, measured_s: Summary | None) -> bool | None:
+    if interval_s is None or measured_s is None:
+        return None
+    return interval_s[0] <= measured_s.median <= interval_s[1]
+
+
+def _time(text: str, of: str) -> datetime:
+    """A time of a record; without a zone it is UTC, as records are written."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so nothing says which is older"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+# ---- strategies against each other
+
+
+def _advantages(pairs: Iterable[_Pair]) -> Iterator[CheckedAdvantage]:
+    """Each two strategies of every point that both have run and were predicted."""
+    alike: dict[tuple[object, ...], list[_Pair]] = defaultdict(list)
+    for checked, point in pairs:
+        if checked.error is not None and checked.gpus > 1:  # one rank runs the bare model, whatever the strategy
+            rest = tuple(pair for pair in _key(checked.request) if pair[0].partition(".")[0] != "strategy")
+            alike[checked.system, checked.library, rest].append((checked, point))
+    for group in alike.values():
+        for (one, ran), (other, ran_other) in combinations(group, 2):
+            if one.strategy != other.strategy:
+                yield _advantage(one, other, ran, ran_other)
+
+
+def _advantage(one: CheckedPoint, other: CheckedPoint, ran: Point, ran_other: Point) -> CheckedAdvantage:
+    assert one.predicted_s and other.predicted_s, "only points that have an error"
+    predicted = other.predicted_s / one.predicted_s
+    measured = ratio([run.rates for run in ran.good], [run.rates for run in ran_other.good])
+    decided = measured.n > 1 and not measured.low <= 1 <= measured.high
+    return CheckedAdvantage(
+        workload=one.workload,
+        batch_size=one.batch_size,
+        gpus=one.gpus,
+        variant=one.variant,
+        system=one.system,
+        library=one.library,
+        strategy=one.strategy,
+        over=other.strategy,
+        predicted=predicted,
+        measured=measured,
+        decided=decided,
+        right=(predicted - 1) * (measured.median - 1) > 0 if decided else None,
+    )
+
+
+# ---- over all points
+
+
+def _totals(points: Sequence[CheckedPoint], advantages: Sequence[CheckedAdvantage]) -> Iterator[Total]:
+    for system, library in dict.fromkeys((point.system, point.library) for point in points):
+        all_own = [point for point in points if (point.system, point.library) == (system, library)]
+        # What is predicted of one GPU is mostly the trace itself: it would flatter the rest.
+        own = [point for point in all_own if point.gpus > 1] or all_own
+        errors = [(point.error, point) for point in own if point.error is not None]
+        decided = [each for each in advantages if (each.system, each.library) == (system, library) and each.decided]
+        if not errors:
+            continue
+        worst, where = max(errors, key=lambda pair: abs(pair[0]))
+        yield Total(
+            system=system,
+            library=library,
+            points=len(errors),
+            mean_absolute_error=statistics.fmean(abs(error) for error, _ in errors),
+            worst_error=worst,
+            worst_point=point_words(where),
+            bias=statistics.fmean(error for error, _ in errors),
+            within=sum(point.within is True for point in own),
+            overlapping=sum(point.overlap is True for point in own),
+            covered=sum(point.covered is True for point in own),
+            advantages=len(decided),
+            advantages_right=sum(each.right is True for each in decided),
+        )
+
+
+def point_words(point: CheckedPoint) -> str:
+    """A point in words."""
+    gpus = f"{point.gpus} GPU{'s' * (point.gpus > 1)}"
+    return ", ".join(filter(None, [point.workload, f"batch {point.batch_size}", gpus, point.variant]))
+
+
+def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
+    """Where the study ran on other devices than a system is predicted to have, as far as both are known by name."""
+    measured = {device.name for run in results.runs for device in run.devices or []}
+    found = []
+    for name in dict.fromkeys(point.system for point in prediction.points):
+        try:
+            machine = load(name, nodes=1)
+        except ConfigError:
+            continue  # of a file of somebody's own
+        described = {product for gpu in range(len(machine.gpus)) for product in machine.gpu_part(gpu).product_names}
+        if measured and described and not measured & described:
+            ran_on = ", ".join(sorted(measured))
+            found.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
+    return found
+
+
+def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: Results) -> list[str]:
+    found = []
+    if digest(prediction) != prediction.digest:
+        found.append("the prediction is not as it was made: its digest is another one")
+    found += _of_other_devices(prediction, results)
+    younger = [point for point in points if point.made_before is False]
+    if younger:
+        found.append(
+            f"the prediction, made at {prediction.made_at}, is younger than the first run of {len(younger)} of "
+            f"{len(points)} points, as {point_words(younger[0])}: it could have known them"
+        )
+    return found

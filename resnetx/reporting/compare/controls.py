@@ -1,0 +1,61 @@
+"""What has to agree before a difference on several GPUs is laid on what connects them: one GPU's rate, and the clock.
+
+Tallent et al. 2017, 2.1, capped both machines at one clock and checked that one GPU was as fast in either.
+"""
+
+import math
+from collections.abc import Sequence
+
+from resnetx.record.comparison import Agreement, Control
+from resnetx.reporting.compare.pairs import Pair, mean
+from resnetx.statistics import Summary
+from resnetx.units import si
+
+TOLERANCE = 0.03  # two steps of 15 MHz of a GPU's clock are 2 to 3 %
+
+_ORDER: tuple[Agreement, ...] = ("differ", "open", "agree")  # the first that any point shows is the whole's
+
+
+def one_gpu_rates(pairs: Sequence[Pair]) -> Control:
+    """Whether one GPU is as fast in both studies, with every workload."""
+    found = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
+    if not found:
+        return Control(name="one-GPU rate", agreement="unknown", why="no one-GPU point ran well in both")
+    judged = [agreement(ratio) for ratio, _ in found]
+    overall = next(each for each in _ORDER if each in judged)
+    deciding = [each for each, judgement in zip(found, judged, strict=True) if judgement == overall]
+    ratio, pair = max(deciding, key=lambda each: abs(math.log(each[0].median)))
+    others = f"{len(deciding)} of {len(found)} points, " * (len(found) > 1)
+    return Control(
+        name="one-GPU rate", agreement=overall, why=f"{others}furthest {pair.words}: B / A {in_words(ratio)}"
+    )
+
+
+def agreement(ratio: Summary) -> Agreement:
+    """Whether a ratio is 1 within the tolerance, is not, or may be either. A range counts as what it is worth."""
+    half = ratio.spread * ratio.median
+    low, high = (ratio.median - half, ratio.median + half) if ratio.kind == "range" else (ratio.low, ratio.high)
+    if max(1 - low, high - 1) <= TOLERANCE:
+        return "agree"
+    beyond = abs(ratio.median - 1) > TOLERANCE
+    return "differ" if beyond and not low <= 1 <= high else "open"
+
+
+def clocks(pairs: Sequence[Pair]) -> Control:
+    """Whether the GPUs ran at the same sustained clock at every point."""
+    known = [
+        (pair.b.sm_clock_Hz / pair.a.sm_clock_Hz, pair)
+        for pair in pairs
+        if pair.a.sm_clock_Hz is not None and pair.b.sm_clock_Hz is not None
+    ]
+    if not known:
+        return Control(name="SM clock", agreement="unknown", why="no SM clock is recorded in both")
+    ratio, pair = max(known, key=lambda each: abs(math.log(each[0])))
+    clock_a, clock_b = (si(side.sm_clock_Hz or 0, "Hz") for side in (pair.a, pair.b))
+    why = f"furthest {pair.words}: {clock_a} in A, {clock_b} in B"
+    return Control(name="SM clock", agreement="agree" if abs(ratio - 1) <= TOLERANCE else "differ", why=why)
+
+
+def in_words(ratio: Summary) -> str:
+    """A ratio with its ends: "1.210 (1.190 to 1.230)"."""
+    return f"{ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})" if ratio.n > 1 else f"{ratio.median:.3f} (1 run)"

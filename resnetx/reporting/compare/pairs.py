@@ -1,0 +1,105 @@
+"""The same point in two studies, and quotients of what was measured there: B over A, and ratios of speed-ups."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from resnetx.reporting.study.results import Point
+from resnetx.reporting.study.series import Named
+from resnetx.statistics import MIN_RUNS, Runs, Summary, derived
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One point of one study."""
+
+    named: Named
+    point: Point
+
+    @property
+    def rates(self) -> Runs:
+        return [run.rates for run in self.point.good]
+
+    @property
+    def sm_clock_Hz(self) -> float | None:
+        """The median over the good runs that have one."""
+        clocks = [run.sm_clock_Hz for run in self.point.good if run.sm_clock_Hz is not None]
+        return statistics.median(clocks) if clocks else None
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """Rates over rates, each a set of runs."""
+
+    above: tuple[Runs, ...]
+    below: tuple[Runs, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One point in both studies; A gives it its names."""
+
+    a: Measured
+    b: Measured
+
+    @property
+    def key(self) -> str:
+        return self.a.point.request.key
+
+    @property
+    def series(self) -> str:
+        """What the pairs of one scaling curve share."""
+        return self.a.point.request.baseline_key
+
+    @property
+    def gpus(self) -> int:
+        return self.a.point.request.gpus
+
+    @property
+    def words(self) -> str:
+        return self.a.named.words
+
+    @property
+    def good(self) -> bool:
+        """Whether it ran well in both."""
+        return bool(self.a.point.good and self.b.point.good)
+
+    @property
+    def rate(self) -> Quotient:
+        """How many times as fast B is."""
+        return Quotient((self.b.rates,), (self.a.rates,))
+
+    def speedup(self, base: "Pair") -> Quotient:
+        """How many times the speed-up of A over the baseline B has over the same."""
+        return Quotient((self.b.rates, base.a.rates), (self.a.rates, base.b.rates))
+
+
+def bases(pairs: Sequence[Pair], gpus: int) -> dict[str, Pair]:
+    """By series, the pair that speed-ups are over: the one on `gpus` GPUs, or else on the fewest that ran in both."""
+    series: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.good:
+            series[pair.series].append(pair)
+    return {key: min(found, key=lambda pair: (pair.gpus != gpus, pair.gpus)) for key, found in series.items()}
+
+
+def mean(quotients: Sequence[Quotient]) -> Summary:
+    """The geometric mean of the quotients, with the interval that their runs leave to it.
+
+    The points count as they are, not as a sample of all workloads: others may well lie outside. The interval of a mean
+    of several is wider than it need be: with 6 runs everywhere it held the truth in 99 % of 300 simulated means of 6
+    quotients. Below MIN_RUNS runs anywhere it is none, and reaches as far as if all quotients were at one end at once.
+    """
+    sets = [runs for each in quotients for runs in (*each.above, *each.below)]
+    powers = [sign / len(quotients) for each in quotients for sign in [1] * len(each.above) + [-1] * len(each.below)]
+    fewest = min(map(len, sets))
+    if len(quotients) == 1 or fewest >= MIN_RUNS:
+        return derived(lambda *rates: np.exp(sum(p * np.log(r) for p, r in zip(powers, rates, strict=True))), *sets)
+    each = [mean([quotient]) for quotient in quotients]
+    median, low, high = (
+        statistics.geometric_mean(ends) for ends in zip(*((one.median, one.low, one.high) for one in each), strict=True)
+    )
+    return Summary(median, low, high, fewest, "range")

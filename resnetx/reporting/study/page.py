@@ -1,0 +1,214 @@
+"""One HTML page of any number of studies, and beside it every figure and table as a file of its own.
+
+The page is complete in itself: drawings are inline, nothing is fetched, no script runs (its content policy forbids
+both). Records may come from anywhere, so every word of theirs is escaped.
+
+    folder/index.html  points.csv  windows.csv  messages.csv  rate.svg  rate.pdf  rate.vl.json  rate.csv ...
+
+Without vl-convert, which draws, the page shows the data of its figures instead.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from resnetx import __version__
+from resnetx.config import Request, SyntheticInput
+from resnetx.loading import visible
+from resnetx.record import Warning
+from resnetx.reporting.charts import study_figures
+from resnetx.reporting.charts.files import drawn, undrawn, write_figure
+from resnetx.reporting.charts.shared import Figure
+from resnetx.reporting.charts.styles import Look
+from resnetx.reporting.study import export
+from resnetx.reporting.study.limits import Limits
+from resnetx.reporting.study.platform import platform
+from resnetx.reporting.study.results import Results
+from resnetx.reporting.study.scaling import rows
+from resnetx.reporting.study.series import Named, named, study_labels
+from resnetx.statistics import MIN_RUNS, Summary
+from resnetx.units import si, whole
+
+_TEMPLATE = "page.html.j2"
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    figure: Figure
+    svg: str  # as its file; "" where nothing draws
+    inline: Markup
+
+
+def write(
+    studies: Sequence[Results], folder: Path, baseline: int | None = None, unreadable: Sequence[str] = ()
+) -> Path:
+    """Writes the page of the studies and all its files; returns the page.
+
+    `baseline`: GPUs, see `scaling.rows`. `unreadable`: a sentence for each study that the page should have had.
+    """
+    points = named([(results, rows(results, baseline)) for results in studies])
+    drawings = [_drawn(figure) for figure in study_figures.figures(points)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for drawing in drawings:
+        write_figure(drawing.figure, drawing.svg, folder)
+    export.write_csv(folder / "points.csv", export.points(points))
+    export.write_csv(folder / "windows.csv", list(export.windows(studies)))
+    export.write_csv(folder / "messages.csv", list(export.messages(points)))
+    page = folder / "index.html"
+    page.write_text(_html(studies, points, drawings, unreadable), encoding="utf-8")
+    return page
+
+
+def _drawn(figure: Figure) -> _Drawing:
+    svg = drawn(figure.specification)
+    return _Drawing(figure, svg, Markup(_inline(svg)))
+
+
+def _inline(svg: str) -> str:
+    """A drawing as part of a page: as wide as its place, what a mark says as its tooltip, and mute to screen readers,
+    which have the table beside it. Its texts are escaped already."""
+    svg = re.sub(r'<path aria-label="([^"]*)"([^>]*)/>', r"<path\2><title>\1</title></path>", svg)
+    svg = re.sub(r' (?:aria-[a-z]+|role|pointer-events)="[^"]*"', "", svg)
+    return re.sub(r'^<svg [^>]*?width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', svg)
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def _html(
+    studies: Sequence[Results], points: Sequence[Named], drawings: Sequence[_Drawing], unreadable: Sequence[str]
+) -> str:
+    runs = [run for results in studies for run in results.runs]
+    return _template().render(
+        title=_title(studies),
+        studies=studies,
+        common=_common(studies),
+        aside=[*unreadable, *(sentence for results in studies for sentence in results.aside)],
+        points=points,
+        drawings=drawings,
+        undrawn=bool(undrawn()),
+        kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
+        platform=platform(studies),
+        dark=Look(points).dark,
+        conventions=sorted({point.counts.convention for point in points if point.counts}),
+        usual=_most_frequent(point.row.baseline for point in points if point.row.speedup),
+        noted=any(point.row.reason or point.row.notes for point in points),
+        shares=_shares,
+        watched=[point for point in points if point.row.limits and point.row.limits.phases],
+        mean_ms=lambda ranks: si(1000 * fmean(ranks)),
+        ends=_ends,
+        outcome=study_figures.outcome,
+        outcomes=Counter(study_figures.outcome(point) for point in points),
+        bad=[run for run in runs if run.outcome != "ok"],
+        runs=len(runs),
+        warned=_warned(studies),
+        began=min((run.started_at for run in runs), default=""),
+        ended=max((run.started_at for run in runs), default=""),
+        min_runs=MIN_RUNS,
+        version=__version__,
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"si": si, "plain": _plain, "percent": _percent, "whole": whole}
+    return environment.get_template(_TEMPLATE)
+
+
+def _shown(value: Any) -> Any:
+    """What the page says: no word of a record may hide behind controls. Drawings are as they are."""
+    return value if isinstance(value, Markup) else visible(str(value))
+
+
+def _title(studies: Sequence[Results]) -> str:
+    names = ", ".join(f"{results.study.name} on {results.study.node}" for results in studies)
+    return f"How training scales: {names}"
+
+
+def _common(studies: Sequence[Results]) -> list[str]:
+    """The settings that all points of a study share, in a line; one for each study where they are not alike."""
+    lines = [", ".join([*_shared(results.study.points), _repeats(results)]) for results in studies]
+    if len(set(lines)) == 1:
+        return lines[:1]
+    return [f"{label}: {line}" for label, line in zip(study_labels(studies), lines, strict=True)]
+
+
+def _shared(requests: Sequence[Request]) -> list[str]:
+    """Each setting that has one value for all of the requests; the others are in the names of the points."""
+    told = ({tell(request) for request in requests} for tell in _SETTINGS)
+    return [next(iter(values)) for values in told if len(values) == 1 and values != {""}]
+
+
+_SETTINGS: tuple[Callable[[Request], str], ...] = (
+    lambda request: f"measure={request.measure}" * (request.measure != "step"),
+    lambda request: f"precision {request.precision}",
+    lambda request: f"input {request.input.kind}",
+    lambda request: "" if isinstance(request.input, SyntheticInput) else f"recipe {request.input.recipe}",
+    lambda request: f"strategy {request.strategy.kind}",
+    lambda request: f"{request.scaling} scaling",
+    lambda request: f"{_many(request.windows, 'window')} of at least {_many(request.steps, 'step')}",
+    lambda request: f"at least {_many(request.warmup, 'step')} of warm-up",
+    lambda request: f"{_many(request.threads, 'thread')} per rank",
+)
+
+
+def _repeats(results: Results) -> str:
+    study = results.study
+    return f"{_many(study.repeats, 'run')} of each point and {study.twins} of each twin asked for"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _most_frequent(words: Iterable[str]) -> str:
+    return max((counted := Counter(words)), key=lambda word: counted[word], default="")
+
+
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
+def _shares(limits: Limits) -> str:
+    """The shares of a step, in per cent."""
+    return ", ".join(f"{part} {_percent(limits.shares[part].median)}" for part in export.PARTS if part in limits.shares)
+
+
+def _ends(summary: Summary | None) -> str:
+    """The ends of an interval or range, where there is one."""
+    return f"{si(summary.low)} to {si(summary.high)}" if summary and summary.n > 1 else ""
+
+
+def _plain(value: Any) -> str:
+    """A cell of a figure's table."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:
+    """Each kind of warning as the first run gave it, with the number of runs that did; the most frequent first."""
+    kinds: dict[str, Warning] = {}
+    counts: Counter[str] = Counter()
+    for results in studies:
+        for run in results.runs:
+            given = {warning.code: warning for warning in run.warnings}
+            counts.update(list(given))
+            kinds = given | kinds
+    return [(kinds[code], count) for code, count in counts.most_common()]

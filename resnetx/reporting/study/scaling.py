@@ -1,0 +1,122 @@
+"""How a study scales: rate, speed-up, efficiency, intensity and limit of each point, from the runs of the study."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from resnetx.config import Request
+from resnetx.record import Brief, Workload
+from resnetx.reporting.study.limits import Limits, limits
+from resnetx.reporting.study.results import Point, Results
+from resnetx.statistics import Summary, outliers, ratio, summarize
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One point of a study over its runs."""
+
+    study: str
+    node: str
+    request: Request
+    outcome: str  # "ok" where any run went well, else how they ended; "missing": not run yet
+    reason: str  # of the runs that did not go well
+    images_per_s: Summary | None  # None: no run went well
+    iterations_per_s: Summary | None
+    speedup: Summary | None  # over the baseline; None where that, or this point, has no run that went well
+    efficiency: Summary | None  # speed-up / how many times the baseline's GPUs
+    baseline: str  # "1 GPU", or "2 GPUs (1 GPU: oom)" where another point had to do
+    limits: Limits | None  # what takes the time; None where no run went well
+    workload: Workload | None
+    notes: list[str]  # outlying runs, and warnings that any run gave
+
+    @property
+    def per_gpu(self) -> float | None:
+        """Activations per parameter on each GPU."""
+        return self.workload.intensity / self.request.gpus if self.workload else None
+
+
+def rows(results: Results, baseline: int | None = None) -> list[Row]:
+    """One row per point, in the study's order. `baseline`: GPUs of the denominator; None: as the study says."""
+    wanted = baseline or results.study.baseline
+    series: dict[str, list[Point]] = defaultdict(list)
+    for point in results.points:
+        series[point.request.baseline_key].append(point)
+    return [_row(point, series[point.request.baseline_key], wanted, results) for point in results.points]
+
+
+def _baseline(series: Iterable[Point], gpus: int, of: Point) -> Point | None:
+    """What the speed-up of a point is over: the point of its series on `gpus` GPUs, or else on the fewest that ran.
+
+    Of several with so many GPUs (other devices) it is the point itself, or the first.
+    """
+    able = [point for point in series if point.good]
+    return min(able, key=lambda each: (each.request.gpus != gpus, each.request.gpus, each is not of), default=None)
+
+
+def _row(point: Point, series: list[Point], wanted: int, results: Results) -> Row:
+    request, good, base = point.request, point.good, _baseline(series, wanted, point)
+    bad = next((run for run in point.runs if not run.rates), None)
+    rates = [run.rates for run in good]
+    speedup = ratio(rates, [run.rates for run in base.good]) if good and base else None
+    images_per_s = summarize(rates) if good else None
+    return Row(
+        study=results.study.name,
+        node=results.study.node,
+        request=request,
+        outcome="ok" if good else bad.outcome if bad else "missing",
+        reason=bad.reason if bad else "" if good else "it has not run",
+        images_per_s=images_per_s,
+        iterations_per_s=images_per_s.scaled(1 / request.batch_size) if images_per_s else None,
+        speedup=speedup,
+        efficiency=speedup.scaled(base.request.gpus / request.gpus) if speedup and base else None,
+        baseline=_label(series, base, wanted),
+        limits=limits(point) if good else None,
+        workload=next((run.workload for run in point.runs if run.workload), None),
+        notes=[*_outlying(good), *_warned(good)],
+    )
+
+
+def _label(series: list[Point], base: Point | None, wanted: int) -> str:
+    """The baseline in words, with the reason where it is not the one that was asked for."""
+    if base is None:
+        return "none"
+    alike = [point for point in series if point.good and point.request.gpus == base.request.gpus]
+    devices = f" {base.request.devices}" if base.request.devices and len(alike) > 1 else ""
+    if base.request.gpus == wanted:
+        return _gpus(wanted) + devices
+    asked = [run.outcome for point in series if point.request.gpus == wanted for run in point.runs]
+    return f"{_gpus(base.request.gpus)}{devices} ({_gpus(wanted)}: {asked[0] if asked else 'not measured'})"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"
+
+
+# What can only slow a run down, by the codes of its warnings.
+_SLOWING = {"throttled", "uneven-clocks", "link-errors", "foreign-load", "oversubscribed", "shared-gpus", "warm-up"}
+
+
+def _outlying(good: list[Brief]) -> list[str]:
+    """The runs that stand out, with what their records know of the cause."""
+    told = []
+    for each in outliers([run.rates for run in good]) if good else []:
+        causes = ", ".join(_causes(good, each.run, slow=each.deviation < 0)) or "cause unknown"
+        told.append(f"run {good[each.run].repeat} stands out by {each.deviation:+.0%} ({causes})")
+    return told
+
+
+def _causes(good: list[Brief], place: int, slow: bool) -> list[str]:
+    """What sets a run apart from all others, as far as it explains a slow, or else a fast one."""
+    run, others = good[place], good[:place] + good[place + 1 :]
+    usual = {warning.code for other in others for warning in other.warnings}
+    own = dict.fromkeys(warning.code for warning in run.warnings if warning.code not in usual)
+    if not slow:
+        return [code for code in own if code not in _SLOWING]
+    first = run.started_at < min(other.started_at for other in others)
+    return [*own, *["the first run of this point"] * first]
+
+
+def _warned(good: list[Brief]) -> list[str]:
+    """What any run warned of, with the number of runs that did."""
+    counts = Counter(warning.code for run in good for warning in {each.code: each for each in run.warnings}.values())
+    return [f"{code} ({count} of {len(good)} runs)" for code, count in counts.items()]

@@ -1,0 +1,176 @@
+"""What published statements can be checked on: points, workloads, collectives and copies, all as items of one form.
+
+A statement (`claim_checks.Claim`) picks items by their kind and by `where`, and reads a quantity of them, on one system
+or as the ratio of two. A kind of item is one function here; the checks know none of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from resnetx.config import Model
+from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint
+from resnetx.reporting.systems.margins import over, quotient
+from resnetx.units import size_text
+from resnetx.workloads import counts, tables
+
+WORKLOADS, COPIES = "workloads", "copies"  # their variant, too: no setting changes them
+NO_SYSTEM = ""  # under which a quantity stands that is one for all systems
+CONVENTION = "caffe"  # in which the paper counts
+
+Values = Mapping[str, Mapping[str, Estimate]]  # quantity -> system (or pair of GPUs on it) -> value in base units
+
+
+@dataclass(frozen=True)
+class Item:
+    """What checks read of one point, workload, collective or copy; of the facts it has those that its kind has."""
+
+    of: str
+    variant: str
+    words: str
+    values: Values
+    workload: str = ""
+    batch_size: int | None = None
+    gpus: int | None = None
+    size_bytes: int | None = None
+    ratios: Mapping[tuple[str, str, str], Estimate] = field(default_factory=dict)  # of errors that are not independent
+
+    def ratio(self, quantity: str, system: str, other: str) -> Estimate | None:
+        """A quantity on one system over the same on another; None where either has none."""
+        values = self.values.get(quantity, {})
+        if not {system, other} <= values.keys():
+            return None
+        known = self.ratios.get((quantity, system, other))
+        return known or quotient(values[system], values[other])
+
+
+def exact(value: float) -> Estimate:
+    """A value that is no prediction, or whose error nobody states."""
+    return Estimate(value=value, low=value, high=value)
+
+
+# ---- points ---------------------------------------------------------------------------------------------------------
+
+
+def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator[Item]:
+    """Rates, and whether a system lacks the memory (`missing`) or waits for its input (`input_bound`)."""
+    for point in points:
+        sides = [side for side in point.sides if side.system in systems]
+        rates = {side.system: side.iterations_per_s for side in sides if side.iterations_per_s}
+        limits = {side.system: exact(side.limited_by == "input") for side in sides if side.limited_by}
+        yield Item(
+            of="points",
+            variant=", ".join(filter(None, [point.library, point.variant])),
+            words=f"{point.workload}, batch {point.batch_size}, {_gpus(point.gpus)}",
+            values={
+                "iterations_per_s": rates,
+                "missing": {side.system: exact(side.outcome == "oom") for side in sides if side.outcome != "refused"},
+                "input_bound": limits,
+            },
+            workload=point.workload,
+            batch_size=point.batch_size,
+            gpus=point.gpus,
+            ratios={
+                ("iterations_per_s", a, b): found
+                for a in rates
+                for b in rates
+                if a != b and (found := over(point, a, b))
+            },
+        )
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' * (count > 1)}"
+
+
+# ---- workloads ------------------------------------------------------------------------------------------------------
+
+
+def of_workloads(points: Sequence[SystemPoint]) -> Iterator[Item]:
+    """The work of each batch, whole (without `gpus`) and on each number of GPUs."""
+    batches = {(point.workload, point.batch_size): point for point in points if point.request}
+    for (workload, batch_size), point in batches.items():
+        assert point.request, "only points of known workloads"
+        if work := _work(point.request.model, point.request.image_size):
+            yield _workload(workload, batch_size, None, _of_batch(*work, batch_size))
+    for point in {(each.workload, each.batch_size, each.gpus): each for each in points if each.request}.values():
+        assert point.request, "only points of known workloads"
+        if work := _work(point.request.model, point.request.image_size):
+            per_gpu = counts.intensity(*work, point.batch_size) / point.gpus
+            yield _workload(point.workload, point.batch_size, point.gpus, {"intensity_per_gpu": per_gpu})
+
+
+@cache
+def _work(model: Model, image_size: int) -> tuple[int, int] | None:
+    """(activations of an image, parameters); None where the layers are not kept as data."""
+    layers = tables.kept(model, image_size)
+    if layers is None:
+        return None
+    return counts.activations(layers, image_size, CONVENTION), counts.parameters(layers, CONVENTION)
+
+
+def _of_batch(activations: int, parameters: int, batch_size: int) -> dict[str, float]:
+    return {
+        "activations": activations,
+        "parameters": parameters,
+        "activations_per_batch": activations * batch_size,
+        "intensity": counts.intensity(activations, parameters, batch_size),
+        "payload": counts.BYTES_PER_PARAMETER * parameters,
+    }
+
+
+def _workload(workload: str, batch_size: int, gpus: int | None, found: Mapping[str, float]) -> Item:
+    on = f", {_gpus(gpus)}" if gpus else ""
+    return Item(
+        of=WORKLOADS,
+        variant=WORKLOADS,
+        words=f"{workload}, batch {batch_size}{on}",
+        values={name: {NO_SYSTEM: exact(value)} for name, value in found.items()},
+        workload=workload,
+        batch_size=batch_size,
+        gpus=gpus,
+    )
+
+
+# ---- messages alone -------------------------------------------------------------------------------------------------
+
+
+def of_collectives(collectives: Iterable[CollectivePoint]) -> Iterator[Item]:
+    """Each collective at each size: its effective bandwidth, and which share of the largest size's (`saturation`)."""
+    curves: dict[tuple[str, str, int], dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
+    for each in collectives:
+        rate = _with_error(each.algbw_Bps, each.error or 0.0)
+        curves[each.collective, each.library, each.gpus][each.system][each.size_bytes] = rate
+    for (collective, library, gpus), systems in curves.items():
+        for size_bytes, values in _by_size("algbw", systems):
+            words = f"{collective}, {_gpus(gpus)}"
+            yield Item(collective, library, words, values, gpus=gpus, size_bytes=size_bytes)
+
+
+def of_copies(copies: Iterable[CopyPoint]) -> Iterator[Item]:
+    """Each size of copies: on "gx8 0-4" (the system, the two GPUs) the rate, `saturation`, and whether as `peers`."""
+    curves: dict[str, dict[int, Estimate]] = defaultdict(dict)
+    peers: dict[str, Estimate] = {}
+    for each in copies:
+        pair = f"{each.system} {'host' if each.source is None else each.source}-{each.target}"
+        curves[pair][each.size_bytes] = exact(each.size_bytes / each.time_s)
+        peers[pair] = exact(each.peers)
+    for size_bytes, values in _by_size("rate", curves):
+        words = f"copies of {size_text(size_bytes)}"
+        yield Item(COPIES, COPIES, words, {**values, "peers": peers}, size_bytes=size_bytes)
+
+
+def _with_error(rate_Bps: float, error: float) -> Estimate:
+    """A rate whose time is off by a relative error."""
+    return Estimate(value=rate_Bps, low=rate_Bps / (1 + error), high=rate_Bps / max(1 - error, 1e-3))
+
+
+def _by_size(quantity: str, systems: Mapping[str, Mapping[int, Estimate]]) -> Iterator[tuple[int, Values]]:
+    """Curves cut into items: each size with what the systems have there."""
+    largest = {system: curve[max(curve)] for system, curve in systems.items()}
+    for size_bytes in sorted({size for curve in systems.values() for size in curve}):
+        there = {system: curve[size_bytes] for system, curve in systems.items() if size_bytes in curve}
+        # The error of a curve is mostly one factor for all of it, which a share of the curve's own end does not have.
+        shares = {system: exact(rate.value / largest[system].value) for system, rate in there.items()}
+        yield size_bytes, {quantity: there, "saturation": shares}

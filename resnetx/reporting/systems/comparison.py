@@ -1,0 +1,180 @@
+"""Systems side by side: who is ahead at each point of a prediction, by how much, and where the lead changes hands.
+
+Points are compared that differ in their system only. The library generation is held alike, too, where any system has
+been asked for several (NCCL 1 against NCCL 1); else every system has its own.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from resnetx import __version__
+from resnetx.config import Request
+from resnetx.errors import ConfigError
+from resnetx.record import SCHEMA
+from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.record.system_comparison import (
+    CollectivePoint,
+    CopyPoint,
+    Estimate,
+    Margin,
+    Side,
+    SystemComparison,
+    SystemPoint,
+)
+from resnetx.reporting.study.series import told, varying
+from resnetx.reporting.systems.checks import point_words, refuse_unsound
+from resnetx.reporting.systems.claims import check_claims
+from resnetx.reporting.systems.crossings import crossings
+from resnetx.reporting.systems.explanations import Causes, kept, with_causes
+from resnetx.reporting.systems.margins import lead, ratio
+from resnetx.reporting.systems.simple_model import simple_model
+
+SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
+
+
+def compare_systems(
+    prediction: Prediction,
+    collectives: Sequence[CollectivePoint] = (),
+    copies: Sequence[CopyPoint] = (),
+    searched: Causes | None = None,
+) -> SystemComparison:
+    """The systems of a prediction side by side. `collectives`, `copies`: what messages alone cost on them.
+
+    `searched`: what decides published statements; None: as it was found for the paper.
+    """
+    refuse_unsound(prediction)
+    systems = list(dict.fromkeys(point.system for point in prediction.points))
+    if len(systems) < 2:
+        raise ConfigError(f"systems={','.join(systems)}: a comparison needs at least two systems; name another one")
+    points = side_by_side(prediction.points, systems)
+    return SystemComparison(
+        kind="system comparison",
+        schema=SCHEMA,
+        resnetx=__version__,
+        prediction=prediction.digest,
+        made_at=prediction.made_at,
+        systems=systems,
+        points=points,
+        crossings=crossings(points, collectives),
+        claims=with_causes(check_claims(points, collectives, copies), (searched or kept()).explanations),
+        explanations=searched.explanations if searched else [],
+        collectives=list(collectives),
+        copies=list(copies),
+    )
+
+
+def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> list[SystemPoint]:
+    """The points, each with its sides in the order of `systems`; points in the order of the prediction."""
+    by_library = _several_libraries(points)
+    cells: dict[tuple[object, ...], dict[str, PredictedPoint]] = defaultdict(dict)
+    for point in points:
+        cell = cells[_identity(point, by_library)]
+        if point.system in cell:
+            raise ConfigError(
+                f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
+            )
+        cell[point.system] = point
+    keys = varying([(request, "") for point in points if (request := _without_devices(point.request))])
+    there = [[cell[system] for system in systems if system in cell] for cell in cells.values()]
+    return [_compared(each, by_library, _variant(each[0], points, keys)) for each in there]
+
+
+def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
+    found = defaultdict(set)
+    for point in points:
+        found[point.system].add(point.library)
+    return any(len(libraries) > 1 for libraries in found.values())
+
+
+def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
+    names = (point.workload, point.batch_size, point.gpus, point.strategy, point.precision)
+    request = _without_devices(point.request)
+    return *names, point.library if by_library else "", request.key if request else ""
+
+
+def _without_devices(request: Request | None) -> Request | None:
+    """Which GPUs are taken may differ from system to system, and says nothing of what runs on them."""
+    return msgspec.structs.replace(request, devices=None) if request else None
+
+
+def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequence[str]) -> str:
+    """What tells it from points with the same workload, batch and GPUs; an imported trace has no more than names."""
+    if point.request:
+        return ", ".join(filter(None, (told(point.request, key) for key in keys)))
+    names = ("precision", "strategy")
+    return ", ".join(getattr(point, name) for name in names if len({getattr(each, name) for each in points}) > 1)
+
+
+def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:
+    point, sides = there[0], [_side(each) for each in there]
+    return SystemPoint(
+        workload=point.workload,
+        batch_size=point.batch_size,
+        gpus=point.gpus,
+        strategy=point.strategy,
+        precision=point.precision,
+        library=point.library if by_library or len({each.library for each in there}) == 1 else "",
+        variant=variant,
+        gradient_bytes=point.gradient_bytes,
+        intensity_per_gpu=point.intensity_per_gpu,
+        request=_without_devices(point.request),
+        sides=sides,
+        margin=_margin(sides),
+    )
+
+
+def _side(point: PredictedPoint) -> Side:
+    rate = _rate(point, point.interval_s)
+    batch = point.batch_size
+    images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
+    return Side(
+        system=point.system,
+        library=point.library,
+        outcome=point.outcome,
+        reason=point.reason,
+        iterations_per_s=rate,
+        images_per_s=images,
+        speedup=point.speedup,
+        limited_by=point.limited_by,
+        limit_share=point.limit_share,
+        compute_s=point.compute_s,
+        communication_s=point.communication_s,
+        exposed_communication_s=point.exposed_communication_s,
+        compute_source=point.compute_source,
+        compute_error=point.compute_error,
+        compute_where=point.compute_where,
+        gpu=point.gpu,
+        by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
+    )
+
+
+def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate | None:
+    """Iterations/s: the slow end of an interval of the iteration is the low one of its rate."""
+    if point.outcome != "ok" or point.iteration_s is None:
+        return None
+    low_s, high_s = interval_s or (point.iteration_s, point.iteration_s)
+    shortest_s = min(max(low_s, SHORTEST * point.iteration_s), point.iteration_s)  # a foreign end may be one ulp off
+    longest_s = max(high_s, point.iteration_s)
+    return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
+
+
+def _margin(sides: Sequence[Side]) -> Margin | None:
+    able = sorted((side for side in sides if side.iterations_per_s), key=_slowness)
+    if len(able) < 2:
+        return None
+    first, second = able[:2]
+    found = ratio(first, second)
+    return Margin(
+        first=first.system,
+        second=second.system,
+        ratio=found,
+        lead=lead(found),
+        simple_model=simple_model(first, second),
+    )
+
+
+def _slowness(side: Side) -> float:
+    assert side.iterations_per_s, "only sides that have a rate"
+    return 1 / side.iterations_per_s.value

@@ -1,0 +1,206 @@
+"""What decides a published statement: under which combinations of what its paper leaves open it holds.
+
+The combinations are predicted elsewhere (`cli.explain`); here their outcomes are put together. The smallest set of
+assumptions that decides a statement is the smallest one of which the values tell whether it holds, whatever the others
+are. That a statement holds under some combinations is no evidence for them: with enough combinations, some fit.
+
+`results/published/tallent2017-causes.yaml` keeps what the search found for the paper, so that a miss has its cause
+without searching.
+"""
+
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from statistics import fmean
+
+import msgspec
+
+from resnetx.loading import own_yaml
+from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome
+from resnetx.reporting.systems.claims import PUBLISHED, Assumption, Claims
+from resnetx.reporting.systems.deciding import Combination, condition, smallest_deciding
+
+KEPT = PUBLISHED / "tallent2017-causes.yaml"
+HOLDS = ("hit", "given")
+VARIANT = "variant"  # where several were predicted under one combination
+TOGETHER = "all of them together"
+UNEXPLAINED = "not explained"  # how the cause of a miss begins that nothing explains
+WITHIN_ERROR = "the interval of the prediction holds what is stated"  # and of one that is no contradiction
+
+
+class Fit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many of the statements hold under one combination. The best one is picked because it fits: no evidence."""
+
+    statements: int
+    most: int
+    fewest: int
+    mean: float
+    under: dict[str, str]  # the first of the combinations under which the most hold
+
+
+class Causes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of what was found."""
+
+    combinations: int
+    explanations: list[Explanation]
+    fit: Fit
+
+
+@cache
+def kept() -> Causes:
+    """What the last search found."""
+    found: Causes = own_yaml(KEPT, Causes)
+    return found
+
+
+# ---- combinations ---------------------------------------------------------------------------------------------------
+
+
+def all_combinations(assumptions: Mapping[str, Assumption]) -> list[dict[str, str]]:
+    """Every combination, in the order of the file."""
+    found: list[dict[str, str]] = [{}]
+    for name, assumption in assumptions.items():
+        found = [
+            {**before, **({name: option} if option else {})}
+            for before in found
+            for option in (assumption.options if _counts(assumption, before, assumptions) else [""])
+        ]
+    return found
+
+
+def _counts(assumption: Assumption, chosen: Combination, assumptions: Mapping[str, Assumption]) -> bool:
+    """Whether an assumption changes anything beside those that are chosen."""
+    needed = ((other, options) for other, options in assumption.only_with.items() if other in assumptions)
+    return all(chosen.get(other) in options for other, options in needed)
+
+
+# ---- what decides ---------------------------------------------------------------------------------------------------
+
+Outcomes = list[tuple[Combination, Outcome]]
+
+
+def explain(stated: Claims, searched: Iterable[tuple[Combination, Sequence[CheckedClaim]]]) -> Causes:
+    """What decides each statement that was predicted, in the order of the file; then those of one topic together."""
+    searched = list(searched)
+    names = [*stated.assumptions, *dict.fromkeys(claim.unstated for claim in stated.claims if claim.unstated), VARIANT]
+    outcomes = _outcomes(stated, searched)
+    says = {claim.id: claim.says for claim in stated.claims}
+    found = [_explanation(claim, says[claim], outcomes[claim], names) for claim in says if claim in outcomes]
+    found += [_explanation("+".join(topic), TOGETHER, _all_of(topic, outcomes), names) for topic in _topics(found)]
+    return Causes(len(searched), found, _best(outcomes))
+
+
+def _outcomes(stated: Claims, searched: Iterable[tuple[Combination, Sequence[CheckedClaim]]]) -> dict[str, Outcomes]:
+    """Statement -> its outcomes; what a statement leaves open by itself belongs to the combination."""
+    unstated = {claim.id: claim.unstated for claim in stated.claims}
+    found: dict[str, Outcomes] = {}
+    for combination, checked in searched:
+        variants = Counter((each.claim, each.alternative) for each in checked)
+        for each in checked:
+            if each.outcome == "not predicted":
+                continue
+            whole = dict(combination)
+            if name := unstated[each.claim]:
+                whole[name] = each.alternative
+            if variants[each.claim, each.alternative] > 1:
+                whole[VARIANT] = each.variant
+            found.setdefault(each.claim, []).append((whole, each.outcome))
+    return found
+
+
+def _explanation(claim: str, says: str, outcomes: Outcomes, names: Sequence[str]) -> Explanation:
+    holding = [combination for combination, outcome in outcomes if outcome in HOLDS]
+    failing = [combination for combination, outcome in outcomes if outcome not in HOLDS]
+    deciding = smallest_deciding(holding, failing, names)
+    return Explanation(
+        claim=claim,
+        says=says,
+        combinations=len(outcomes),
+        holds=len(holding),
+        undecided=sum(outcome == "open" for _, outcome in outcomes),
+        decided_by=list(deciding),
+        when=condition(deciding, holding, failing) if holding and failing else "",
+    )
+
+
+# ---- together -------------------------------------------------------------------------------------------------------
+
+
+def _topics(found: Iterable[Explanation]) -> list[list[str]]:
+    """The statements of one topic (ids that differ in their letter) that hold under some combinations, not all."""
+    topics: dict[str, list[str]] = {}
+    for each in found:
+        if 0 < each.holds < each.combinations:
+            topics.setdefault(each.claim.rstrip(string.ascii_lowercase), []).append(each.claim)
+    return [claims for claims in topics.values() if len(claims) > 1]
+
+
+def _all_of(claims: Sequence[str], outcomes: Mapping[str, Outcomes]) -> Outcomes:
+    """A statement that all of these hold, under every combination that one of them tells apart."""
+    widest = max((outcomes[claim] for claim in claims), key=len)
+    return [
+        (whole, "hit" if all(_holds(outcomes[claim], whole) for claim in claims) else "miss") for whole, _ in widest
+    ]
+
+
+def _holds(outcomes: Outcomes, whole: Combination) -> bool:
+    """Whether a statement holds under a combination, which may tell apart more than the statement does."""
+    return any(outcome in HOLDS for each, outcome in outcomes if each.items() <= whole.items())
+
+
+def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
+    """How many statements hold under one combination: at best, and over all of them."""
+    if not outcomes:
+        return Fit(0, 0, 0, 0.0, {})
+    widest = max(outcomes.values(), key=len)
+    counts = [sum(_holds(each, whole) for each in outcomes.values()) for whole, _ in widest]
+    most = max(counts)
+    return Fit(
+        statements=len(outcomes),
+        most=most,
+        fewest=min(counts),
+        mean=round(fmean(counts), 1),
+        under=dict(widest[counts.index(most)][0]),
+    )
+
+
+# ---- causes of misses -----------------------------------------------------------------------------------------------
+
+
+def with_causes(checked: Iterable[CheckedClaim], explanations: Iterable[Explanation]) -> list[CheckedClaim]:
+    """Each miss with its cause: arithmetic where the statement names it, else what the search says."""
+    by_claim = {each.claim: each for each in explanations}
+    return [
+        msgspec.structs.replace(each, cause=_cause(each, by_claim.get(each.claim))) if each.outcome == "miss" else each
+        for each in checked
+    ]
+
+
+def _cause(checked: CheckedClaim, found: Explanation | None) -> str:
+    searched = f"{UNEXPLAINED}: not searched" if found is None else sentence(found)
+    if checked.cause or not searched.startswith(UNEXPLAINED):
+        return checked.cause or searched
+    if _interval_holds_stated(checked):
+        return f"{WITHIN_ERROR}; {searched.removeprefix(f'{UNEXPLAINED}: ')}"
+    return searched
+
+
+def _interval_holds_stated(checked: CheckedClaim) -> bool:
+    low, high, stated = checked.ours_low, checked.ours_high, checked.stated
+    return None not in (low, high, stated) and low < stated < high  # type: ignore[operator]
+
+
+def sentence(found: Explanation, because: str = "") -> str:
+    """Under which combinations it holds, and in how many of how many. `because`: what arithmetic says of a miss."""
+    among = f"of {found.combinations} combinations"
+    undecided = f", open in {found.undecided}" * bool(found.undecided)
+    if found.holds == found.combinations:
+        return f"holds under all {among}"
+    if found.undecided == found.combinations:
+        return f"decided under none {among}: the predictions are not sure enough"
+    if not found.holds:
+        under_none = f"holds under none {among}{undecided}"
+        return f"{under_none}: {because}" if because else f"{UNEXPLAINED}: {under_none}"
+    when = found.when if found.when.startswith(("only", "depending")) else f"if {found.when}; else not"
+    return f"holds in {found.holds} {among}{undecided}: {when}"

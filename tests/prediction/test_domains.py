@@ -1,0 +1,70 @@
+"""The table of where predictions were checked says what today's model says of the same measurements."""
+
+from statistics import fmean
+
+import pytest
+
+from resnetx.interconnect.host_io import from_host
+from resnetx.interconnect.system import load
+from resnetx.prediction import messages, roofline, validation
+from resnetx.prediction.provenance import domains
+from tests.prediction.gloo_truth import judged
+
+DIGIT = 0.0006  # the table is rounded to a thousandth
+
+
+@pytest.fixture(scope="module")
+def table():
+    return {domain.what: domain for domain in domains()}
+
+
+@pytest.fixture(scope="module")
+def published():
+    return {summary.group: summary for summary in validation.summaries(validation.validate())}
+
+
+def of(table, start):
+    (found,) = [domain for what, domain in table.items() if what.startswith(start)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("start", "group"),
+    [
+        ("AlexNet of 2017", validation.CALIBRATED),
+        ("AlexNet on 8 GPUs", validation.ITERATIONS),
+        ("messages of ResNet-50", validation.LAYERWISE),
+    ],
+)
+def test_published_training(table, published, start, group):
+    domain, summary = of(table, start), published[group]
+    assert domain.points == summary.predicted
+    assert domain.mean_error == pytest.approx(summary.mean_error, abs=DIGIT)
+    assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
+
+
+def test_copies_from_host_memory(table):
+    stated = {"dgx1-p100": 11.1, "gx8": 10.7}  # GiB/s: Tallent et al. 2017, section 4.4
+    errors = [from_host(load(name), [0]).rate_Bps / (GiBps * 2**30) - 1 for name, GiBps in stated.items()]
+    domain = of(table, "copies from host memory")
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
+
+
+def test_the_roofline(table):
+    domain, fit = of(table, "published rates of one GPU"), roofline.fitted()
+    assert (domain.points, domain.mean_error) == (fit.rows, pytest.approx(fit.error, abs=DIGIT))
+    assert domain.worst_error == pytest.approx(fit.worst_error, abs=DIGIT)
+
+
+def test_messages_between_nodes_are_as_uncertain_as_they_were_off(published):
+    assert pytest.approx(published[validation.LAYERWISE].mean_error, abs=0.01) == messages.BETWEEN_NODES
+
+
+def test_two_gloo_ranks(table):
+    errors = [abs(point.error) for point in judged().values()]
+    domain = of(table, "two gloo ranks")
+    assert domain.points == len(errors)
+    assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
+    assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)

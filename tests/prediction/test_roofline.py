@@ -1,0 +1,258 @@
+"""The roofline: what binds a layer, how it follows batch, clock and precision; and the shipped fit is a fresh one."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from resnetx import config
+from resnetx.errors import ConfigError
+from resnetx.interconnect.system import parts_table
+from resnetx.prediction import fitting
+from resnetx.prediction.fitting import FEWEST_NETWORKS, held_out_errors, rooflines, rows
+from resnetx.prediction.published import rates, training
+from resnetx.prediction.roofline import (
+    ALL,
+    MEMORY_EFFICIENCY,
+    Parameters,
+    fitted,
+    layer_times,
+    ratios,
+    roofs,
+    update_s,
+    work,
+)
+from resnetx.workloads import tables
+from resnetx.workloads.counts import Layer
+
+P100, V100, H200 = (parts_table("gpus")[name] for name in ("p100-sxm2-16gb", "v100-sxm2-16gb", "h200-sxm5-141gb"))
+
+
+def layer(name, kind, inputs, shape, parameters=(), multiply_adds=0):
+    return Layer(
+        name=name,
+        kind=kind,
+        inputs=inputs,
+        output_shape=shape,
+        in_place=False,
+        parameters=parameters,
+        multiply_adds=multiply_adds,
+    )
+
+
+# 32 x 32 pixels: a 1x1 and a 3x3 convolution to 64 channels, ReLU, and a strided 3x3 convolution.
+ONE = layer("one", "conv", ("data",), (64, 32, 32), (3 * 64,), 3 * 64 * 1024)
+THREE = layer("three", "conv", ("one",), (64, 32, 32), (9 * 64 * 64, 64), 9 * 64 * 64 * 1024)
+RELU = layer("relu", "relu", ("three",), (64, 32, 32))
+STRIDED = layer("strided", "conv", ("relu",), (64, 16, 16), (9 * 64 * 64,), 9 * 64 * 64 * 256)
+NET = [ONE, THREE, RELU, STRIDED]
+HALF = msgspec.structs.replace(fitted(), matmul_efficiency=0.5, square_speedup=2.0, pass_s=1e-5)
+
+
+def times(batch_size=1000, gpu=P100, precision="fp32", clock_Hz=None, table=NET, model=HALF):
+    return {each.name: each for each in layer_times(model, table, 32, batch_size, gpu, precision, clock_Hz)}
+
+
+# ---- the two roofs
+
+
+def test_a_product_is_bound_by_flop_and_backward_is_twice_forward():
+    strided = times()["strided"]
+    assert strided.forward_s - 1e-5 == pytest.approx(2 * STRIDED.multiply_adds * 1000 / (0.5 * 10.6e12))
+    assert strided.backward_s - 1e-5 == pytest.approx(2 * (strided.forward_s - 1e-5))
+
+
+def test_relu_is_bound_by_bytes():
+    relu = times()["relu"]
+    rate_Bps = MEMORY_EFFICIENCY * 732e9
+    assert relu.forward_s - 1e-5 == pytest.approx(2 * 64 * 1024 * 4 * 1000 / rate_Bps)
+    assert relu.backward_s - 1e-5 == pytest.approx(3 * 64 * 1024 * 4 * 1000 / rate_Bps)
+
+
+def test_square_kernels_at_stride_1_are_faster_than_their_flop_in_fp32_only():
+    assert work(NET, 32).square.tolist() == [False, True, False, False]
+    three = times()["three"]
+    assert three.forward_s - 1e-5 == pytest.approx(2 * THREE.multiply_adds * 1000 / (2.0 * 0.5 * 10.6e12))
+    half = times(precision="fp16", gpu=P100)["three"]
+    assert half.forward_s - 1e-5 == pytest.approx(2 * THREE.multiply_adds * 1000 / (0.5 * 21.2e12))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "groups", "square"),
+    [(9, 1, True), (25, 1, True), (9, 2, True), (7, 1, False), (1, 1, False), (9, 64, False)],
+)
+def test_which_kernels_are_square(kernel, groups, square):
+    each = layer("each", "conv", ("one",), (64, 32, 32), (kernel * 64 * 64 // groups,), 1)
+    assert work([ONE, each], 32).square.tolist() == [False, square]
+
+
+def test_the_first_layer_needs_no_gradient_of_the_images():
+    flop = work(NET, 32).flop
+    assert flop[:, 0].tolist() == [2 * ONE.multiply_adds, 2 * ONE.multiply_adds]
+    assert flop[:, 1].tolist() == [2 * THREE.multiply_adds, 4 * THREE.multiply_adds]
+
+
+def test_a_pass_over_nothing_still_takes_its_time():
+    assert times(batch_size=1)["relu"].forward_s == pytest.approx(1e-5, rel=0.1)
+
+
+# ---- batch, clock, precision
+
+
+def test_layer_times_shrink_less_than_the_batch():
+    large, small = (sum(each.forward_s for each in times(size).values()) for size in (64, 8))
+    assert large / 8 < small < large
+
+
+def test_the_clock_scales_products_and_not_memory():
+    full, capped = times(), times(clock_Hz=1480e6 / 2)
+    assert capped["strided"].forward_s - 1e-5 == pytest.approx(2 * (full["strided"].forward_s - 1e-5))
+    assert capped["relu"] == full["relu"]
+
+
+def test_half_precision_moves_half_the_bytes():
+    full, half = (times(gpu=V100, precision=precision)["relu"].forward_s - 1e-5 for precision in ("fp32", "fp16"))
+    assert half == pytest.approx(full / 2)
+
+
+def test_a_precision_that_the_gpu_has_not_is_refused_with_those_it_has():
+    with pytest.raises(ConfigError, match=r"precision=tf32: .*P100.*; expected one of fp32, fp16$"):
+        times(precision="tf32")
+
+
+def test_gradients_are_those_of_the_parameters():
+    assert [each.gradient_bytes for each in times().values()] == [4 * 192, 4 * (9 * 4096 + 64), 0, 4 * 9 * 4096]
+
+
+def test_the_update_passes_over_the_parameters_five_times():
+    assert update_s(HALF, 100e6, P100) == pytest.approx(1e-5 + 500e6 / (MEMORY_EFFICIENCY * 732e9))
+
+
+def test_ratios_are_those_of_the_layers_times():
+    found = ratios(HALF, NET, 32, 1000, measured_on=roofs(P100, "fp32"), wanted_on=roofs(H200, "tf32"))
+    here, there = times(), times(gpu=H200, precision="tf32")
+    for each in found:
+        assert each.forward == pytest.approx(there[each.name].forward_s / here[each.name].forward_s)
+        assert each.backward == pytest.approx(there[each.name].backward_s / here[each.name].backward_s)
+
+
+# ---- the fit
+
+
+@pytest.fixture(scope="module")
+def all_rows():
+    return rows()
+
+
+def figures(roofline):
+    return {name: value for name, value in msgspec.to_builtins(roofline).items() if isinstance(value, int | float)}
+
+
+def test_the_shipped_fit_is_a_fresh_one(all_rows):
+    fresh = rooflines(all_rows)
+    assert [each.generation for each in fresh] == [ALL, "3.7", "6.0"]
+    for each in fresh:
+        gpu = next((row.rate.entry.part for row in all_rows if row.generation == each.generation), H200)
+        shipped = fitted(gpu)
+        assert figures(shipped) == pytest.approx(figures(each), rel=0.01), (
+            "if the rates or the model were changed on purpose: python -m resnetx.prediction.fitting"
+        )
+
+
+def test_errors_are_what_is_said_of_them():
+    """Held tight enough that a worse model, or a slip in the rates, is seen."""
+    assert fitted(P100).error < 0.12
+    assert fitted(P100).worst_error < 0.23
+    assert fitted(P100).unseen_network_error < 0.17
+    assert fitted().error < 0.11
+    assert fitted().unseen_gpu_error < 0.33
+
+
+def test_leaving_out_is_worse_than_fitting():
+    for each in (fitted(P100), fitted()):
+        assert each.fit_error < each.error < each.worst_error
+        assert each.error < each.unseen_network_error
+
+
+def test_a_row_that_is_left_out_has_no_say(all_rows):
+    """Its error by the others stays what it is when its own rate is changed to nonsense."""
+    own = [row for row in all_rows if row.generation == "6.0"]
+    wrong = replace(own[0], rate=msgspec.structs.replace(own[0].rate, images_per_s=10 * own[0].rate.images_per_s))
+    (right_error, *_), (wrong_error, *others) = (held_out_errors(chosen, id) for chosen in (own, [wrong, *own[1:]]))
+    assert wrong_error + 1 == pytest.approx(10 * (right_error + 1), rel=1e-3)
+    assert np.mean(np.abs(others)) > 2 * fitted(P100).error
+
+
+def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
+    truth = Parameters(matmul_efficiency=0.55, square_speedup=1.8, pass_s=8e-5)
+    made = [
+        replace(row, rate=msgspec.structs.replace(row.rate, images_per_s=row.rate.batch_size / row.predicted_s(truth)))
+        for row in all_rows
+    ]
+    found = fitting.fit(made)
+    assert (found.matmul_efficiency, found.square_speedup, found.pass_s) == pytest.approx((0.55, 1.8, 8e-5), rel=1e-3)
+
+
+def test_a_gpu_with_rates_of_few_networks_gets_the_fit_to_all():
+    assert fitted(P100).generation == "6.0"
+    assert fitted(V100) is fitted(H200) is fitted()
+    assert len({rate.entry.network for rate in rates() if rate.entry.generation == "7.0"}) < FEWEST_NETWORKS
+
+
+def test_the_source_says_how_far_off_it_is():
+    assert "9 published one-GPU training rates of GPUs of compute capability 6.0" in fitted(P100).source
+    assert "leave-one-out error 11%, worst 22%" in fitted(P100).source
+    assert "GPUs left out whole 32%" in fitted().source
+
+
+def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():
+    assert all(rate.entry.source and rate.images_per_s > 0 for rate in rates())
+    assert {entry.gpu for entry in training().one_gpu if entry.outside} == {"k80-562mhz"}
+    assert fitted().rows == sum(rate.entry.outside is None for rate in rates())
+
+
+def test_ratios_of_flop_are_those_of_the_variants():
+    """Three blocks of a ResNet v1 do 3/4 less in a 1x1 convolution; AlexNet's conv4 makes 128 channels more."""
+    stated = {entry.network: entry.flop_ratio for entry in training().one_gpu if entry.gpu == "p100-sxm2-16gb"}
+    table = {entry.network: entry.table(entry.image_size) for entry in training().one_gpu}
+    total = {network: sum(layer.multiply_adds for layer in layers) for network, layers in table.items()}
+    strided = sum(3 / 4 * channels * channels // 2 * side**2 for channels, side in ((256, 56), (512, 28), (1024, 14)))
+    wider = (9 * 384 * 128 + 9 * 128 * 256) * 13**2
+    auxiliary = sum(layer.multiply_adds for layer in table["inception_v3"] if layer.name.startswith("AuxLogits"))
+    assert stated == pytest.approx(
+        {
+            "resnet50": 1 - strided / total["resnet50"],
+            "resnet152": 1 - strided / total["resnet152"],
+            "inception_v3": 1 - auxiliary / total["inception_v3"],
+            "vgg16": 1,
+            "alexnet": 1 + wider / total["alexnet"],
+        },
+        abs=6e-4,
+    )
+
+
+def test_using_the_fit_loads_neither_scipy_nor_torch():
+    program = """
+import sys
+from resnetx.interconnect.system import load
+from resnetx.prediction.roofline import fitted, layer_times
+from resnetx.workloads import tables
+gpu = load("dgx1-p100").gpu_part(0)
+model, size = tables.KEPT["googlenet"]
+layer_times(fitted(gpu), tables.kept(model, size), size, 32, gpu, "fp32", 1227e6)
+print({"scipy", "torch"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_tallents_workloads_take_longer_at_the_capped_clock():
+    table = tables.kept(config.AlexNet(classes=1000), 227)
+    full, capped = (
+        sum(each.forward_s for each in layer_times(fitted(P100), table, 227, 64, P100, "fp32", clock))
+        for clock in (None, 1227e6)
+    )
+    assert 1 < capped / full <= 1480 / 1227

@@ -1,0 +1,197 @@
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+import vl_convert
+
+from resnetx.config import Torchvision
+from resnetx.reporting.charts import shared, study_figures
+from resnetx.reporting.charts.styles import DASHES, Look
+
+
+@pytest.fixture
+def figures_of(invented, grid, points_of):
+    """Makes the figures of one invented study, by name."""
+
+    def make(*grids, repeats=6, **more):
+        requests = [request for axes in grids for request in grid(**axes)]
+        points = points_of(invented(requests, repeats=repeats, **more))
+        return {figure.name: figure for figure in study_figures.figures(points)}
+
+    return make
+
+
+SMALL = {"model__x": [1, 4], "batch_size": [16, 32], "gpus": [1, 2, 4]}
+WITH_OOM = {"model__x": [4, 32], "batch_size": 64, "gpus": [1, 2, 4]}
+
+
+def drawn(figure):
+    return ElementTree.fromstring(vl_convert.vegalite_to_svg(figure.specification))
+
+
+def texts(figure):
+    return [line for each in drawn(figure).iter("{http://www.w3.org/2000/svg}text") for line in each.itertext()]
+
+
+def lines(figure):
+    """The paths of the drawn curves, in which L joins two points."""
+    svg = vl_convert.vegalite_to_svg(figure.specification)
+    groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg)
+    return [path for group in groups for path in re.findall(r' d="([^"]*)"', group)]
+
+
+def test_a_study_that_ran_has_all_five_figures(figures_of):
+    assert list(figures_of(SMALL)) == ["intensity", "located", "rate", "speedup", "limits"]
+
+
+def test_a_study_that_has_not_run_has_no_figure_of_what_was_measured(results_of, grid, points_of):
+    assert study_figures.figures(points_of(results_of(grid(gpus=[1, 2]), []))) == []
+
+
+def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
+    assert "speedup" not in figures_of({"model__x": [1, 4], "gpus": 1})
+
+
+def test_curves_hold_what_the_rows_say_and_the_ideal_follows_from_the_baseline(invented, grid, points_of):
+    points = points_of(invented(grid(**SMALL)))
+    rate = next(figure for figure in study_figures.figures(points) if figure.name == "rate")
+    for row, point in zip(rate.data, points, strict=True):
+        assert row["iterations_per_s"] == point.row.iterations_per_s.median
+        base = next(each for each in points if each.line == point.line and each.gpus == 1)
+        assert row["ideal"] == pytest.approx(point.gpus * base.row.iterations_per_s.median)
+
+
+def test_a_missing_point_is_a_word_and_no_value(figures_of):
+    figures = figures_of(WITH_OOM)
+    missing = [row for row in figures["rate"].data if row["outcome"] == "oom"]
+    assert [(row["workload"], row["gpus"], row["iterations_per_s"]) for row in missing] == [("ResNet/32", 1, None)]
+    assert texts(figures["rate"]).count("oom") == 1
+    assert "oom: out of memory" in figures["rate"].caption
+    assert "oom" in texts(figures["limits"])
+    located = [row for row in figures["located"].data if row["efficiency"] is None]
+    assert [row["shown_as"] for row in located] == ["not measured"]
+
+
+def test_without_missing_points_nothing_is_said_of_them(figures_of):
+    assert "Missing" not in figures_of(SMALL)["rate"].caption
+
+
+def test_no_line_leads_over_a_missing_point(invented, grid, points_of, brief_of, results_of):
+    requests = grid(model__x=4, gpus=[1, 2, 4], input="synthetic")
+    whole = results_of(requests, [brief_of(request, 100.0 * request.gpus) for request in requests])
+    gap = results_of(
+        requests, [brief_of(request, *[100.0 * request.gpus] * (request.gpus != 2)) for request in requests]
+    )
+    joined, parted = (study_figures.figures(points_of(results))[2] for results in (whole, gap))
+    assert (joined.name, parted.name) == ("rate", "rate")
+    ideal_and_curve = [path.count("L") for path in lines(joined)]
+    assert ideal_and_curve == [2, 2]
+    assert [path.count("L") for path in lines(parted)] == [1, 0]
+
+
+def test_a_crowd_of_missing_points_is_one_word(results_of, brief_of, grid, points_of):
+    requests = grid(model__x=[1, 2, 4, 8, 16], gpus=[1, 8], input="synthetic")
+    runs = [brief_of(request, 100.0) for request in requests if request.gpus == 1]
+    runs += [brief_of(request, outcome="skipped", reason="8 GPUs") for request in requests if request.gpus == 8]
+    figures = {figure.name: figure for figure in study_figures.figures(points_of(results_of(requests, runs)))}
+    assert texts(figures["rate"]).count("skip") == 1
+
+
+@pytest.mark.parametrize(("repeats", "whiskers"), [(6, "95 % interval"), (2, "range of the runs"), (1, None)])
+def test_whiskers_are_called_what_they_are(figures_of, repeats, whiskers):
+    caption = figures_of(SMALL, repeats=repeats)["rate"].caption
+    assert ("whiskers" in caption) == (whiskers is not None)
+    assert (whiskers or "1 run.") in caption
+
+
+def test_the_baseline_is_in_the_axis_title(figures_of):
+    assert "(baseline: 1 GPU)" in texts(figures_of(SMALL)["speedup"])
+    assert "(baseline: 1 GPU or more)" in texts(figures_of(WITH_OOM)["speedup"])
+
+
+def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):
+    rate = figures_of({"model__x": 4, "batch_size": 16, "gpus": [1, 2, 4], "scaling": "weak"})["rate"]
+    first, *others = [row["ideal"] for row in rate.data]
+    assert others == [pytest.approx(first)] * 2
+
+
+def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of):
+    few = points_of(invented(grid(model__x=1, gpus=[1, 2], strategy=["bucket", "after"], input="synthetic"), repeats=1))
+    assert Look(few).dashed
+    assert len(Look(few).panels(few)) == 1
+    axes = {"strategy": ["bucket", "after", "layerwise"], "precision": ["fp32", "bf16"]}
+    many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
+    assert len(Look(many).variants) > len(DASHES)
+    assert len(Look(many).panels(many)) == 6
+    assert all(figure.specification for figure in study_figures.figures(many))
+
+
+def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, points_of):
+    results = invented(grid(model__x=[1, 4], gpus=[1, 2], input="synthetic"), repeats=1)
+    run = results.points[0].runs[0]
+    counts = msgspec.structs.replace(run.workload, convention="conv")
+    results.points[0].runs[0] = msgspec.structs.replace(run, workload=counts)
+    names = [figure.name for figure in study_figures.figures(points_of(results))]
+    assert names[:4] == ["intensity-caffe", "located-caffe", "intensity-conv", "located-conv"]
+
+
+def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, results_of, grid, points_of):
+    requests = grid(gpus=2, input="synthetic")
+    results = results_of(requests, [brief_of(requests[0], 100.0)])
+    (bar,) = next(figure for figure in study_figures.figures(points_of(results)) if figure.name == "limits").data
+    assert (bar["part"], bar["share"]) == ("not told apart", 1.0)
+
+
+def test_shares_of_a_step_add_up(figures_of):
+    sums = {}
+    for bar in figures_of(SMALL)["limits"].data:
+        key = bar["workload"], bar["batch"], bar["gpus"]
+        sums[key] = sums.get(key, 0.0) + bar["share"]
+    assert len(sums) == 12
+    assert list(sums.values()) == [pytest.approx(1)] * 12
+
+
+def test_workloads_are_told_apart_without_colour_and_the_ramp_follows_x(invented, grid, points_of):
+    requests = [
+        *grid(model__x=[32, 1, 4], gpus=1, input="synthetic"),
+        *grid(model=["alexnet"], gpus=1, input="synthetic"),
+    ]
+    look = Look(points_of(invented(requests, repeats=1)))
+    assert look.workloads == ["ResNet/1", "ResNet/4", "ResNet/32", "AlexNet"]
+    assert len(set(look.shapes)) == len(set(look.colours)) == 4
+
+    def lightness(colour):
+        return sum(int(colour[at : at + 2], 16) * weight for at, weight in ((1, 0.2126), (3, 0.7152), (5, 0.0722)))
+
+    ramp = look.colours[:3]
+    assert sorted(ramp, key=lightness) == ramp
+    assert set(look.colours) <= look.dark.keys()
+
+
+def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, grid, points_of):
+    model = Torchvision(name="a_model_with_a_name_that_is_much_longer_than_any_column_is_wide", classes=1000)
+    results = invented(grid(model__x=1, gpus=[1, 2, 4, 8], input="synthetic"), repeats=2)
+    renamed = [replace(each, request=msgspec.structs.replace(each.request, model=model)) for each in results.points]
+    long = study_figures.figures(points_of(replace(results, points=renamed)))
+    for figure in [*figures_of(SMALL).values(), *figures_of(WITH_OOM).values(), *long]:
+        assert float(drawn(figure).get("width")) <= shared.COLUMN + 5, figure.name
+
+
+def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
+    one, two = grid(gpus=[1, 2], input="synthetic")
+    results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
+    figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
+    assert [row["outcome"] for row in figures["rate"].data] == ["ok", "no rate"]
+    assert texts(figures["rate"]).count("none") == 1
+    assert "none: ended well without a rate" in figures["limits"].caption
+
+
+def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points_of):
+    (some,) = grid(gpus=1, input="synthetic")
+    empty = msgspec.structs.replace(some, batch_size=0)
+    results = results_of([empty, some], [brief_of(empty), brief_of(some, 100.0)])
+    figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
+    assert [row["batch"] for row in figures["intensity"].data] == [f"batch {some.batch_size}"]
+    assert len(figures["located"].data) == 1

@@ -1,0 +1,235 @@
+import csv
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from resnetx.config import Torchvision
+from resnetx.loading import visible
+from resnetx.record import GradientBucket, Phases, Warning
+from resnetx.reporting.study import page
+
+HOSTILE = '=<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}\0\x1b[2J\x9b\u202e\ufffe'
+
+
+class Parsed(HTMLParser):
+    """The tags, attributes and words of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.words = Counter(), [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += attributes
+
+    def handle_data(self, data):
+        self.words += data
+
+    def values(self, name):
+        return [value for key, value in self.attributes if key == name]
+
+
+@pytest.fixture
+def small(invented, grid, record_environment):
+    """Six points, one of which found no memory."""
+    environment = {"environment": record_environment()}
+    requests = grid(model__x=[4, 32], batch_size=64, gpus=[1, 2, 4])
+    return invented(requests, brief=environment)
+
+
+@pytest.fixture
+def written(small, tmp_path):
+    return page.write([small], tmp_path / "report")
+
+
+def test_every_figure_and_table_is_a_file_beside_the_page(written):
+    names = {path.name for path in written.parent.iterdir()}
+    figures = ("intensity", "located", "rate", "speedup", "limits")
+    assert names == {"index.html", "points.csv", "windows.csv", "messages.csv"} | {
+        f"{figure}.{kind}" for figure in figures for kind in ("svg", "pdf", "vl.json", "csv")
+    }
+    for path in written.parent.glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert all(path.read_bytes().startswith(b"%PDF") for path in written.parent.glob("*.pdf"))
+
+
+def test_the_page_needs_nothing_from_elsewhere(written):
+    text = written.read_text()
+    parsed = Parsed(text)
+    assert not {"script", "link", "img", "iframe", "object", "base", "form"} & parsed.tags.keys()
+    assert not re.search(r"https?://(?!www\.w3\.org/)|@import|url\(", text)
+    assert "default-src 'none'" in text
+    for target in parsed.values("href"):
+        assert target.removeprefix("#") in parsed.values("id") or (written.parent / target).is_file(), target
+
+
+def test_ids_are_unique_and_every_label_leads_to_one(written):
+    parsed = Parsed(written.read_text())
+    ids = parsed.values("id")
+    assert len(ids) == len(set(ids))
+    assert set(parsed.values("aria-labelledby")) <= set(ids)
+
+
+def test_every_point_is_a_row_and_a_missing_one_has_its_reason(written, small):
+    text = written.read_text()
+    table = text[text.index('id="points"') : text.index('id="platform"')]
+    assert table.count("<tr") == 1 + len(small.points)
+    (missing,) = re.findall(r'<tr role="row" class="missing">.*?</tr>', table, re.S)
+    assert "ResNet/32" in missing
+    assert "rank 0: no memory left" in missing
+
+
+def test_a_point_is_read_without_scrolling(written):
+    """What limits it is among the first columns, and where there is no room for columns each cell names its own."""
+    text = written.read_text()
+    table = text[text.index('<h2 id="points"') : text.index('<h2 id="platform"')]
+    headings = re.findall(r'<th role="columnheader"[^>]*>([^<]*)</th>', table)
+    rows = re.findall(r'<tr role="row"(?: class="(missing)")?>(.*?)</tr>', table.partition("<tbody")[2], re.S)
+    assert len(rows) == 6
+    assert headings.index("limited by") == 6
+    assert len(headings) <= 12
+    for missing, row in rows:
+        labels = re.findall(r'data-label="([^"]*)"', row)
+        assert labels == [each for each in headings[1:] if not missing or each in labels]
+    assert re.search(r'data-label="limited by">open: .*?<span class="ends long">compute \d+, ', table)
+    assert "Speed-ups are over 1 GPU, unless another baseline stands below them." in table
+    assert '<span class="ends long">over 2 GPUs (1 GPU: oom)</span>' in table
+
+
+def test_captions_do_not_scroll_away_and_titles_do_not_break_within_a_quantity(written):
+    text = written.read_text()
+    assert "<caption" not in text
+    described = Parsed(text).values("aria-describedby")
+    assert described == ["points-caption", "platform-caption"]
+    for name in described:
+        before, _, after = text.partition(f'id="{name}"')
+        assert after
+        assert before.count("<div") == before.count("</div>"), f"{name} is within something that scrolls"
+    title = re.search(r'<h3 id="figure-intensity">(.*?)</h3>', text)[1]
+    assert "\N{NO-BREAK SPACE}M" in title
+    assert not re.search(r"\d [kMG]\b", title)
+
+
+def test_drawings_are_inline_with_tooltips_and_their_dark_partners(written):
+    text = written.read_text()
+    assert Parsed(text).tags["svg"] == 5
+    assert "<title>ResNet/4, batch 64, 4 GPUs: " in text
+    used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', text.partition("</style>")[2]))
+    partners = set(re.findall(r'svg \[fill="(#[0-9a-f]{6})"\]', text))
+    assert {"#20262d", "#ffffff", "#440154"} <= used & partners
+
+
+def test_words_of_records_are_words_whatever_they_hold(invented, grid, tmp_path, renamed, record_environment):
+    warning = Warning(code=HOSTILE, message=HOSTILE, remedy=HOSTILE)
+    environment = record_environment(cpu=HOSTILE, topology=HOSTILE, variables={HOSTILE: HOSTILE})
+    results = invented(grid(input="synthetic", gpus=[1, 2], env__NCCL_ALGO=["Ring", "Tree"]), repeats=1)
+    results = renamed(results, warnings=[warning], environment=environment)
+    results.points[0].runs[0] = msgspec.structs.replace(
+        results.points[0].runs[0], outcome="failed", reason=HOSTILE, rates=[]
+    )
+    study = msgspec.structs.replace(results.study, name=HOSTILE, node=HOSTILE, about=HOSTILE, resnetx=HOSTILE)
+    model = Torchvision(name=HOSTILE, classes=1000)
+    points = [
+        replace(each, request=msgspec.structs.replace(each.request, model=model, env={"A": HOSTILE + str(place)}))
+        for place, each in enumerate(results.points)
+    ]
+    hostile = replace(results, study=study, points=points, aside=[HOSTILE])
+
+    text = page.write([hostile], tmp_path).read_text()
+    parsed = Parsed(text)
+    assert not {"script", "img"} & parsed.tags.keys()
+    assert not [name for name, _ in parsed.attributes if name.startswith("on") or name == "src"]
+    assert parsed.words.count(visible(HOSTILE)) >= 8
+    assert text == visible(text)  # nothing is left that would not be shown
+    for path in tmp_path.glob("*.svg"):
+        tags = {each.tag.partition("}")[2] for each in ElementTree.parse(path).iter()}
+        assert tags <= {"svg", "g", "path", "rect", "line", "text", "tspan", "title"}
+    for path in tmp_path.glob("*.csv"):
+        assert not [cell for row in csv.reader(path.open()) for cell in row if cell.startswith("=")]
+
+
+def test_a_study_that_has_not_run_has_a_page_without_figures(results_of, grid, tmp_path):
+    written = page.write([results_of(grid(gpus=[1, 2]), [])], tmp_path)
+    parsed = Parsed(written.read_text())
+    assert parsed.tags["figure"] == 0
+    assert "2 missing" in parsed.words
+
+
+def test_another_baseline_is_named(small, tmp_path):
+    assert "(baseline: 2 GPUs)" not in page.write([small], tmp_path).read_text()
+    assert "(baseline: 2 GPUs)" in page.write([small], tmp_path, baseline=2).read_text()
+
+
+def test_the_same_records_make_the_same_page(small, tmp_path):
+    first, second = (page.write([small], tmp_path / name).read_bytes() for name in "ab")
+    assert first == second
+
+
+@pytest.mark.slow
+def test_the_papers_88_points_make_a_page_of_less_than_3_megabytes(invented, grid, tmp_path):
+    written = page.write([invented(grid("paper"))], tmp_path)
+    assert written.stat().st_size < 3e6
+
+
+def test_a_watched_step_stands_beside_the_clean_one_with_every_message(grid, brief_of, results_of, tmp_path):
+    (request,) = grid(model__x=4, batch_size=64, gpus=2)
+    phases = Phases(
+        clock="host", step_s=[0.2, 0.4], input_wait_s=[0.0, 0.0], host_to_device_s=[0.0, 0.0], forward_s=[0.1, 0.1],
+        backward_s=[0.05, 0.05], exposed_communication_s=[0.0321, 0.0321], optimizer_s=[0.01, 0.01],
+        begin_s=[[0.0], [0.0]],
+    )  # fmt: skip
+    bucket = GradientBucket(
+        index=0, size_bytes=123_456, ready_s=[[0.1], [0.2]], start_s=[[0.1], [0.2]], end_s=[[0.3], [0.3]]
+    )
+    watched = brief_of(request.twins["phases"], 100.0, phases=phases, buckets=[bucket])
+    written = page.write([results_of([request], [brief_of(request, 110.0), watched])], tmp_path / "report")
+    assert "Inside a step" in written.read_text()
+    assert "32.1" in written.read_text()
+    rows = (written.parent / "messages.csv").read_text().splitlines()
+    assert rows[1].endswith(",0,123456,0,0,0.1,0.1,0.3")
+    assert rows[2].endswith(",0,123456,1,0,0.2,0.2,0.3")
+
+
+def test_a_run_that_two_points_share_is_counted_once(grid, brief_of, results_of, tmp_path):
+    first, second = grid(model__x=4, batch_size=64, gpus=2, strategy=["bucket", "after"], input="synthetic")
+    alone = first.twins["alone"]
+    assert alone == second.twins["alone"]
+    results = results_of([first, second], [brief_of(each, 100.0) for each in (first, second, alone)])
+    assert len(list(results.runs)) == 3
+    assert "2 points, 3 runs" in page.write([results], tmp_path).read_text()
+
+
+def shared_lines(written):
+    return re.findall(r'<p class="quiet">([^<]*runs? of each point[^<]*)</p>', written.read_text())
+
+
+def test_the_page_says_what_all_points_were_run_with(grid, results_of, tmp_path):
+    requests = grid(precision=["fp32", "bf16"], gpus=[1, 2], threads=3, steps=20, windows=1, warmup=5)
+    (line,) = shared_lines(page.write([results_of(requests, [])], tmp_path))
+    assert line == (
+        "input dali, recipe imagenet, strategy bucket, strong scaling, 1 window of at least 20 steps, at least 5 steps "
+        "of warm-up, 3 threads per rank, 6 runs of each point and 1 of each twin asked for."
+    )
+
+
+def test_studies_that_were_run_alike_are_one_line_and_others_one_each(grid, results_of, tmp_path):
+    one, two = (results_of(grid(gpus=1, threads=1), [], node=node) for node in ("node1", "node2"))
+    other = results_of(grid(gpus=1, threads=2), [], node="node3")
+    assert len(shared_lines(page.write([one, two], tmp_path))) == 1
+    lines = shared_lines(page.write([one, other], tmp_path))
+    assert [line.partition(": ")[0] for line in lines] == ["node1", "node3"]
+    assert ["1 thread per rank" in line for line in lines] == [True, False]
+
+
+def test_a_point_that_went_well_without_a_rate_is_not_called_ok(grid, brief_of, results_of, tmp_path):
+    (request,) = grid(gpus=2, input="synthetic", measure="equality")
+    text = page.write([results_of([request], [brief_of(request, outcome="ok", reason="")])], tmp_path).read_text()
+    assert "1 no rate." in text
+    assert ">no rate</td>" in text
+    assert "measure=equality" in text

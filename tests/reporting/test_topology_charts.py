@@ -1,0 +1,162 @@
+"""Drawings of systems: what is where, and that nothing is drawn through something else."""
+
+import math
+import re
+from itertools import combinations, pairwise
+
+import msgspec
+import pytest
+
+from resnetx.interconnect import system
+from resnetx.interconnect.system import names
+from resnetx.reporting.charts import topology
+from resnetx.reporting.charts.files import drawn
+from resnetx.reporting.charts.topology import Walk
+
+
+def drawing(chart, mark):
+    """The data of the layers of a chart with one kind of mark."""
+    tree = chart.to_dict(validate=False)
+    layers = [layer for layer in tree["layer"] if layer["mark"]["type"] == mark]
+    return [row for layer in layers for row in tree["datasets"][layer["data"]["name"]]]
+
+
+def lines(rows):
+    """The rows of points as polylines."""
+    found = {}
+    for row in rows:
+        found.setdefault(row["line"], []).append((row["x"], row["y"]))
+    return found
+
+
+def filled(points):
+    """Points in close sequence along a polyline."""
+    for (x0, y0), (x1, y1) in pairwise(points):
+        yield from ((x0 + t / 40 * (x1 - x0), y0 + t / 40 * (y1 - y0)) for t in range(41))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_component_and_every_link_is_drawn(name):
+    machine = system.load(name, nodes=1)
+    chart = topology.graph(machine)
+    boxes = drawing(chart, "rect")
+    assert len(boxes) == len(machine.components)
+    gpus = {row["label"] for row in boxes} & {str(gpu) for gpu in range(len(machine.gpus))}
+    assert len(gpus) == len(machine.gpus)
+    drawn = {line.partition(".")[0] for line in lines(drawing(chart, "line"))}
+    assert len(drawn) == len(machine.links)
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_link_runs_through_a_component_that_it_does_not_join(name):
+    machine = system.load(name, nodes=1)
+    chart = topology.graph(machine)
+    boxes = {(row["middle"], row["height"]): row for row in drawing(chart, "rect")}
+    where = {component.name: (component.x, component.y) for component in machine.components}
+    for line, points in lines(drawing(chart, "line")).items():
+        link = machine.links[int(line.partition(".")[0])]
+        others = [box for at, box in boxes.items() if at not in (where[link.a], where[link.b])]
+        for x, y in filled(points):
+            assert not any(box["x"] < x < box["x2"] and box["y"] < y < box["y2"] for box in others), link.name
+
+
+def test_boxes_do_not_overlap():
+    for name in names():
+        rows = drawing(topology.graph(system.load(name, nodes=1)), "rect")
+        for a, b in combinations(rows, 2):
+            assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"], (name, a, b)
+
+
+def test_two_links_are_two_lines_and_many_are_one_thick_line():
+    mesh, switched_drawing = system.load("dgx1-v100"), topology.graph(system.load("dgx-h100"))
+    strands = lines(drawing(topology.graph(mesh), "line"))
+    doubled = [number for number, link in enumerate(mesh.links) if link.wire.family == "nvlink" and link.lanes == 2]
+    assert len(doubled) == 8
+    assert all({f"{number}.0", f"{number}.1"} <= strands.keys() for number in doubled)
+    widths = {float(width) for width in re.findall(r'stroke-width="([\d.]+)"', drawn(switched_drawing.to_dict()))}
+    assert max(widths) > 6  # pixels: 18 lanes; legends and frames stay below 4
+
+
+def test_a_cube_mesh_looks_like_a_cube():
+    """Two planes, one above the other and of the same shape, joined by upright edges."""
+    at = {component.name: (component.x, component.y) for component in system.load("dgx1-p100").components}
+    shifts = {
+        (round(at[f"gpu{gpu}"][0] - at[f"gpu{gpu + 4}"][0], 6), round(at[f"gpu{gpu}"][1] - at[f"gpu{gpu + 4}"][1], 6))
+        for gpu in range(4)
+    }
+    assert len(shifts) == 1
+    ((aside, up),) = shifts
+    assert aside == 0
+    assert up > 0
+
+
+@pytest.mark.parametrize("name", ["gx8", "dual-root-1080ti", "single-root-1080ti", "pcie-gen5"])
+def test_a_pcie_tree_has_its_cpus_above_its_switches_above_its_gpus(name):
+    machine = system.load(name)
+    height = {component.name: component.y for component in machine.components}
+    rank = {"gpu": 0, "switch": 1, "cpu": 2}
+    for link in machine.links:
+        low, high = sorted(
+            (machine.component(link.a), machine.component(link.b)), key=lambda end: rank.get(end.kind, 3)
+        )
+        if high.kind in rank and low.kind != high.kind:
+            assert height[low.name] < height[high.name], link.name
+
+
+def test_rings_lie_beside_each_other_and_point_along_their_way():
+    machine = system.load("dgx1-v100")
+    order = [f"gpu{gpu}" for gpu in (0, 3, 2, 1, 5, 6, 7, 4)]
+    chart = topology.graph(machine, [Walk("out", order), Walk("back", order[::-1])])
+    ways = lines([row for row in drawing(chart, "line") if "ring" in row])
+    assert len(ways) == 16
+    first = [(row["x"], row["y"]) for row in drawing(chart, "line") if row.get("line") == "out.0"]
+    back = [(row["x"], row["y"]) for row in drawing(chart, "line") if row.get("line") == "back.6"]  # 3 to 0
+    gaps = {round(math.dist(a, b), 3) for a, b in zip(first, reversed(back), strict=True)}
+    assert len(gaps) == 1  # parallel all along
+    assert gaps.pop() > 0.05
+    heads = drawing(chart, "point")
+    assert len(heads) == 16
+    head = next(row for row in heads if row["ring"] == "out")
+    assert head["angle"] == pytest.approx(90)  # from GPU 0 to GPU 3 is to the right
+
+
+def test_gpus_that_take_no_part_are_pale():
+    machine = system.load("dgx1-p100")
+    chart = topology.graph(machine, [Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])])
+    fills = {row["label"]: row["fill"] for row in drawing(chart, "rect") if row["label"].isdigit()}
+    assert len({fills[str(gpu)] for gpu in range(4)}) == 1
+    assert len({fills[str(gpu)] for gpu in range(4, 8)}) == 1
+    assert fills["0"] != fills["4"]
+
+
+def test_a_chain_is_not_closed():
+    machine = system.load("dgx1-p100")
+    chart = topology.graph(machine, [Walk("chain", ["gpu0", "gpu1", "gpu2"], closed=False)])
+    assert len(lines([row for row in drawing(chart, "line") if "ring" in row])) == 2
+
+
+def test_the_legend_tells_the_rate_of_every_kind_of_link():
+    text = drawn(topology.graph(system.load("dgx1-p100")).to_dict())
+    assert text.startswith("<svg")
+    for words in ("NVLink 1: 20.0 GB/s each way, per link", "PCI Express 3.0: x16 15.8 GB/s", "2 links 38.4 GB/s"):
+        assert words in text
+
+
+@pytest.mark.parametrize("name", ["gx8", "dgx-a100"])
+def test_a_file_without_places_is_laid_out_in_rows_by_kind(name):
+    placed = system.load(name)
+    piled = msgspec.structs.replace(
+        placed, components=tuple(msgspec.structs.replace(each, x=0, y=0) for each in placed.components)
+    )
+    rows = drawing(topology.graph(piled), "rect")
+    for a, b in combinations(rows, 2):
+        assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"]
+    heights = {row["label"]: row["height"] for row in rows}
+    assert heights["0"] < heights["PCIe"] < heights["CPU 0"]
+
+
+def test_of_many_nodes_one_can_be_drawn():
+    one = topology.first_node(system.load("dgx-h100", nodes=16, network="ndr400", nics=8))
+    assert len(one.gpus) == 8
+    assert not any(link.wire.family == "network" for link in one.links)
+    assert len(drawing(topology.graph(one), "rect")) == len(system.load("dgx-h100").components)
