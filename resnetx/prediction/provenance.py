@@ -11,7 +11,7 @@ import msgspec
 from resnetx import __version__
 from resnetx.config import CONFIGS
 from resnetx.loading import own_yaml
-from resnetx.record import SCHEMA, Unknown, seal
+from resnetx.record import SCHEMA, Unknown, seal_tree
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, digest
 
 UNCHECKED = "nothing was measured to hold it against"
@@ -32,7 +32,7 @@ def prediction(
     points: Sequence[Mapping[str, Any]], inputs: Sequence[Mapping[str, Any]], settings: Mapping[str, str]
 ) -> Prediction:
     """The record of these points, as of now."""
-    made: Prediction = seal(
+    made: Prediction = seal_tree(
         {
             "kind": "prediction",
             "schema": SCHEMA,
@@ -57,7 +57,7 @@ class _Points(msgspec.Struct):
 
 def sealed(points: Sequence[Mapping[str, Any]]) -> list[PredictedPoint]:
     """The points by themselves, where no record is kept of them."""
-    found: _Points = seal({"points": list(points), "unknown": {}}, _Points)
+    found: _Points = seal_tree({"points": list(points), "unknown": {}}, _Points)
     return found.points
 
 

@@ -44,7 +44,7 @@ from resnetx.record.run import (
 from resnetx.record.run_summary import Brief, BriefReader
 from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_task, record_kind
-from resnetx.record.unknown import Unknown, nulls, seal
+from resnetx.record.unknown import Unknown, known, nulls, seal, seal_tree
 
 __all__ = [
     "MAX_BYTES",
@@ -86,12 +86,14 @@ __all__ = [
     "bench_opening",
     "cut_short",
     "json_schema",
+    "known",
     "nulls",
     "opening",
     "read",
     "read_task",
     "record_kind",
     "seal",
+    "seal_tree",
     "timestamp",
     "write",
 ]

@@ -8,7 +8,7 @@ import msgspec
 from resnetx.record.bench import BenchFile, BenchRecord, bench_opening
 from resnetx.record.files import read
 from resnetx.record.run import Outcome, RunFile, RunRecord, opening
-from resnetx.record.unknown import Unknown, seal
+from resnetx.record.unknown import Unknown, seal_tree
 
 Task = RunFile | BenchFile
 TaskRecord = RunRecord | BenchRecord
@@ -46,7 +46,7 @@ def cut_short(task: Task, started: float, outcome: Outcome, reason: str, **known
     begun = bench_opening(task, started) if isinstance(task, BenchFile) else opening(task, started)
     told = {"failures": [], "stderr_end": "", "warnings": [], "duration_s": 0.0, **known}
     whole = dict.fromkeys(kind.__struct_fields__, gone) | begun | told
-    record: TaskRecord = seal(whole | {"outcome": outcome, "reason": reason, "unknown": {}}, kind)
+    record: TaskRecord = seal_tree(whole | {"outcome": outcome, "reason": reason, "unknown": {}}, kind)
     return record
 
 

@@ -1,20 +1,41 @@
-"""Values that cannot be known: null in a record, with the reason beside it."""
+"""Values that cannot be known: null in a record, with the reason beside it.
+
+What measures or predicts returns `T | Unknown`. A record is made by its constructor, its fields of such values wrapped
+in `known`, and then sealed:
+
+    seal(BenchPoint(time_s=known(timed()), ..., unknown={}))
+"""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
+
+T = TypeVar("T")
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class Unknown(str):
     """Stands for a value that cannot be known while a record is put together; the string is the reason."""
 
 
-def seal(tree: Any, kind: Any) -> Any:
-    """A checked record of type `kind` from plain values: every `Unknown` in it becomes null with its reason.
+def known(value: T | Unknown) -> T | None:
+    """The value of a field that is null where it cannot be known. `seal` makes the null, and keeps the reason."""
+    return cast("T | None", value)
 
-    A null whose path, or the path of a part that holds it, has no reason is a mistake of ours.
+
+def seal(record: Record) -> Record:
+    """The record with every `Unknown` in it made null, and each reason in `unknown` under the path of its field.
+
+    Checks the types of all fields. A null whose path, or the path of a part that holds it, has no reason is a mistake
+    of ours.
     """
+    sealed: Record = seal_tree(_fields(record), type(record))
+    return sealed
+
+
+def seal_tree(tree: Any, kind: Any) -> Any:
+    """A checked record of type `kind` from plain values: every `Unknown` in it becomes null with its reason."""
     unknown: dict[str, str] = dict(tree.get("unknown", {}))
     plain = _plain(tree, "", unknown)
     plain["unknown"] = unknown
@@ -37,12 +58,19 @@ def nulls(tree: Any, path: str = "") -> Iterator[str]:
             yield from nulls(value, f"{path}.{index}")
 
 
+def _fields(part: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a part of a record, whose values may be `Unknown`; with the tag that says of which kind it is."""
+    config = part.__struct_config__
+    tag = {str(config.tag_field): config.tag} if config.tag_field else {}
+    return {**tag, **msgspec.structs.asdict(part)}
+
+
 def _plain(value: Any, path: str, unknown: dict[str, str]) -> Any:
     if isinstance(value, Unknown):
         unknown[path] = str(value)
         return None
     if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
+        value = _fields(value)
     if isinstance(value, dict):
         return {key: _plain(item, f"{path}.{key}".lstrip("."), unknown) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -18,7 +18,7 @@ from resnetx.loading import File, decode, is_file, is_folder, visible
 from resnetx.record import files, limits
 from resnetx.record.run import SCHEMA
 from resnetx.record.trace import LayerTimes, Trace, TracedCommunication
-from resnetx.record.unknown import Unknown, seal
+from resnetx.record.unknown import Unknown, seal_tree
 from resnetx.traces.checks import refuse_unsound
 
 NAME = "trace.json"
@@ -65,7 +65,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         "communication": [],
         "unknown": notes,
     }
-    trace: Trace = seal(tree, Trace)
+    trace: Trace = seal_tree(tree, Trace)
     return refuse_unsound(trace)
 
 

@@ -23,7 +23,7 @@ from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.measure.rank import copies, distributed, nodes
 from resnetx.measure.rank.distributed import Ranks, transport
-from resnetx.record import Environment, GpuSamples, LinkCounters, Unknown, seal
+from resnetx.record import Environment, GpuSamples, LinkCounters, Unknown, seal_tree
 
 HIP = "6.4.43482-0f2d60242"
 
@@ -330,7 +330,7 @@ def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel,
 
 def test_the_environment_fills_a_record(rocm):
     facts = {**environment.machine(None), **environment.software(), **graphics_here(FourMi300s())}
-    sealed = seal(facts, Environment)
+    sealed = seal_tree(facts, Environment)
     assert (sealed.hip, sealed.cuda, len(sealed.gpus or [])) == (HIP, None, 4)
 
 

@@ -7,13 +7,13 @@ import pytest
 import resnetx
 from resnetx import host
 from resnetx.measure.machine import environment
-from resnetx.record import Environment, Unknown, seal
+from resnetx.record import Environment, Unknown, seal_tree
 
 
 def test_the_fields_are_those_of_a_record(tmp_path):
     found = environment.environment(tmp_path)
     assert set(found) == set(Environment.__struct_fields__)
-    sealed = seal(found, Environment)
+    sealed = seal_tree(found, Environment)
     assert sealed.resnetx == resnetx.__version__
     assert sealed.cpus_usable >= 1
     assert sealed.host_memory_bytes > 0

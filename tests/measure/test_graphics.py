@@ -10,7 +10,7 @@ import pynvml
 from resnetx.measure.machine import nvidia
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.machine.nvidia import graphics_here
-from resnetx.record import Environment, Unknown, seal
+from resnetx.record import Environment, Unknown, seal_tree
 
 
 class FakeNvml:
@@ -126,7 +126,7 @@ class Holder(msgspec.Struct):
 
 
 def test_a_record_takes_the_gpus_with_the_reasons_for_what_is_missing():
-    sealed = seal({"environment": environment(None, FakeNvml(PAIR))}, Holder)
+    sealed = seal_tree({"environment": environment(None, FakeNvml(PAIR))}, Holder)
     assert [gpu.uuid for gpu in sealed.environment.gpus] == ["GPU-0", "GPU-1"]
     assert sealed.environment.gpus[0].mig is None
     assert "Not Supported" in sealed.unknown["environment.gpus.0.mig"]

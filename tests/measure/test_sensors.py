@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from resnetx.measure.machine.sensors import Sensors
-from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, seal
+from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, seal_tree
 
 POWER_CAP = 0x4
 
@@ -138,7 +138,7 @@ def test_what_nvml_does_not_support_is_unknown_and_the_rest_is_kept(only_second_
         nvmlDeviceGetUtilizationRates = nvmlDeviceGetPowerUsage = nvmlDeviceGetNvLinkState = TwoGpus._refuse
 
     found = measured(Partitioned())
-    assert seal(found["gpu_samples"], GpuSamples).busy is None and seal(found["link_counters"], LinkCounters)
+    assert seal_tree(found["gpu_samples"], GpuSamples).busy is None and seal_tree(found["link_counters"], LinkCounters)
     for value in (found["gpu_samples"]["busy"], found["gpu_samples"]["power_W"], found["gpu_samples"]["energy_J"]):
         assert isinstance(value, Unknown) and "Not Supported" in value
     assert found["gpu_samples"]["sm_clock_Hz"]
@@ -174,4 +174,4 @@ def test_a_cpu_run_knows_its_host_load_and_no_gpu():
     time.sleep(1.2)
     found = cpu.stop()
     assert isinstance(found["gpu_samples"], Unknown) and isinstance(found["link_counters"], Unknown)
-    assert seal(found["host_load"], HostLoad)
+    assert seal_tree(found["host_load"], HostLoad)

@@ -25,7 +25,7 @@ from resnetx.config import (
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
-from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal
+from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal_tree
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
@@ -266,5 +266,5 @@ def _imported(file: Path, found: measured.Measured, asked: Asked) -> BenchRecord
         "warnings": [],
         "unknown": {},
     }
-    sealed: BenchRecord = seal(tree, BenchRecord)
+    sealed: BenchRecord = seal_tree(tree, BenchRecord)
     return sealed

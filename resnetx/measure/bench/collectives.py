@@ -38,7 +38,7 @@ from resnetx.record import (
     Warning,
     array_bytes,
     bench_opening,
-    seal,
+    seal_tree,
 )
 
 QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
@@ -185,5 +185,5 @@ def _record(task: BenchFile, fields: dict[str, Any], started: Moment) -> BenchRe
     """The record of a bench that went well."""
     plain = {"outcome": "ok", "reason": "", "failures": [], "stderr_end": "", "unknown": {}}
     begun = bench_opening(task, run_started(started).epoch_s)
-    record: BenchRecord = seal({**begun, **plain, **fields, "duration_s": started.elapsed_s}, BenchRecord)
+    record: BenchRecord = seal_tree({**begun, **plain, **fields, "duration_s": started.elapsed_s}, BenchRecord)
     return record
