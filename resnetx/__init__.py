@@ -1,3 +1,61 @@
-"""resnetx: how does deep-learning training scale on this GPU interconnect, and on that one?"""
+"""resnetx: how does deep-learning training scale on this GPU interconnect, and on that one?
+
+    import resnetx
+
+    made = resnetx.predict(systems=["dgx1-p100", "gx8"], model="alexnet", batch_size=256, gpus=[1, 2, 4, 8])
+    made.to_pandas()
+
+One function for each verb of the command line, with settings as keyword arguments of the same names and records back;
+see docs/library.md. Importing this loads nothing: each function is imported when it is first asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from resnetx.api.bench import bench
+    from resnetx.api.compare import compare
+    from resnetx.api.describe import describe
+    from resnetx.api.doctor import doctor
+    from resnetx.api.figures import figures
+    from resnetx.api.images import images
+    from resnetx.api.load import load
+    from resnetx.api.predict import predict
+    from resnetx.api.report import report
+    from resnetx.api.sweep import sweep
+    from resnetx.api.topology import topology
+    from resnetx.api.trace import trace
+    from resnetx.api.train import train
+    from resnetx.api.verify import verify
+    from resnetx.errors import ConfigError
+
+__all__ = [
+    "ConfigError",
+    "bench",
+    "compare",
+    "describe",
+    "doctor",
+    "figures",
+    "images",
+    "load",
+    "predict",
+    "report",
+    "sweep",
+    "topology",
+    "trace",
+    "train",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module("resnetx.errors" if name == "ConfigError" else f"resnetx.api.{name}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from resnetx import config
-from resnetx.cli.compose import chosen, compose
+from resnetx.cli.words import settings_of
 from resnetx.config import Request, check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
+from resnetx.settings.compose import compose
 
 
 def test_the_defaults_describe_a_request_that_can_run(request_of):
@@ -176,19 +177,19 @@ def test_a_tilde_in_a_path_is_the_home_of_the_user(monkeypatch):
 @pytest.mark.parametrize("word", ["out=~/x", 'out="~/x"', "out='~/x'"])
 def test_a_tilde_on_the_command_line_needs_no_quotes(word, monkeypatch):
     monkeypatch.setenv("HOME", "/home/some one")
-    assert chosen([word]) == {"out": "/home/some one/x"}
+    assert settings_of([word]) == {"out": "/home/some one/x"}
 
 
 @pytest.mark.parametrize("word", ["workload='a,~b'", "systems=['~/a b.yaml']", "env.HOME_PAGE='x=~y'"])
 def test_what_is_quoted_is_left_as_it_is(word, monkeypatch):
     monkeypatch.setenv("HOME", "/h")
-    (value,) = chosen([word]).values()
+    (value,) = settings_of([word]).values()
     assert value in ("a,~b", ["/h/a b.yaml"], "x=~y")
 
 
 def test_tildes_in_a_list_of_paths(monkeypatch):
     monkeypatch.setenv("HOME", "/h")
-    assert chosen(["systems=[gx8,~/mine.yaml,~/b.yaml]"]) == {"systems": ["gx8", "/h/mine.yaml", "/h/b.yaml"]}
+    assert settings_of(["systems=[gx8,~/mine.yaml,~/b.yaml]"]) == {"systems": ["gx8", "/h/mine.yaml", "/h/b.yaml"]}
 
 
 @pytest.mark.parametrize("given", [3, True, None, 1.5])

@@ -8,9 +8,9 @@ from resnetx.cli.grammar import VERBS
 from resnetx.cli.reference import records, settings
 from resnetx.cli.reference.__main__ import DOCS, PAGES
 from resnetx.cli.reference.comments import field_comments
-from resnetx.cli.settings import names
 from resnetx.record.bench import BenchPoint
 from resnetx.record.run import Failure, GradientBucket
+from resnetx.settings.files import names
 from tests.documentation import ROOT, links
 
 INDEX = (DOCS / "index.md").read_text()

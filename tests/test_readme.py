@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.cli import OVERRIDE, main
-from resnetx.cli.grammar import VERBS, key_of, refuse_unread
-from resnetx.cli.settings import names
-from resnetx.cli.verbs import train
+from resnetx.api.train import task_of
+from resnetx.cli import OVERRIDE, _key, main
+from resnetx.cli.grammar import VERBS
+from resnetx.cli.words import settings_of
 from resnetx.config import check
 from resnetx.measure.launch import executor
+from resnetx.settings.files import names
+from resnetx.settings.verbs import refuse_unread
 from tests.documentation import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, links, shell_lines
 
 COMMANDS = commands()
@@ -136,14 +138,14 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
     else:
         assert command.startswith(("resnetx train ", "resnetx verify ", BY_HAND))
         settings = [word for word in settings if not word.startswith("TORCH_")]
-        task, _ = train._task([], settings, gpus=8 if command.startswith(BY_HAND) else None)
+        task, _ = task_of(None, settings_of(settings), gpus=8 if command.startswith(BY_HAND) else None)
         check(task.request)
 
 
 @pytest.mark.parametrize("command", shell_lines())
 def test_a_shell_command_has_a_verb_that_reads_its_settings(command):
     _, verb, *words = shlex.split(command)
-    refuse_unread(verb, VERBS[verb].settings, [key_of(word) for word in words if OVERRIDE.match(word)], names())
+    refuse_unread(verb, [_key(word) for word in words if OVERRIDE.match(word)], names())
     flags = [word.removeprefix("--") for word in words if word.startswith("--")]
     assert set(flags) <= {*VERBS[verb].flags, "config-dir"}
 

@@ -3,7 +3,7 @@
     resnetx VERB [PATH ...] [--flag ...] [key=value ...]
 
 argparse takes the verb and its few flags (`grammar` lists both); everything of the form key=value is Hydra's grammar
-(`compose`). Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
+(`words`). Nothing heavy is imported before a verb needs it: `resnetx --help` loads neither Hydra nor torch.
 """
 
 import argparse
@@ -15,14 +15,18 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from resnetx import __version__
-from resnetx.cli.grammar import CFG, VERBS, key_of, refuse_unread
+from resnetx.cli.grammar import CFG, VERBS, has_choices
 from resnetx.cli.help import VerbHelp
-from resnetx.cli.settings import names, searching
 from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
+from resnetx.settings.files import names, searching
+from resnetx.settings.verbs import refuse_unread
+
+if TYPE_CHECKING:
+    from resnetx.study import Point
 
 CONFIG_DIR = "a folder with models, inputs, strategies or trackers of your own, as FOLDER/model/NAME.yaml"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
@@ -120,33 +124,52 @@ def _run(words: list[str]) -> int:
         parser.print_help()
         return 0
     name: str = options.verb
-    verb = VERBS[name]
     rest = [*options.words, *rest]
     overrides = [word for word in rest if OVERRIDE.match(word)]
-    others = [word for word in rest if not OVERRIDE.match(word)]
-    _refuse_words(name, others, rest)
+    paths = [word for word in rest if not OVERRIDE.match(word)]
+    _refuse_words(name, paths, rest)
     folders = list(getattr(options, "config_dir", None) or [])
-    if verb.has_choices:
-        folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
-        overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
+    if has_choices(name):
+        folders += [folder for word in overrides if _key(word) == SEARCH_PATH for folder in _searched(word)]
+        overrides = [word for word in overrides if _key(word) != SEARCH_PATH]
     with searching(folders):
-        changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # adding and removing, `compose` refuses
-        refuse_unread(name, verb.settings, changed, names())
-        asked = overrides or list(verb.default)
+        changed = [_key(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
+        refuse_unread(name, changed, names())  # before Hydra is loaded
+        return _act(name, options, [Path(path_at_home(word)) for word in paths], _settings(overrides))
+
+
+def _settings(overrides: list[str]) -> "Point":
+    if not overrides:
+        return {}
+    from resnetx.cli.words import settings_of  # loads Hydra's grammar, which takes 0.1 s
+
+    return settings_of(overrides)
+
+
+def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
+    """What the verb does, with its screens."""
+    from resnetx import progress
+    from resnetx.cli import show
+
+    show.begin(options)
+    with progress.reporting_to(show.Terminal()):
         if getattr(options, CFG, None) is not None:
             from resnetx.cli.configuration import show_configuration
 
-            return show_configuration(options.cfg, verb, asked)
+            return show_configuration(options.cfg, name, asked)
         module = importlib.import_module(f"resnetx.cli.verbs.{name}")
-        act: Callable[[argparse.Namespace, list[Path], list[str]], int] = getattr(module, f"{name}_")
-        return act(options, [Path(path_at_home(word)) for word in others], asked)
+        act: Callable[[argparse.Namespace, list[Path], Point], int] = getattr(module, f"{name}_")
+        return act(options, paths, asked)
+
+
+def _key(word: str) -> str:
+    """The setting that a word of the command line is about: "model.x" of "model.x=4"."""
+    return word.lstrip("+~").partition("=")[0].partition("@")[0]
 
 
 def _searched(word: str) -> list[Path]:
     """The folders that Hydra's own setting for them names."""
-    from resnetx.cli.compose import chosen
-
-    (given,) = chosen([word]).values()
+    (given,) = _settings([word]).values()
     return [Path(str(each).removeprefix("file://")) for each in (given if isinstance(given, list) else [given])]
 
 
@@ -158,7 +181,7 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
         if word in ("-m", "--multirun"):
             raise ConfigError(f"{word}: resnetx has grids of its own; use `resnetx sweep` with lists: gpus=[1,2,4,8]")
         if word.startswith("-"):
-            flags = [*VERBS[verb].flags, *["config-dir"] * VERBS[verb].has_choices, "help"]
+            flags = [*VERBS[verb].flags, *["config-dir"] * has_choices(verb), "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
@@ -187,13 +210,13 @@ def _parser() -> argparse.ArgumentParser:
         own = verbs.add_parser(
             name, help=verb.about, description=about, usage=usage, add_help=False, allow_abbrev=False
         )
-        own.add_argument("-h", "--help", action=VerbHelp, verb=verb)
+        own.add_argument("-h", "--help", action=VerbHelp, verb=name)
         for flag, meaning in verb.flags.items():
             if flag == CFG:
                 own.add_argument("--cfg", "-c", metavar="job", help=meaning)
             else:
                 own.add_argument(f"--{flag}", action="store_true", help=meaning)
-        if verb.has_choices:
+        if has_choices(name):
             own.add_argument("--config-dir", "-cd", action="append", type=Path, metavar="FOLDER", help=CONFIG_DIR)
         taken = own.add_argument("words", nargs="*", help=argparse.SUPPRESS)
         taken.completer = _complete  # type: ignore[attr-defined]  # as argcomplete has it

@@ -9,10 +9,10 @@ import argparse
 import re
 from collections.abc import Iterable
 
-from resnetx.cli.grammar import VERBS, reads
-from resnetx.cli.settings import choices, searching, settings
 from resnetx.config import CONFIGS, GROUPS, Images, Request, RunSettings
 from resnetx.errors import ConfigError, allowed
+from resnetx.settings.files import choices, searching, settings
+from resnetx.settings.verbs import READS, reads
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -29,7 +29,7 @@ def script(asked: str) -> str:
 
 def words(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
     """The settings of the verb with what may stand behind "="; argcomplete leaves out what has another prefix."""
-    own = VERBS[parsed_args.verb].settings
+    own = READS[parsed_args.verb].settings
     with searching(getattr(parsed_args, "config_dir", None) or []):
         key, equals, value = prefix.partition("=")
         if equals:
@@ -61,7 +61,7 @@ def _named(key: str) -> Iterable[str]:
 
             return COLLECTIVES if key == "collective" else LIBRARIES
         case "transport" | "framework" | "gradients" | "memory_model":
-            from resnetx.cli.verbs.predict import Asked
+            from resnetx.api.predict import Asked
 
             return map(str, allowed(Asked, [key]))
     return []

@@ -1,32 +1,34 @@
 """`--cfg job`: the configuration that a command would use, as YAML, one document for each point."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
 from resnetx.cli import show
-from resnetx.cli.compose import compose, points_of
-from resnetx.cli.grammar import Verb, reads
 from resnetx.errors import ConfigError
+from resnetx.settings.compose import asked, compose, points_of
+from resnetx.settings.verbs import READS, reads
+from resnetx.study import Point
 
 
-def show_configuration(kind: str, verb: Verb, overrides: list[str]) -> int:
+def show_configuration(kind: str, verb: str, given: Point) -> int:
     """Prints the settings that the verb reads."""
     if kind != "job":
         raise ConfigError(f"--cfg {kind}: expected --cfg job, the configuration that the command would use")
-    _, points = points_of(overrides)
-    documents = [_own(compose(point), verb) for point in points]
+    _, points = points_of(asked(verb, given))
+    documents = [_own(compose(point), READS[verb].settings) for point in points]
     show.line(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).removesuffix("\n"))
     return 0
 
 
-def _own(tree: dict[str, Any], verb: Verb, above: str = "") -> dict[str, Any]:
+def _own(tree: dict[str, Any], own: Sequence[str], above: str = "") -> dict[str, Any]:
     """The part of a configuration that the verb reads."""
     found = {}
     for name, value in tree.items():
         key = f"{above}{name}"
-        if reads(verb.settings, key):
+        if reads(own, key):
             found[name] = value
-        elif isinstance(value, dict) and (inside := _own(value, verb, f"{key}.")):
+        elif isinstance(value, dict) and (inside := _own(value, own, f"{key}.")):
             found[name] = inside
     return found

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from resnetx.cli.grammar import Verb, reads
 from resnetx.cli.prose import beside, width_of
-from resnetx.cli.settings import Setting, choices, searching, settings
+from resnetx.settings.compose import written
+from resnetx.settings.files import Setting, choices, searching, settings
+from resnetx.settings.verbs import READS, reads
 
 COLUMN = 30  # where the meaning of a setting begins
 
@@ -18,7 +19,7 @@ COLUMN = 30  # where the meaning of a setting begins
 class VerbHelp(argparse.Action):
     """`resnetx VERB --help`."""
 
-    def __init__(self, option_strings: list[str], dest: str, verb: Verb) -> None:
+    def __init__(self, option_strings: list[str], dest: str, verb: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="show this help and exit")
         self._verb = verb
 
@@ -26,10 +27,12 @@ class VerbHelp(argparse.Action):
         parser.print_help()
         folders: list[Path] = getattr(namespace, "config_dir", None) or []
         with searching(folders):
+            verb = READS[self._verb]
+            defaults = dict(word.split("=", 1) for word in written(verb.own))
             own = [
-                replace(setting, default=self._verb.own.get(setting.name, setting.default))
+                replace(setting, default=defaults.get(setting.name, setting.default))
                 for setting in settings()
-                if reads(self._verb.settings, setting.name)
+                if reads(verb.settings, setting.name)
             ]
         if own:
             print("\nsettings and their defaults:\n")

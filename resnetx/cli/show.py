@@ -5,10 +5,9 @@ The verbs' own screens are in the modules `show_*`, all made of what is here.
 
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from rich.console import RenderableType
@@ -24,12 +23,11 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from resnetx import record
 from resnetx.cli.console import Console
 from resnetx.cli.prose import beside, width_of, wrapped
 from resnetx.cli.sheet import sheet
-from resnetx.errors import ConfigError
 from resnetx.loading import UNSHOWN
+from resnetx.progress import Counter
 
 T = TypeVar("T")
 
@@ -78,11 +76,6 @@ def line(text: str, to: Console = out) -> None:
     to.print(text, soft_wrap=True)
 
 
-def skipped(sentence: str) -> None:
-    """Says what is left out: a file that cannot be read, or that counts twice."""
-    say(f"skipped: {sentence}", err)
-
-
 def entries(found: Iterable[tuple[str, str]], indent: int = 0) -> None:
     """Prints names, each with what is said of it beside it, in prose."""
     pairs = [(" " * indent + name, text) for name, text in found]
@@ -95,15 +88,6 @@ def json_lines(objects: Iterable[Any]) -> None:
     """Prints each object as one line of JSON; what a terminal would obey is escaped as JSON does it."""
     for each in objects:
         print(UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(each).decode()))
-
-
-def store(folder: Path, file: Path, content: Any) -> None:
-    """Writes a record to the folder that `out=` names, and says where it is."""
-    try:
-        record.write(file, content)
-    except OSError as error:
-        raise ConfigError(f"out={folder}: cannot be written ({error.strerror})") from None
-    line(f"record: {file}", err)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -140,12 +124,6 @@ def tables(
 
 
 # ---- progress -------------------------------------------------------------------------------------------------------
-
-
-class Counter(Protocol):
-    """Counts how many more things are done, with a line to keep on the screen."""
-
-    def __call__(self, done: int, line: str = "", /) -> None: ...
 
 
 class _Progress(Progress):
@@ -201,3 +179,28 @@ def _short(what: str) -> str:
     """A description that leaves a narrow terminal room for bar and times."""
     room = max(err.width - 42, 12)
     return what if len(what) <= room else f"{what[: room - 1]}…"
+
+
+class Terminal:
+    """Notes and progress of `resnetx.progress`, on standard error."""
+
+    @property
+    def shows_time(self) -> bool:
+        """Whether there is a progress bar, which shows the time that is left."""
+        return err.is_terminal
+
+    def note(self, text: str, *, indent: int = 0) -> None:
+        """Prints prose."""
+        say(text, err, indent=indent)
+
+    def command(self, text: str) -> None:
+        """Prints a line as it is."""
+        line(text, err)
+
+    def counting(self, what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
+        """A progress bar."""
+        return progress(what, total, where)
+
+    def waiting(self, what: str, where: object = "") -> AbstractContextManager[None]:
+        """A sign of life."""
+        return waiting(what, where)

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from interleave import ratio, rounds, sentence
 
-from resnetx.cli.compose import chosen
+from resnetx.cli.words import settings_of
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.clock import timed_with_cpu
@@ -50,7 +50,7 @@ def ours(name: str, array: torch.Tensor, ranks: distributed.Ranks) -> list[float
 
 
 def main() -> None:
-    name = str(chosen(sys.argv[1:]).get("collective", "allreduce"))
+    name = str(settings_of(sys.argv[1:]).get("collective", "allreduce"))
     torch.set_num_threads(1)
     if not torch.cuda.is_available():
         keep_freed_memory()

@@ -19,10 +19,11 @@ PROCESSES = 5
 
 def ask(name: str) -> None:
     """Prints the seconds of one question in this process, from its first instruction behind the imports."""
-    from resnetx.cli.verbs.predict import predicted
+    from resnetx.api.predict import predicted
+    from resnetx.cli.words import settings_of
 
     start, busy = time.perf_counter(), time.process_time()
-    predicted([], QUESTIONS[name])
+    predicted([], settings_of(QUESTIONS[name]))
     print(time.perf_counter() - start, time.process_time() - busy)
     assert "torch" not in sys.modules
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from interleave import ratio, rounds, sentence
 from torch import nn
 
-from resnetx.cli.compose import chosen, compose
+from resnetx.cli.words import settings_of
 from resnetx.config import Request, request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
@@ -28,6 +28,7 @@ from resnetx.measure.rank.phases import Watch, unwatched
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
+from resnetx.settings.compose import compose
 
 STRATEGIES = ("bucket", "layerwise", "after", "none")
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
@@ -103,7 +104,7 @@ def ours(request: Request, ranks: distributed.Ranks, watch: Watch | None = None)
 
 
 def main() -> None:
-    settings = {"input": "synthetic", "gpus": int(os.environ["WORLD_SIZE"]), "threads": 1} | chosen(sys.argv[1:])
+    settings = {"input": "synthetic", "gpus": int(os.environ["WORLD_SIZE"]), "threads": 1} | settings_of(sys.argv[1:])
     requests = {name: request_from(compose({**settings, "strategy": name})) for name in STRATEGIES}
     if not torch.cuda.is_available():
         keep_freed_memory()

@@ -13,7 +13,7 @@ import torch
 from bench_train import ROUNDS, STEPS, bare
 from interleave import ratio, rounds, sentence
 
-from resnetx.cli.compose import chosen, compose
+from resnetx.cli.words import settings_of
 from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.rank import distributed
@@ -22,10 +22,11 @@ from resnetx.measure.rank.layer_timer import LayerWatch
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.train import build, training_step
+from resnetx.settings.compose import compose
 
 
 def main() -> None:
-    request = request_from(compose({"input": "synthetic", "gpus": 1, "threads": 1} | chosen(sys.argv[1:])))
+    request = request_from(compose({"input": "synthetic", "gpus": 1, "threads": 1} | settings_of(sys.argv[1:])))
     if not torch.cuda.is_available():
         keep_freed_memory()
     torch.set_num_threads(request.threads)

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from resnetx import workloads
-from resnetx.cli.compose import chosen, compose
+from resnetx.cli.words import settings_of
 from resnetx.config import Request, request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
@@ -27,6 +27,7 @@ from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
+from resnetx.settings.compose import compose
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 STEPS = int(os.environ.get("STEPS", "2"))  # per window
@@ -65,7 +66,7 @@ def ours(request: Request, ranks: distributed.Ranks):
 
 
 def main() -> None:
-    settings = {"input": "synthetic", "gpus": int(os.environ["WORLD_SIZE"]), "threads": 1} | chosen(sys.argv[1:])
+    settings = {"input": "synthetic", "gpus": int(os.environ["WORLD_SIZE"]), "threads": 1} | settings_of(sys.argv[1:])
     request = request_from(compose(settings))
     if "PLAIN_MALLOC" not in os.environ and not torch.cuda.is_available():
         keep_freed_memory()

@@ -160,7 +160,7 @@ def test_without_words_an_allreduce_on_two_ranks_from_8_bytes_to_256_mib(capsys,
 
 
 def test_one_process_group_for_each_number_of_ranks_with_the_same_threads(capsys, tmp_path, launched, monkeypatch):
-    for module in ("resnetx.config", "resnetx.cli.verbs.train"):
+    for module in ("resnetx.config", "resnetx.api.obstacles"):
         monkeypatch.setattr(f"{module}.cores", lambda: 8)
     assert run(capsys, "bench", "gpus=[2,4]", "env.NCCL_PROTO=Simple", "size=8", f"results={tmp_path}")[0] == 0
     assert [(request.gpus, request.threads) for request in asked(launched)] == [(2, 2), (4, 2)]

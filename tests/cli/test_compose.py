@@ -3,9 +3,10 @@
 import pytest
 
 from resnetx import study
-from resnetx.cli.compose import chosen, compose, points_of
+from resnetx.cli.words import settings_of
 from resnetx.config import request_from
 from resnetx.errors import ConfigError
+from resnetx.settings.compose import compose, points_of
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_the_choice_of_a_group_is_one_of_its_names(secret, given):
 
 
 def test_a_choice_of_ones_own_is_read_within_bounds(tmp_path):
-    from resnetx.cli.settings import searching
+    from resnetx.settings.files import searching
 
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "deep.yaml").write_text("kind: " + "[" * 100_000)
@@ -65,18 +66,18 @@ def test_settings_are_changed_and_only_the_environment_has_room_for_others():
 @pytest.mark.parametrize("word", ["a=\udcff", 'model.x="m\udcf4"'])
 def test_a_word_that_is_no_text_is_refused_as_such(word):
     with pytest.raises(ConfigError, match="not UTF-8"):
-        chosen([word])
+        settings_of([word])
 
 
 @pytest.mark.parametrize("word", ["a=1," + "2," * 3000 + "3", "~" + "a" * 3000])
 def test_a_long_word_is_not_repeated(word):
     with pytest.raises(ConfigError) as refusal:
-        chosen([word])
+        settings_of([word])
     assert len(str(refusal.value)) < 500
 
 
 @pytest.mark.parametrize("word", ["a=" + "[" * 3000, "a=" + "1" * 5000, "a=${"])
 def test_a_word_that_nobody_can_parse_is_refused_in_a_sentence(word):
     with pytest.raises(ConfigError, match="not of the form key=value") as refusal:
-        chosen([word])
+        settings_of([word])
     assert len(str(refusal.value)) < 500

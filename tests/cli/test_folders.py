@@ -1,9 +1,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 from resnetx.cli.folders import new_folder
-from resnetx.cli.verbs.train import run_folder
+
+from resnetx.api.runs import run_folder
 from resnetx.errors import ConfigError
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from resnetx.api import bench, doctor_clock, predict, topology
 from resnetx.cli import main
-from resnetx.cli.grammar import BENCH, CLOCKED, KEPT, POINT, PREDICTION, TOPOLOGY, VERBS, WORKLOAD, reads
-from resnetx.cli.settings import names, settings
-from resnetx.cli.verbs import bench, doctor_clock, predict, topology
+from resnetx.cli.grammar import VERBS
 from resnetx.config import Request, RunSettings
+from resnetx.settings import keywords
+from resnetx.settings.files import names, settings
+from resnetx.settings.verbs import CLOCKED, READS, reads
 
 
 def run(capsys, *words):
@@ -84,23 +86,40 @@ def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):
 
 
 def test_the_settings_of_a_verb_are_those_that_its_structs_read():
-    assert set(POINT) == set(Request.__struct_fields__)
-    assert {*KEPT, "oversubscribe", "dirty"} == set(RunSettings.__struct_fields__)
-    workload = {*bench.WORKLOADS}
-    assert set(BENCH) == {*bench.Asked.__struct_fields__, *workload}
-    assert set(TOPOLOGY) == set(topology.Asked.__struct_fields__)
+    """What the keywords declare, and what structs are made of, are the same settings."""
+    kept = set(RunSettings.__struct_fields__)
+    assert set(READS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
+    assert set(READS["train"].settings) < set(READS["sweep"].settings)
+    assert set(READS["bench"].settings) == {*bench.Asked.__struct_fields__, *bench.WORKLOADS}
+    assert set(READS["topology"].settings) == set(topology.Asked.__struct_fields__)
     assert set(CLOCKED) >= set(doctor_clock.Asked.__struct_fields__)
-    assert {*PREDICTION, "results"} == {*predict.Asked.__struct_fields__, *WORKLOAD}
+    workload = keywords.Workload.__annotations__
+    assert set(READS["predict"].settings) == {*predict.Asked.__struct_fields__, *workload}
 
 
 def test_every_setting_is_read_by_a_verb_and_explained():
-    assert [name for name in names() if not any(reads(verb.settings, name) for verb in VERBS.values())] == []
-    for verb, found in VERBS.items():
+    assert [name for name in names() if not any(reads(verb.settings, name) for verb in READS.values())] == []
+    for verb, found in READS.items():
         for own in found.settings:
             assert any(reads([own], name) or own == name for name in names()), (verb, own)
     plain = {"learning_rate", "momentum", "weight_decay"}  # a group says what they are
     silent = [each.name for each in settings() if each.default and not each.about]
     assert [name for name in silent if name.rpartition(".")[2] not in plain] == []
+
+
+def test_every_group_of_keywords_has_the_settings_of_its_files():
+    groups = {
+        "model": keywords.ModelSettings, "input": keywords.InputSettings, "strategy": keywords.StrategySettings,
+        "tracker": keywords.TrackerSettings, "optimizer": keywords.OptimizerSettings, "images": keywords.MadeImages,
+        "overlap": keywords.OverlapSettings, "what_if": keywords.WhatIfSettings,
+    }  # fmt: skip
+    for group, kind in groups.items():
+        inner = {name.removeprefix(f"{group}.") for name in names() if name.startswith(f"{group}.")}
+        assert inner == set(kind.__annotations__) - {"kind"}, group
+
+
+def test_the_verbs_are_the_same_on_the_command_line_and_in_the_library():
+    assert VERBS.keys() == READS.keys()
 
 
 # ---- help, completion, --cfg ----------------------------------------------------------------------------------------

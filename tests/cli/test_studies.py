@@ -78,7 +78,7 @@ def test_what_is_asked_wrongly_is_refused_in_one_sentence(capsys, tmp_path, word
 
 
 def test_more_ranks_than_cores_are_no_point_unless_they_are_asked_for(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("resnetx.cli.verbs.train.cores", lambda: 2)
+    monkeypatch.setattr("resnetx.api.obstacles.cores", lambda: 2)
     monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
     words = ["gpus=[2,4]", "repeats=1", "twins=0", "threads=1", f"results={tmp_path}"]
     status, out, _ = run(capsys, "sweep", "--dry-run", *SMALL, *words)

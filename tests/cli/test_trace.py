@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from resnetx.api.trace import layered, together
 from resnetx.cli import main
-from resnetx.cli.verbs.trace import layered, together
 from resnetx.host import node_name
 from resnetx.traces.files import read
 from resnetx.traces.runs import read_runs
@@ -111,7 +111,7 @@ def test_uneven_shares_are_two_batches_and_strategies_share_a_run(request_of):
 
 
 def test_messages_are_timed_where_the_machine_has_the_ranks(request_of, monkeypatch):
-    monkeypatch.setattr("resnetx.cli.verbs.trace.cores", lambda: 4)
+    monkeypatch.setattr("resnetx.api.trace.cores", lambda: 4)
     monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
     settings = {"batch_size": 32, "strategy": "layerwise"}
     assert together(request_of({**settings, "gpus": 1}), 50) == []

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from resnetx import record
-from resnetx.cli.subjects import traces
+from resnetx.api.compare import read_prediction
+from resnetx.api.curves import traces
 from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
-from resnetx.cli.verbs import compare_systems
 from resnetx.config import CONFIGS, Bucket, check, check_ranks
 from resnetx.interconnect import measured
 from resnetx.interconnect.system import load
@@ -203,7 +203,7 @@ def _predictions() -> list[bytes]:
 
 
 def _use_prediction(path: Path) -> None:
-    made = compare_systems.read_prediction(path)
+    made = read_prediction(path)
     of_two(lambda: compared(made))
     of_two(lambda: checked(made, _measured()))
     if seldom(path):

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from resnetx.cli.compose import chosen, compose
+from resnetx.cli.words import settings_of
 from resnetx.config import check, request_from, sizes_from
+from resnetx.settings.compose import compose
 from resnetx.units import seconds, size
 from tests.fuzz.harness import Target
 
@@ -33,7 +34,7 @@ def _number(parse: Callable[[str], float]) -> Callable[[Path], object]:
 
 
 def _use_setting(path: Path) -> None:
-    asked = chosen([_text(path)])
+    asked = settings_of([_text(path)])
     check(request_from(compose({key: value for key, value in asked.items() if key != "study"})))
 
 

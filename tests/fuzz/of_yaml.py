@@ -7,11 +7,11 @@ from pathlib import Path
 import yaml
 
 from resnetx import study
-from resnetx.cli.compose import _check_choice, _composed, compose
-from resnetx.cli.settings import searching
 from resnetx.cli.tables import show_topology
 from resnetx.config import CONFIGS, check, request_from
 from resnetx.interconnect import calibration, collective, measured, system
+from resnetx.settings.compose import _check_choice, _choice, compose
+from resnetx.settings.files import searching
 from tests.fuzz.harness import Target, of_two, seldom
 
 STUDY = b"""about: What four GPUs of one quad do.
@@ -69,11 +69,10 @@ def _use_study(path: Path) -> None:
 
 
 def _use_choice(path: Path) -> None:
-    _composed.cache_clear()  # the file's name stays, what it says does not
+    _choice.cache_clear()  # the file's name stays, what it says does not
     with searching([path.parent.parent]):
         _check_choice("model", path.stem)
-        if seldom(path):  # Hydra takes a tenth of a second
-            request_from(compose({"model": path.stem, "image_size": 224}))
+        request_from(compose({"model": path.stem, "image_size": 224}))
 
 
 def _systems() -> list[bytes]:

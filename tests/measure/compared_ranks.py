@@ -11,12 +11,12 @@ from unittest import mock
 
 import torch
 
-from resnetx.cli.compose import compose
 from resnetx.config import check, request_from
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.rank import distributed, equality, train
 from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.strategies import replicate
+from resnetx.settings.compose import compose
 
 
 def main(cases: Path, answers: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from resnetx import host, inputs, packages
-from resnetx.cli.verbs import train
+from resnetx.api import obstacles
 from resnetx.config import DaliInput
 from resnetx.errors import ConfigError
 from resnetx.measure.bench import collectives
@@ -218,8 +218,8 @@ def sees_two(monkeypatch):
 
 
 def test_what_does_not_work_is_refused_before_a_run(rocm, sees_two, request_of, tmp_path):
-    assert train.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA's GPUs")
-    assert train.obstacle_to(request_of(precision="bf16")) == ""
+    assert obstacles.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA's GPUs")
+    assert obstacles.obstacle_to(request_of(precision="bf16")) == ""
     dali = DaliInput(root=str(tmp_path), format="folders", recipe="paper", threads=1, prefetch=1, decoder="auto")
     with pytest.raises(ConfigError, match=r"input=dali: torch is built for AMD GPUs.*use input=torchvision"):
         inputs.check(dali, batch_size=4, gpus=1, image_size=224, classes=3)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from resnetx import record
-from resnetx.cli.verbs import train
+from resnetx.api import obstacles, train
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
@@ -49,28 +49,28 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
 def test_the_ranks_of_this_node_are_compared_with_its_cores_where_it_has_no_gpu(monkeypatch):
     monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
     monkeypatch.setattr(train, "cores", lambda: 4)
-    assert train.too_many_ranks(8, None, False, here=4) == ""
-    assert train.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
-    assert train.too_many_ranks(8, None, True, here=5) == ""
+    assert obstacles.too_many_ranks(8, None, False, here=4) == ""
+    assert obstacles.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
+    assert obstacles.too_many_ranks(8, None, True, here=5) == ""
 
 
 def test_ranks_may_share_gpus_where_that_is_asked_for(eight_gpus):
-    assert "oversubscribe=true" in train.too_many_ranks(9, None, False)
-    assert train.too_many_ranks(9, None, True) == ""
-    assert train.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
+    assert "oversubscribe=true" in obstacles.too_many_ranks(9, None, False)
+    assert obstacles.too_many_ranks(9, None, True) == ""
+    assert obstacles.too_many_ranks(2, [0, 8], True).startswith("devices=[0, 8]: this machine shows 8 GPUs")
 
 
 def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
     monkeypatch.setattr("resnetx.config.cores", lambda: 16)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    task, _ = train._task([], ["input=synthetic", "batch_size=64"], gpus=8)
+    task, _ = train.task_of(None, {"input": "synthetic", "batch_size": 64}, gpus=8)
     assert (task.request.gpus, task.request.threads) == (8, 4)
 
 
 def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, request_of):
     monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
-    assert train.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
-    assert train.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
+    assert obstacles.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
+    assert obstacles.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
 
 
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from resnetx.measure.clocks import journal, trial
 from resnetx.cli import main
-from resnetx.cli.verbs import doctor_clock
+from resnetx.api import doctor_clock
 
 @contextmanager
 def load(requests):

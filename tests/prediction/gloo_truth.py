@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from resnetx.cli.verbs.predict import predicted
+from resnetx.api.predict import predicted
+from resnetx.cli.words import settings_of
 from resnetx.statistics import Summary, summarize
 from resnetx.traces.runs import read_all
 
@@ -57,7 +58,7 @@ def allowed(measured: Summary) -> float:
 
 def judged() -> dict[tuple[str, str], Judged]:
     """(workload, strategy) -> what today's model says beside what was measured; without points that were discarded."""
-    made = predicted([TRUTH / "trace"], [*WORDS, f"calibration={TRUTH / 'bench'}"])
+    made = predicted([TRUTH / "trace"], settings_of([*WORDS, f"calibration={TRUTH / 'bench'}"]))
     times = {(each.workload, each.strategy, each.gpus): each.iteration_s for each in made.points}
     traced_s = {each.workload: median(each.batches[0].times.clean_step_s or []) for each in read_all(TRUTH / "trace")}
     found = {}

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from resnetx import workloads
-from resnetx.cli.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load, parts_table
@@ -14,6 +13,7 @@ from resnetx.prediction.input import RATE_ERRORS, STORED
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
 from resnetx.prediction.ssgd import Overlap
+from resnetx.settings.compose import compose
 
 GX8 = load("gx8")
 GIB = 2**30

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from resnetx import workloads
-from resnetx.cli.compose import compose
 from resnetx.config import After, Bucket, Layerwise, request_from
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.measured import Point as MeasuredPoint
@@ -16,6 +15,7 @@ from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
 from resnetx.prediction.speedup import curve
 from resnetx.prediction.ssgd import Overlap
 from resnetx.record import Unknown
+from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
 
 H200 = load("dgx-h200")

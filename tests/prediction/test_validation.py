@@ -3,7 +3,6 @@
 import pytest
 
 from resnetx import workloads
-from resnetx.cli.compose import compose
 from resnetx.config import request_from
 from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
@@ -14,6 +13,7 @@ from resnetx.prediction.published import training
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
 from resnetx.prediction.step import LayerTime, Message, StepTimes
 from resnetx.prediction.validation import Summary, after, summaries, validate
+from resnetx.settings.compose import compose
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 

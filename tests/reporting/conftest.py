@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from resnetx import study
-from resnetx.cli.compose import compose
 from resnetx.config import NoExchange, Request, SyntheticInput, request_from
 from resnetx.record import Brief, Device
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.study.scaling import rows
 from resnetx.reporting.study.series import named
+from resnetx.settings.compose import compose
 
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)
 

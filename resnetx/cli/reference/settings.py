@@ -11,13 +11,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from resnetx.api import bench, doctor_clock, predict, topology, trace_import
 from resnetx.bounds import BOUNDS, Range
-from resnetx.cli.grammar import VERBS, Verb, reads
 from resnetx.cli.reference.markdown import GENERATED, code, table
-from resnetx.cli.settings import Setting, choices, settings
-from resnetx.cli.verbs import bench, doctor_clock, predict, topology, trace_import
 from resnetx.config import CONFIGS, CONVENTIONS, GROUPS, Images, Request, RunSettings
 from resnetx.loading import YAML_BYTES, File
+from resnetx.settings.compose import written
+from resnetx.settings.files import Setting, choices, settings
+from resnetx.settings.verbs import READS, Reads, reads
 
 # What reads settings from the command line, by the group that its settings are in.
 STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [
@@ -104,7 +105,7 @@ def _row(alike: list[Setting]) -> list[str]:
         " or ".join(_types(setting)) or "group",
         _range(BOUNDS.get(setting.name)),
         f"{_only(setting, having)}{setting.about if setting.name not in GROUPS else ''}".strip(),
-        ", ".join(_reader(name, verb, setting) for name, verb in VERBS.items() if _reads(verb, setting)),
+        ", ".join(_reader(name, verb, setting) for name, verb in READS.items() if _reads(verb, setting)),
     ]
 
 
@@ -116,13 +117,13 @@ def _only(setting: Setting, having: list[str]) -> str:
     return f"({', '.join(code(f'{group}={each}') for each in having)}) "
 
 
-def _reads(verb: Verb, setting: Setting) -> bool:
+def _reads(verb: Reads, setting: Setting) -> bool:
     inner = [each for each in verb.settings if each.startswith(f"{setting.name}.")]
     return reads(verb.settings, setting.name) or bool(inner)
 
 
-def _reader(name: str, verb: Verb, setting: Setting) -> str:
-    own = verb.own.get(setting.name)
+def _reader(name: str, verb: Reads, setting: Setting) -> str:
+    own = dict(word.split("=", 1) for word in written(verb.own)).get(setting.name)
     return f"{name} (`{own}`)" if own else name
 
 

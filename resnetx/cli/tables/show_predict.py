@@ -2,12 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx.cli import drawings, show
-from resnetx.formats import chrome
-from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
+from resnetx.cli import show
+from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.units import si
 
 if TYPE_CHECKING:
@@ -15,24 +13,6 @@ if TYPE_CHECKING:
 
 MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
-
-
-def store(made: Prediction, folder: Path) -> None:
-    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto."""
-    show.store(folder, prediction_file(folder), made)
-    drawn = [point for point in made.points if point.timeline]
-    if not drawn:
-        return
-    from resnetx.reporting.charts import timelines
-
-    named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
-    (folder / "timeline.json").write_bytes(chrome.encode(named))
-    show.line(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)", show.err)
-    drawings.store(timelines.timelines(drawn), folder)
-
-
-def _name(point: PredictedPoint) -> str:
-    return f"{point.workload}, batch {point.batch_size}, {point.strategy}, {_gpus(point.gpus)} of {_on(point)}"
 
 
 def _gpus(count: int) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import chain
 from statistics import fmean
 
+from resnetx.api.run_line import run_line
 from resnetx.cli import show
 from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, TaskRecord, Warning
-from resnetx.units import duration, si
+from resnetx.units import si
 
 PHASES = {
     "wait": "input_wait_s",
@@ -51,24 +52,6 @@ def failure(record: TaskRecord, folder: RunFolder) -> None:
     elif record.stderr_end and not (first and first.kind in ("config", "oom")):
         show.line(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", show.err)
     show.line(f"record: {folder.record}", show.err)
-
-
-def run_line(record: RunRecord, twin: str | None = None) -> str:
-    """One run in one line; `twin`: which of its point's twins it is."""
-    request = record.request
-    point = f"{request.model.label}, batch {request.batch_size}, {request.precision}, gpus={request.gpus}"
-    if record.devices and record.devices[0].name == "CPU":  # whose rate they decide
-        point += f", threads={request.threads}"
-    if request.measure == "layers":
-        point += ", layer by layer"
-    elif request.strategy.kind != "bucket" and twin != "alone":
-        point += f", strategy={request.strategy.kind}"
-    point += "".join(f", {name}={value}" for name, value in request.env.items())
-    point += f", devices={request.devices}" * bool(request.devices) + f", twin {twin}" * bool(twin)
-    if record.images_per_s is None or record.iterations_per_s is None:
-        return f"{point}: {record.outcome}: {record.reason}"
-    rate = f"{si(record.images_per_s)} images/s, {si(record.iterations_per_s)} iterations/s"
-    return f"{point}: {rate} ({duration(record.duration_s)} in all)"
 
 
 # ---- inside a step --------------------------------------------------------------------------------------------------

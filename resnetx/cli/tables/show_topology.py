@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from resnetx.api.topology_drawings import distinct, gpu_ids, rings_of
 from resnetx.cli import show
 from resnetx.interconnect import paths
 from resnetx.interconnect.collective import Cost, Plan
-from resnetx.interconnect.node_rings import Ring
 from resnetx.interconnect.paths import Path, Transport
 from resnetx.interconnect.system import System
 from resnetx.units import si, size_text
@@ -132,7 +132,7 @@ def _explanation(plan: Plan, size_bytes: int) -> None:
 
 
 def _what(plan: Plan) -> str:
-    return f"{plan.collective} on {plan.system.name}, {_gpus(plan.devices)}, library={plan.library}"
+    return f"{plan.collective} on {plan.system.name}, {gpu_ids(plan.devices)}, library={plan.library}"
 
 
 def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
@@ -155,7 +155,7 @@ def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
         show.say()
     columns = [">size", "library", "system", ">GPUs", ">time us", ">algbw GB/s", ">busbw GB/s", "limited by"]
     least = ["limited by", "algbw GB/s", "GPUs"]
-    show.table(f"{plans[0].collective}, {_gpus(plans[0].devices)}, side by side", columns, rows, least=least)
+    show.table(f"{plans[0].collective}, {gpu_ids(plans[0].devices)}, side by side", columns, rows, least=least)
 
 
 def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
@@ -169,32 +169,6 @@ def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
             f"{slow.limiting_link} limits)"
         )
     return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
-
-
-def headline(plan: Plan, cost: Cost, size_bytes: int) -> str:
-    """A cost in one line."""
-    return (
-        f"{plan.collective} of {size_text(size_bytes)}, {_gpus(plan.devices)}, {plan.library}: {cost.algorithm}, "
-        f"{cost.busbw_Bps / 1e9:.1f} GB/s bus bandwidth"
-    )
-
-
-def rings_of(plan: Plan, cost: Cost) -> Sequence[Ring]:
-    """The rings, or the chains of a tree, that the data takes; none where switches reduce."""
-    return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
-
-
-def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
-    """(name, one of them, B/s of all) of rings, those of the same order together."""
-    alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
-    for ring in rings:
-        alike[ring.order, ring.closed].append(ring)
-    found: list[tuple[str, Ring, float]] = []
-    for same in alike.values():
-        name = f"{'ring' if same[0].closed else 'chain'} {len(found) + 1}"
-        count = f" ({len(same)} of them)" if len(same) > 1 else ""
-        found.append((name + count, same[0], sum(ring.bandwidth_Bps for ring in same)))
-    return found
 
 
 def choices(each: System, found: "Sequence[Choice]", of: str, size_bytes: int) -> None:
@@ -228,12 +202,6 @@ def _cost_cells(cost: Cost) -> list[str]:
         cost.algorithm,
         cost.limiting_link,
     ]
-
-
-def _gpus(devices: Sequence[int]) -> str:
-    if len(devices) > 8 and list(devices) == list(range(devices[0], devices[-1] + 1)):
-        return f"GPUs {devices[0]} to {devices[-1]}"
-    return f"GPUs {' '.join(map(str, devices))}"
 
 
 # ---- the model's truth ----------------------------------------------------------------------------------------------

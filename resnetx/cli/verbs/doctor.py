@@ -5,37 +5,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnetx import packages
+from resnetx.api.doctor import findings
 from resnetx.cli import show
-from resnetx.cli.compose import chosen, compose, group_of
-from resnetx.cli.grammar import CLOCKED
-from resnetx.config import run_settings_from
-from resnetx.errors import ConfigError
+from resnetx.study import Point
 
 if TYPE_CHECKING:
     from resnetx.measure.doctor.finding import Finding
 
 
-def doctor_(options: Namespace, _: list[Path], overrides: list[str]) -> int:
+def doctor_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Examines this machine; status 1 where something that every run needs is missing."""
-    if obstacle := packages.not_unix():
-        raise ConfigError(obstacle)
-    tree = compose(chosen(overrides))
-    if tree["clock"] is not None:
-        from resnetx.cli.verbs.doctor_clock import clock
-
-        return clock(options, overrides)
-    for word in overrides:
-        if group_of(word) in CLOCKED:
-            raise ConfigError(f"{word}: goes with a clock; add clock=find, or a clock to try, as clock=1227MHz")
-    from resnetx.measure.doctor.examination import examine
-
-    findings = examine(Path(run_settings_from(tree).results), Path(tree["input"].get("root", "data/images")))
+    if asked.get("clock") is not None:
+        return _clock(options, asked)
+    found = findings(asked)
     if options.json:
-        show.json_lines(findings)
+        show.json_lines(found)
     else:
-        _show_findings(findings)
-    return 1 if any(finding.state == "missing" and finding.needed for finding in findings) else 0
+        _show_findings(found)
+    return 1 if any(finding.state == "missing" and finding.needed for finding in found) else 0
+
+
+def _clock(options: Namespace, asked: Point) -> int:
+    """Status 1 where GPUs hold no clock, or not the one that was tried."""
+    from resnetx.api.doctor_clock import find_clock
+    from resnetx.cli.tables.show_clock import show_clock
+
+    found = find_clock(asked)
+    if options.json:
+        show.json_lines([found.answer])
+    else:
+        show_clock(found.answer, found.load, found.wanted_MHz, found.before_MHz, some=found.some)
+    return 0 if found.answer.clock_MHz else 1
 
 
 def _show_findings(found: "Sequence[Finding]") -> None:

@@ -3,32 +3,18 @@
 from argparse import Namespace
 from pathlib import Path
 
+from resnetx.api.images import images, wanted_images
 from resnetx.cli import show
-from resnetx.cli.compose import chosen, compose
-from resnetx.config import images_from
+from resnetx.study import Point
 from resnetx.units import si
 
 
-def images_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
-    """Makes a tree of JPEG files, or checks one."""
-    from resnetx.inputs import images
-
-    tree = compose(chosen(overrides))
-    root = paths[0] if paths else Path(tree["input"].get("root", "data/images"))
-    wanted = images_from(tree)
+def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
+    """Makes a tree of JPEG files, or checks one; status 1 where an image has a fault."""
+    root, wanted = wanted_images(paths[0] if paths else None, asked)
     if options.verify:
-        return _verify_images(root, wanted.workers)
-    total = wanted.classes * wanted.per_class
-    with show.progress("images", total, root) as advance:
-        made = images.make(
-            root,
-            classes=wanted.classes,
-            per_class=wanted.per_class,
-            size=wanted.size,
-            seed=wanted.seed,
-            workers=wanted.workers,
-            progress=advance,
-        )
+        return _verified(root, images(root, verify=True, **asked))
+    made = images(root, **asked)
     show.say(
         f"{root}: {made.images} images in {wanted.classes} classes, {made.images - made.kept} of them made now; mean "
         f"{made.width.mean:.0f}x{made.height.mean:.0f} pixels, {si(made.size_bytes.mean, 'B')}"
@@ -36,13 +22,9 @@ def images_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     return 0
 
 
-def _verify_images(root: Path, workers: int) -> int:
-    from resnetx.inputs import images
-
-    with show.waiting("decoding every image", root):
-        complaints = images.verify(root, workers=workers)
-    for complaint in complaints:
-        show.say(complaint, indent=2)
-    found = f"{len(complaints)} fault{'s' * (len(complaints) > 1)}"
-    show.say(f"{root}: {found if complaints else 'every image decodes'}")
-    return 1 if complaints else 0
+def _verified(root: Path, faults: list[str]) -> int:
+    for fault in faults:
+        show.say(fault, indent=2)
+    count = f"{len(faults)} fault{'s' * (len(faults) > 1)}"
+    show.say(f"{root}: {count if faults else 'every image decodes'}")
+    return 1 if faults else 0

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from resnetx import study
 from resnetx.cli import show
-from resnetx.cli.settings import choices
 from resnetx.config import CONFIGS, GROUPS
+from resnetx.settings.files import choices
 
 
-def list_(_: Namespace, __: list[Path], ___: list[str]) -> int:
+def list_(_: Namespace, __: list[Path], ___: study.Point) -> int:
     """Names what comes with resnetx, and the choices in folders of the user's own."""
     show.entries((f"{group}=", ", ".join(sorted(choices(group)))) for group in GROUPS)
     show.say("model=torchvision model.name=NAME: any classifier of torchvision.models", indent=2)

@@ -1,11 +1,14 @@
 """`--validate`: how far off a model is of what was published, and whether each group of figures is within its limit."""
 
 from argparse import Namespace
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 from resnetx.cli import show
 from resnetx.errors import ConfigError
+from resnetx.settings.compose import written
+from resnetx.study import Point
 
 
 class Table(Protocol):
@@ -14,11 +17,10 @@ class Table(Protocol):
     def __call__(self, rows: Any, summaries: Any, /) -> None: ...
 
 
-def validate_(options: Namespace, words: list[str], validation: ModuleType, table: Table) -> int:
+def validate_(options: Namespace, paths: list[Path], asked: Point, validation: ModuleType, table: Table) -> int:
     """Status 1 where a group of `validation`'s rows is missed by more than it may."""
-    if words:
-        raise ConfigError(f"{words[0]}: --validate takes nothing else")
-    show.begin(options)
+    for word in (*map(str, paths), *written(asked)):
+        raise ConfigError(f"{word}: --validate takes nothing else")
     rows = validation.validate()
     summaries = validation.summaries(rows)
     if options.json:

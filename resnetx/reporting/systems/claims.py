@@ -3,7 +3,7 @@
 The statements are data, `results/published/tallent2017.yaml`; `claim_checks` has the few kinds of checks that they
 need, `claim_items` what they are checked on. The paper names no library generation, so each statement is checked with
 every library that was predicted, and with every other setting that makes a grid of its own. What decides a statement
-that misses is searched for by `cli.explain`, and kept (`explanations`).
+that misses is searched for by `resnetx.api.explain`, and kept (`explanations`).
 """
 
 from collections import defaultdict
@@ -32,10 +32,13 @@ PUBLISHED = CONFIGS.parent / "results" / "published"
 WITHOUT_SETTINGS = (WORKLOADS, COPIES)  # kinds of items that no library and no strategy changes
 
 
-class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A setting that the paper's own comparison was made with, as a word of the command line, and where it says so."""
+Value = str | int | float | list[str] | dict[str, float]  # of a setting
 
-    value: str
+
+class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting that the paper's own comparison was made with, and where it says so."""
+
+    value: Value
     why: str
 
 
@@ -43,7 +46,7 @@ class Option(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One way in which something may have been that the paper leaves open: settings of the command line."""
 
     about: str
-    settings: dict[str, str]
+    settings: dict[str, Value]
 
 
 class Assumption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

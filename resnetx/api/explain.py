@@ -1,25 +1,24 @@
 """Searches what decides the statements of the paper: predicts its grid under all combinations of what it leaves open.
 
     resnetx compare systems=[dgx1-p100,gx8] study=paper explain=true
-    python -m resnetx.cli.verbs.explain        writes results/published/tallent2017-causes.yaml
+    python -m resnetx.api.explain        writes results/published/tallent2017-causes.yaml
 
-What is left open, and in which ways it may have been, is in `results/published/tallent2017.yaml`. A setting of the
-command line that an assumption would change settles that assumption.
+What is left open, and in which ways it may have been, is in `results/published/tallent2017.yaml`. A setting that
+is given and that an assumption would change settles that assumption.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import yaml
 
-from resnetx.cli import show, subjects
-from resnetx.cli.compose import chosen, group_of
-from resnetx.cli.paper_settings import is_the_papers, left_to_the_paper, words_of
-from resnetx.cli.subjects import Curve
-from resnetx.cli.verbs import messages_alone
-from resnetx.cli.verbs.predict import fabrics, points_on, setting_of, split, wanted_of
+from resnetx import progress
+from resnetx.api import message_costs
+from resnetx.api.curves import Curve, curves
+from resnetx.api.paper_settings import is_the_papers, left_to_the_paper
+from resnetx.api.predict import fabrics, points_on, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
 from resnetx.prediction import provenance
 from resnetx.prediction.scenario import Fabric
@@ -28,16 +27,18 @@ from resnetx.reporting.systems.claims import Assumption, Claims, check_claims, p
 from resnetx.reporting.systems.comparison import side_by_side
 from resnetx.reporting.systems.deciding import Combination
 from resnetx.reporting.systems.explanations import KEPT, Causes, all_combinations, explain
+from resnetx.settings.verbs import group_of
+from resnetx.study import Point
 
 HEAD = """\
 # Which combinations of what Tallent et al. 2017 leave open (tallent2017.yaml, assumptions) make its statements hold.
-# `python -m resnetx.cli.verbs.explain` writes this file; tests/cli/test_explain.py holds it equal to the search.
+# `python -m resnetx.api.explain` writes this file; tests/api/test_explain.py holds it equal to the search.
 """
 
 
-def search(words: Sequence[str]) -> Causes:
-    """What decides the statements of the paper, with these words of a command line settled."""
-    stated, asked = published("tallent2017"), chosen(list(words))
+def search(asked: Point) -> Causes:
+    """What decides the statements of the paper, with these settings given."""
+    stated = published("tallent2017")
     if not is_the_papers(asked):
         systems = ",".join(stated.systems)
         raise ConfigError(
@@ -46,10 +47,10 @@ def search(words: Sequence[str]) -> Causes:
     all_open = {name: _left_open(each, asked) for name, each in stated.assumptions.items()}
     left = {name: each for name, each in all_open.items() if each is not None}
     searched, memory = all_combinations(left), _Memory()
-    with show.progress("combinations", len(searched)) as advance:
+    with progress.counting("combinations", len(searched)) as advance:
         outcomes = []
         for combination in searched:
-            outcomes.append((combination, _checked(words, _settings(left, combination), memory)))
+            outcomes.append((combination, _checked(asked, _settings(left, combination), memory)))
             advance(1)
     return explain(stated, outcomes)
 
@@ -59,8 +60,7 @@ def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption |
     changed = {group_of(key) for option in assumption.options.values() for key in option.settings}
     if changed.isdisjoint(map(group_of, asked)):
         return assumption
-    papers = {key: each.value for key, each in left_to_the_paper(asked).items()}
-    settings = papers | {key: str(value) for key, value in asked.items()}
+    settings = {key: each.value for key, each in left_to_the_paper(asked).items()} | dict(asked)
     alike = {name: each for name, each in assumption.options.items() if each.settings.items() <= settings.items()}
     if not alike:
         return None
@@ -68,7 +68,7 @@ def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption |
     return msgspec.structs.replace(assumption, options={nearest: alike[nearest]})
 
 
-def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -> dict[str, str]:
+def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -> Point:
     chosen_of = (assumptions[name].options[option].settings for name, option in combination.items())
     return {key: value for settings in chosen_of for key, value in settings.items()}
 
@@ -80,27 +80,26 @@ def _settings(assumptions: Mapping[str, Assumption], combination: Combination) -
 class _Memory:
     """What combinations share, as it takes time to make."""
 
-    curves: dict[tuple[str, ...], list[Curve]] = field(default_factory=dict)
+    curves: dict[str, list[Curve]] = field(default_factory=dict)
     fabrics: dict[str, Fabric] = field(default_factory=dict)
     collectives: dict[str, list[CollectivePoint]] = field(default_factory=dict)
 
 
-def _checked(words: Sequence[str], settings: Mapping[str, str], memory: _Memory) -> list[CheckedClaim]:
-    """The statements under one combination; what neither it nor the command line sets is as in the paper."""
-    asked = {**chosen(list(words)), **settings}
-    left = {key: each.value for key, each in left_to_the_paper(asked).items()}
-    own, of_workload = split([*words, *words_of({**left, **settings})])
-    key = tuple(sorted(of_workload))
+def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClaim]:
+    """The statements under one combination; what neither it nor the user sets is as in the paper."""
+    left = {key: each.value for key, each in left_to_the_paper({**asked, **settings}).items()}
+    own, workload = split({**asked, **left, **settings})
+    key = repr(sorted(workload.items()))
     if key not in memory.curves:
-        memory.curves[key] = list(subjects.curves([], of_workload, wanted_of(own)))
+        memory.curves[key] = list(curves([], workload, wanted_of(own)))
     on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own)]
     points = provenance.sealed(points_on(on, memory.curves[key], setting_of(own)))
     machines = {fabric.described.name: fabric.described for fabric in on}
     libraries = ",".join(fabric.library for fabric in on)
     if libraries not in memory.collectives:
-        memory.collectives[libraries] = list(messages_alone.collectives(points, machines))
+        memory.collectives[libraries] = list(message_costs.collectives(points, machines))
     sides = side_by_side(points, list(machines))
-    return check_claims(sides, memory.collectives[libraries], list(messages_alone.copies(machines)))
+    return check_claims(sides, memory.collectives[libraries], list(message_costs.copies(machines)))
 
 
 def _name(fabric: Fabric) -> str:
@@ -121,12 +120,11 @@ def _line(tree: dict[str, Any]) -> str:
     return str(yaml.safe_dump(tree, width=10**6, sort_keys=False, default_flow_style=True))
 
 
-def papers_words(stated: Claims) -> Iterator[str]:
-    """The words that ask for the paper's comparison."""
-    yield f"systems=[{','.join(stated.systems)}]"
-    yield f"study={stated.study}"
+def papers_settings(stated: Claims) -> Point:
+    """The settings that ask for the paper's comparison."""
+    return {"systems": stated.systems, "study": stated.study}
 
 
 if __name__ == "__main__":
-    KEPT.write_text(as_kept(search(list(papers_words(published("tallent2017"))))))
+    KEPT.write_text(as_kept(search(papers_settings(published("tallent2017")))))
     print(KEPT)

@@ -7,8 +7,6 @@ from pathlib import Path
 import msgspec
 
 from resnetx import bounds, study, workloads
-from resnetx.cli.compose import compose, group_of, points_of
-from resnetx.cli.grammar import PREDICTED
 from resnetx.config import Request, Strategy, check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
@@ -17,6 +15,8 @@ from resnetx.prediction.scenario import Subject
 from resnetx.prediction.speedup import Asked
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
+from resnetx.settings.compose import compose, points_of
+from resnetx.settings.verbs import READS, group_of
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import read_trace
 from resnetx.traces.runs import read_all
@@ -64,17 +64,17 @@ class Curve:
     assumed: tuple[RecordInput, ...] = ()  # what nobody asked for, and the trace does not say
 
 
-def curves(paths: Sequence[Path], words: list[str], wanted: Wanted) -> Iterator[Curve]:
-    """The curves that the words of a command line describe; with traces, those of each trace."""
+def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterator[Curve]:
+    """The curves of the workloads that are given; with traces, those of each trace."""
     if not paths:
-        yield from _through(_named(words, wanted), wanted, None)
+        yield from _through(_named(given, wanted), wanted, None)
     for path in paths:
         for trace in traces(path):
-            _refuse_known(trace, words)
+            _refuse_known(trace, given)
             if trace.request is None:
-                yield from _imported(trace, words, wanted)
+                yield from _imported(trace, given, wanted)
             else:
-                yield from _through(_traced(trace, words, wanted), wanted, trace)
+                yield from _through(_traced(trace, given, wanted), wanted, trace)
 
 
 def traces(path: Path) -> list[Trace]:
@@ -110,13 +110,20 @@ def _split(point: study.Point) -> str:
 # ---- by name --------------------------------------------------------------------------------------------------------
 
 
-def _named(words: list[str], wanted: Wanted) -> Iterator[Request]:
+def _named(given: study.Point, wanted: Wanted) -> Iterator[Request]:
     """Requests by name. Feeding them is left out unless it is asked for."""
-    given = _given(words)
-    defaults = [] if given & {"gpus", "study"} else [_gpus(wanted, [1, 2, 4, 8])]
-    defaults += [] if "input" in given else [f"input={PREDICTED['input']}"]
-    _, points = points_of([*defaults, *words])
+    own = dict(READS["predict"].own)
+    own["gpus"] = _gpus(wanted, own["gpus"])
+    if "study" in given:
+        del own["gpus"]
+    _, points = points_of({**_without_groups(own, given), **given})
     return _composed(points, wanted)
+
+
+def _without_groups(defaults: study.Point, given: study.Point) -> study.Point:
+    """The defaults for what is not given, no setting of its group either."""
+    groups = set(map(group_of, given))
+    return {key: value for key, value in defaults.items() if key not in groups}
 
 
 def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request]:
@@ -133,35 +140,27 @@ def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request
         yield wanted.checked(known[repr(others)].on(gpus), _split(point))
 
 
-def _given(words: list[str]) -> set[str]:
-    """The settings that words change, without those of their groups."""
-    return set(map(group_of, words))
-
-
-def _gpus(wanted: Wanted, counts: Sequence[int]) -> str:
+def _gpus(wanted: Wanted, counts: Sequence[int]) -> list[int]:
     """The GPU counts where none are given: as many as devices, if these are."""
-    counts = counts if wanted.devices is None else [len(wanted.devices)]
-    return f"gpus=[{','.join(map(str, counts))}]"
+    return list(counts) if wanted.devices is None else [len(wanted.devices)]
 
 
 # ---- by trace -------------------------------------------------------------------------------------------------------
 
 
-def _refuse_known(trace: Trace, words: list[str]) -> None:
-    for key in sorted(_given(words) - set(LEFT_OPEN)):
+def _refuse_known(trace: Trace, given: study.Point) -> None:
+    for key in sorted(set(map(group_of, given)) - set(LEFT_OPEN)):
         left_open = ", ".join(LEFT_OPEN)
         raise ConfigError(f"{key}: the trace {trace.source} has it already; of the workload it leaves open {left_open}")
 
 
-def _traced(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Request]:
+def _traced(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Request]:
     """The trace's workload at the batch sizes, GPU counts and strategies that are asked for, or that it allows."""
     assert trace.request is not None, "an imported trace has no request"
-    given = _given(words)
     largest = max(each.batch_size for each in trace.batches)
     shares = [largest // each.batch_size for each in trace.batches if largest % each.batch_size == 0]
-    defaults = [] if "batch_size" in given else [f"batch_size={largest}"]
-    defaults += [] if "gpus" in given else [_gpus(wanted, sorted(shares))]
-    _, points = points_of([*defaults, *words])
+    defaults = {"batch_size": largest, "gpus": _gpus(wanted, sorted(shares))}
+    _, points = points_of({**_without_groups(defaults, given), **given})
     for point in points:
         other = request_from(compose(point))
         taken = {name: getattr(other, name) for name in LEFT_OPEN}  # the trace's one rank had no strategy
@@ -169,18 +168,19 @@ def _traced(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Request]
         yield wanted.checked(request, _split(point))
 
 
-def _imported(trace: Trace, words: list[str], wanted: Wanted) -> Iterator[Curve]:
+def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curve]:
     """Curves of a trace from a file: no more is known of its workload than its layers."""
-    given = _given(words)
     if "graph" in given:
         raise ConfigError(
             f"graph: the trace {trace.source} was imported, and does not tell the time of its host, which a graph "
             "saves; leave graph out"
         )
-    defaults = [] if "gpus" in given else [_gpus(wanted, [1, 2, 4, 8])]
-    defaults += [] if "batch_size" in given else [f"batch_size={max(each.batch_size for each in trace.batches)}"]
-    defaults += [] if "scaling" in given else ["scaling=weak"]  # a batch size of its own is each GPU's
-    _, points = points_of([*defaults, *words])
+    defaults = {
+        "gpus": _gpus(wanted, READS["predict"].own["gpus"]),
+        "batch_size": max(each.batch_size for each in trace.batches),
+        "scaling": "weak",  # a batch size of its own is each GPU's
+    }
+    _, points = points_of({**_without_groups(defaults, given), **given})
     assumed = () if "scaling" in given else (_weak(trace),)
     for together in _by_baseline(wanted.checked(request_from(compose(point)), _split(point)) for point in points):
         asked = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from resnetx.cli import show
-from resnetx.cli.compose import options_of
+from resnetx import progress
 from resnetx.reporting.systems.claims import Setting, published
+from resnetx.settings.compose import options_of, written
+from resnetx.study import Point
 
 
 def is_the_papers(asked: Mapping[str, Any]) -> bool:
@@ -14,26 +15,21 @@ def is_the_papers(asked: Mapping[str, Any]) -> bool:
     return bool(asked.get("study") == stated.study and asked.get("systems") == stated.systems)
 
 
-def as_in_the_paper(asked: Mapping[str, Any]) -> list[str]:
-    """The words to add for a comparison; prints them, each with where the paper has it."""
+def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
+    """The settings to add for a comparison; says each with where the paper has it."""
     left = left_to_the_paper(asked) if is_the_papers(asked) else {}
-    words = words_of({key: each.value for key, each in left.items()})
-    if words:
-        show.say(f"as in the paper: {' '.join(words)}", show.err, indent=2)
-        for word, each in zip(words, left.values(), strict=True):
-            show.say(f"  {word}: {each.why}", show.err, indent=2)
-    return words
+    added = {key: each.value for key, each in left.items()}
+    if added:
+        progress.note(f"as in the paper: {' '.join(written(added))}", indent=2)
+        for word, each in zip(written(added), left.values(), strict=True):
+            progress.note(f"  {word}: {each.why}", indent=2)
+    return added
 
 
 def left_to_the_paper(asked: Mapping[str, Any]) -> dict[str, Setting]:
     """The paper's settings that are not asked for otherwise."""
     settings = published("tallent2017").settings.items()
     return {key: each for key, each in settings if key not in asked and not _has_no(asked, key)}
-
-
-def words_of(settings: Mapping[str, str]) -> list[str]:
-    """Settings as words of the command line."""
-    return [f"{key}={value}" for key, value in settings.items()]
 
 
 def _has_no(asked: Mapping[str, Any], key: str) -> bool:

@@ -5,16 +5,13 @@
 How it is measured is in `measure.clock_trial` and `measure.clock_search`. Nothing stays locked.
 """
 
-from argparse import Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from resnetx.cli import show
-from resnetx.cli.compose import chosen, compose, group_of, one_point, settings
-from resnetx.cli.grammar import CLOCKED, VERBS
-from resnetx.cli.tables.show_clock import show_clock
-from resnetx.cli.verbs.train import obstacle_to
+from resnetx import packages, progress
+from resnetx.api.obstacles import obstacle_to
 from resnetx.config import FIND, Request, check_ranks, clock_from, request_from
 from resnetx.errors import ConfigError
 from resnetx.host import kernel_file
@@ -28,6 +25,9 @@ from resnetx.measure.machine.nvml import Nvml, open_nvml
 from resnetx.measure.machine.sensors import Gpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
+from resnetx.settings.compose import compose, one_point, struct_of, written
+from resnetx.settings.verbs import CLOCKED, READS, group_of
+from resnetx.study import Point
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,17 +40,29 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 OWN = Asked.__struct_fields__
 
 
-def clock(options: Namespace, overrides: list[str]) -> int:
-    """Finds a clock, or tries one; status 1 where GPUs hold none, or not this one."""
-    for word in overrides:
-        if group_of(word) not in CLOCKED:
-            raise ConfigError(f"{word}: not with clock=, which looks at nothing but clocks; leave it out")
-    asked = settings({key: value for key, value in chosen(overrides).items() if key in OWN}, Asked, listed=())
+@dataclass(frozen=True)
+class FoundClock:
+    """Which clock GPUs hold, under which load, and what was set before."""
+
+    answer: Answer
+    load: Request
+    wanted_MHz: int | None  # that was to be tried
+    before_MHz: Mapping[int, int | None]
+    some: bool  # the machine has other GPUs besides
+
+
+def find_clock(given: Point) -> FoundClock:
+    """Finds a clock, or tries one."""
+    if obstacle := packages.not_unix():
+        raise ConfigError(obstacle)
+    for word in written({key: value for key, value in given.items() if group_of(key) not in CLOCKED}):
+        raise ConfigError(f"{word}: not with clock=, which looks at nothing but clocks; leave it out")
+    asked = struct_of({key: value for key, value in given.items() if key in OWN}, Asked, listed=())
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
     nvml = _nvml(f"clock={asked.clock}")
-    requests = _requests(overrides, asked.devices or list(range(gpus_here())))
+    requests = _requests(given, asked.devices or list(range(gpus_here())))
     _finish_what_was_killed(nvml)
-    with show.waiting("GPUs under load: some minutes"), trial.loading(requests) as loads:
+    with progress.waiting("GPUs under load: some minutes"), trial.loading(requests) as loads:
         handles = trial.handles_of(nvml, loads.uuids)
         _refuse_others(handles)
         supported = trial.supported_clocks(nvml, handles)
@@ -59,17 +71,13 @@ def clock(options: Namespace, overrides: list[str]) -> int:
         look = trial.watching(sensors, loads.check, trial.PACE)
         with locking(nvml, handles) as lock:
             found = _measured(lock, supported, look, wanted)
-    if options.json:
-        show.json_lines([found])
-    else:
-        show_clock(found, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
-    return 0 if found.clock_MHz else 1
+    return FoundClock(found, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
 
 
 def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | None) -> Answer:
     """Tries the clock that is wanted, or else finds one."""
     left = journal.command([Before(gpu, None) for gpu in lock.before])
-    show.say(f"Clocks are put back when this ends; after kill -9, put them back with `{left}`.", show.err)
+    progress.note(f"Clocks are put back when this ends; after kill -9, put them back with `{left}`.")
     free = trial.unlocked(lock, supported, look)
     try:
         if wanted is None:
@@ -125,11 +133,12 @@ def _refuse_others(gpus: Collection[int]) -> None:
                           "others with devices=[...], or see `resnetx doctor`")  # fmt: skip
 
 
-def _requests(overrides: list[str], devices: list[int]) -> list[Request]:
+def _requests(given: Point, devices: list[int]) -> list[Request]:
     """Training on one rank for each GPU, as a run of the same settings would have it."""
-    point = one_point([word for word in overrides if group_of(word) not in OWN], "the load is one")
-    own = {key: int(value) for key, value in VERBS["doctor"].own.items()}
-    request = request_from(compose({**own, **point, "input": "synthetic", "gpus": 1}), max_gpus=len(devices))
+    point = one_point({key: value for key, value in given.items() if key not in OWN}, "the load is one")
+    request = request_from(
+        compose({**READS["doctor"].own, **point, "input": "synthetic", "gpus": 1}), max_gpus=len(devices)
+    )
     check_ranks(len(devices), devices, {})
     every = [msgspec.structs.replace(request, devices=[device]) for device in devices]
     for each in every:
@@ -144,6 +153,4 @@ def _finish_what_was_killed(nvml: Nvml) -> None:
     if left := journal.left_behind():
         put_back(nvml, left)
         gpus = ", ".join(str(each.gpu) for each in left)
-        show.say(
-            f"Clocks of GPUs {gpus} are put back: a `resnetx doctor` that was killed had left them locked.", show.err
-        )
+        progress.note(f"Clocks of GPUs {gpus} are put back: a `resnetx doctor` that was killed had left them locked.")

@@ -1,0 +1,39 @@
+"""What this machine can run, and what is missing; or, with `clock`, which clock its GPUs hold."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from resnetx import packages
+from resnetx.config import run_settings_from
+from resnetx.errors import ConfigError
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, compose, written
+from resnetx.settings.verbs import CLOCKED, group_of
+from resnetx.study import Point
+from resnetx.table import Records
+
+if TYPE_CHECKING:
+    from resnetx.measure.clocks.search import Answer
+    from resnetx.measure.doctor.finding import Finding
+
+
+def doctor(**settings: Unpack[keywords.Doctor]) -> "Records[Finding] | Answer":
+    """Examines this machine: a finding for each thing that runs need. With `clock`: which clock its GPUs hold."""
+    given = asked("doctor", settings)
+    if given.get("clock") is None:
+        return findings(given)
+    from resnetx.api.doctor_clock import find_clock
+
+    return find_clock(given).answer
+
+
+def findings(given: Point) -> "Records[Finding]":
+    """A finding for each thing that runs need, and for what would make them faster or their figures better."""
+    if obstacle := packages.not_unix():
+        raise ConfigError(obstacle)
+    tree = compose(given)
+    for word in written({key: value for key, value in given.items() if group_of(key) in CLOCKED and value is not None}):
+        raise ConfigError(f"{word}: goes with a clock; add clock=find, or a clock to try, as clock=1227MHz")
+    from resnetx.measure.doctor.examination import examine
+
+    return Records(examine(Path(run_settings_from(tree).results), Path(tree["input"].get("root", "data/images"))))

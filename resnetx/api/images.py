@@ -1,0 +1,52 @@
+"""A tree of JPEG files like ImageNet's: makes it, or checks one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Unpack, overload
+
+from resnetx import progress
+from resnetx.config import Images, images_from
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, compose
+
+if TYPE_CHECKING:
+    from resnetx.inputs.images import Made
+
+
+@overload
+def images(
+    root: keywords.Text | None = None, *, verify: Literal[False] = False, **settings: Unpack[keywords.Images]
+) -> "Made": ...
+@overload
+def images(
+    root: keywords.Text | None = None, *, verify: Literal[True], **settings: Unpack[keywords.Images]
+) -> list[str]: ...
+def images(
+    root: keywords.Text | None = None, *, verify: bool = False, **settings: Unpack[keywords.Images]
+) -> "Made | list[str]":
+    """Makes a tree of JPEG files in the folder `root`, and says what is in it; what is there already is kept.
+
+    `verify`: decodes every image of a tree instead, and returns a sentence for each fault.
+    """
+    from resnetx.inputs import images
+
+    folder, wanted = wanted_images(root, settings)
+    if verify:
+        with progress.waiting("decoding every image", folder):
+            return images.verify(folder, workers=wanted.workers)
+    with progress.counting("images", wanted.classes * wanted.per_class, folder) as advance:
+        return images.make(
+            folder,
+            classes=wanted.classes,
+            per_class=wanted.per_class,
+            size=wanted.size,
+            seed=wanted.seed,
+            workers=wanted.workers,
+            progress=advance,
+        )
+
+
+def wanted_images(root: keywords.Text | None, settings: Mapping[str, object]) -> tuple[Path, Images]:
+    """The folder, and which images are wanted in it."""
+    tree = compose(asked("images", settings))
+    return Path(root or tree["input"].get("root", "data/images")), images_from(tree)

@@ -1,0 +1,80 @@
+"""Whatever is on disk, read as what it is."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from resnetx import record
+from resnetx.api.studies import MeasuredStudy, measured_study, only_study
+from resnetx.errors import ConfigError
+from resnetx.interconnect import system
+from resnetx.interconnect.system import System
+from resnetx.loading import is_file, is_folder
+from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder
+from resnetx.record.accuracy import Accuracy, accuracy_file
+from resnetx.record.comparison import Comparison, comparison_file
+from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record.system_comparison import SystemComparison, system_comparison_file
+from resnetx.record.trace import Trace
+from resnetx.settings import keywords
+from resnetx.traces.files import read_trace
+
+KINDS: dict[str, Any] = {
+    "run": RunRecord,
+    "bench": BenchRecord,
+    "trace": Trace,
+    "prediction": Prediction,
+    "accuracy": Accuracy,
+    "comparison": Comparison,
+    "system comparison": SystemComparison,
+}
+
+Loaded = (
+    RunRecord | BenchRecord | Trace | Prediction | Accuracy | Comparison | SystemComparison | MeasuredStudy | System
+)
+
+
+def load(path: keywords.Text) -> Loaded:
+    """What is at a path: a record, the study in a folder, the record or the trace of a folder, or a system in YAML.
+
+    >>> import resnetx
+    >>> resnetx.load("configs/system/dgx1-p100.yaml").name
+    'dgx1-p100'
+    """
+    found = Path(path)
+    if is_folder(found):
+        return _of_folder(found)
+    if not is_file(found):
+        raise ConfigError(f"{found}: no such file or folder")
+    return system.load(str(found)) if found.suffix in (".yaml", ".yml") else _record(found)
+
+
+def _of_folder(folder: Path) -> Loaded:
+    if is_file(StudyFolder(folder).study):
+        return measured_study(StudyFolder(folder))
+    files = (
+        RunFolder(folder).record,
+        prediction_file(folder),
+        system_comparison_file(folder),
+        comparison_file(folder),
+        accuracy_file(folder),
+    )  # a prediction goes before what is derived of it
+    for file in files:
+        if is_file(file):
+            return _record(file)
+    return (
+        measured_study(only_study(folder)) if any(folder.rglob(StudyFolder(folder).study.name)) else read_trace(folder)
+    )
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def _record(file: Path) -> Loaded:
+    kind = record.read(file, _Kind, "a record of resnetx").kind
+    if kind not in KINDS:
+        raise ConfigError(f"{file}: no record of resnetx; expected one of a {', a '.join(KINDS)}")
+    found: Loaded = record.read(file, KINDS[kind])
+    return found

@@ -1,0 +1,72 @@
+"""What the verbs that measure share: the file and the folder of a run, and what is said of its variables and copies."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from resnetx import bounds, progress
+from resnetx.api.folders import new_folder
+from resnetx.config import Request, RunSettings, Tracker
+from resnetx.errors import ConfigError
+from resnetx.host import node_name
+from resnetx.record import SCHEMA, BenchRequest, Ended, RunFile, RunFolder, Task, TaskRecord
+from resnetx.variables import check_file_variables, opening, unlisted
+
+
+@dataclass(frozen=True)
+class Kept(Generic[Ended]):
+    """A record, and the folder that holds it."""
+
+    record: Ended
+    folder: RunFolder
+
+
+def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFile:
+    """The run file of a request; `name`: of its study, if it has one."""
+    return RunFile(
+        schema=SCHEMA,
+        request=request,
+        study=name,
+        repeat=1,
+        timeout_s=settings.timeout,
+        convention=settings.convention,
+        tracker=settings.tracker,
+        oversubscribe=settings.oversubscribe,
+    )
+
+
+def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
+    """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
+    return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
+
+
+def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
+    """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks."""
+    asked = dict.fromkeys(pair for request in requests for pair in request.env.items())
+    for name in unlisted(dict.fromkeys(name for name, _ in asked)):
+        progress.note(f"env.{name}: set in every rank; it may load code or write files")
+    for name, value in opening(asked):
+        progress.note(f"env.{name}={value}: ranks listen there, and trust whoever connects")
+
+
+def note_copies(tracker: Tracker, complaint: str, folder: Path) -> None:
+    """What became of the copies for a tracker, of the runs in a folder."""
+    from resnetx.measure.study import trackers
+
+    if complaint:
+        progress.note(complaint)
+    elif command := trackers.upload_command(tracker, folder):
+        progress.command(f"logged offline; upload with: {command}")
+
+
+def check_file(task: Task[TaskRecord], path: Path, check_request: Callable[[], None]) -> None:
+    """Refuses a run file that asks for what the command line would refuse: it may be written by hand, or by others."""
+    try:
+        bounds.check({"timeout": task.timeout_s})
+        check_request()
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
+    check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated

@@ -1,0 +1,66 @@
+"""Measured studies: their points with rates, speed-ups and what limits them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from resnetx import progress
+from resnetx.errors import ConfigError
+from resnetx.record import Brief, StudyFolder
+from resnetx.reporting.study import export, results
+from resnetx.reporting.study.results import Results
+from resnetx.reporting.study.scaling import rows
+from resnetx.reporting.study.series import Named, named
+from resnetx.table import Cell, Tabular
+
+
+@dataclass(frozen=True)
+class MeasuredStudy(Tabular):
+    """A study as it is on disk. Its rows are those of `points.csv` in a report (`resnetx.reporting.study.export`)."""
+
+    results: Results
+    points: list[Named]
+
+    @property
+    def name(self) -> str:
+        """Of the study."""
+        return self.results.study.name
+
+    @property
+    def folder(self) -> Path:
+        """That holds all its runs."""
+        return self.results.folder
+
+    @property
+    def failed(self) -> list[Brief]:
+        """Runs of these points and their twins that failed, took too long or had too little memory."""
+        requests = [point.row.request for point in self.points]
+        keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
+        return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
+
+    def rows(self) -> list[dict[str, Cell]]:
+        """A row for each point."""
+        return export.points(self.points)
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def measured_study(
+    folder: StudyFolder, baseline: int | None = None, only: Collection[str] | None = None
+) -> MeasuredStudy:
+    """The study in a folder. `baseline`: GPUs that speed-ups are over; `only`: keys of the points that are wanted."""
+    loaded = results.load(folder)
+    for sentence in loaded.aside:
+        progress.skipped(sentence)
+    found = [row for row in rows(loaded, baseline) if only is None or row.request.key in only]
+    return MeasuredStudy(loaded, named([(loaded, found)]))
+
+
+def only_study(path: Path) -> StudyFolder:
+    """The one study in a folder, which may be the study itself."""
+    found = results.find(path)
+    if len(found) > 1:
+        names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
+        raise ConfigError(f"{path}: holds {len(found)} studies; name the folder of one of them: {names}")
+    return found[0]

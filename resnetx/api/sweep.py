@@ -1,0 +1,269 @@
+"""Runs a study: every point in fresh processes, again and again."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from resnetx import __version__, progress
+from resnetx.api.obstacles import obstacle_to
+from resnetx.api.run_line import run_line
+from resnetx.api.runs import announce_variables, note_copies, run_file
+from resnetx.api.studies import MeasuredStudy, measured_study
+from resnetx.config import Request, RunSettings, request_from, run_settings_from
+from resnetx.errors import ConfigError, FileError
+from resnetx.host import node_name
+from resnetx.measure.launch import launcher
+from resnetx.measure.launch.results_folder import write
+from resnetx.measure.rank.record_size import too_large_record
+from resnetx.measure.study import trackers
+from resnetx.measure.study.budget import Budget
+from resnetx.measure.study.estimate import Estimator, estimator
+from resnetx.measure.study.sweep import (
+    PlannedRun,
+    check_known_code,
+    check_same_machine,
+    definition,
+    keep_unreadable,
+    locked,
+    plan,
+    split_settled,
+)
+from resnetx.measure.study.sweep import (
+    sweep as run_all,
+)
+from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, compose, points_of
+from resnetx.units import duration
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A study as it is asked for, on this machine."""
+
+    record: StudyRecord
+    tasks: list[tuple[RunFile, str]]  # of the points, with the obstacle to each
+    settings: RunSettings
+    folder: StudyFolder
+
+    def plan(self) -> list[PlannedRun]:
+        """Every run, in a random order that the seed decides."""
+        repeats, twins = self.settings.repeats, self.settings.twins
+        seed = self.tasks[0][0].request.seed
+        return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep would run."""
+
+    points: int
+    reused: int  # runs that are there already
+    left: list[PlannedRun]  # the others
+    obstacles: Mapping[str, int]  # why points cannot run here, and how many
+    duration_s: float  # of those that can, at a guess
+    basis: str  # of the guess
+    budget_s: float | None
+
+
+def sweep(**settings: Unpack[keywords.Sweep]) -> MeasuredStudy:
+    """Runs a study, or the points of any settings that are lists; what is on disk already is not run again."""
+    return execute(study_of(settings))
+
+
+def study_of(settings: Mapping[str, object]) -> Asked:
+    """The study that is asked for."""
+    named, points = points_of(asked("sweep", settings))
+    trees = [compose(point) for point in points]
+    run_settings = one_for_all(trees)
+    if any(tree["measure"] == "equality" for tree in trees):
+        raise ConfigError("measure=equality: it has no rate to sweep; `resnetx verify` shows it, one point at a time")
+    requests = {request.key: request for request in requests_of(trees)}
+    name = named.name if named else "sweep-" + _digits(requests)
+    tasks = [
+        (
+            task,
+            obstacle_to(task.request, run_settings.oversubscribe)
+            or _obstacle_to_twins(task.request, run_settings.twins),
+        )
+        for task in (run_file(each, run_settings, name) for each in requests.values())
+    ]
+    record = StudyRecord(
+        kind="study",
+        schema=SCHEMA,
+        name=name,
+        about=named.about if named else "",
+        node=node_name(),
+        points=list(requests.values()),
+        repeats=run_settings.repeats,
+        twins=run_settings.twins,
+        baseline=run_settings.baseline,
+        convention=run_settings.convention,
+        resnetx=__version__,
+    )
+    return Asked(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / node_name() / name))
+
+
+def execute(study: Asked) -> MeasuredStudy:
+    """Runs what is not there yet; returns the points that are asked for."""
+    ended = _run(study)
+    found = measured_study(study.folder, study.settings.baseline, {point.key for point in study.record.points})
+    if ended:
+        _track(study, found, ended)
+    return found
+
+
+def _run(study: Asked) -> list[RunRecord]:
+    """The records of the runs that have ended now."""
+    obstacles = [obstacle for _, obstacle in study.tasks]
+    if all(obstacles):
+        raise ConfigError(obstacles[0])
+    trackers.check(study.settings.tracker)
+    announce_variables(task.request for task, _ in study.tasks)
+    with locked(study.folder):
+        kept, left = split_settled(study.plan(), progress.skipped)
+        if left:
+            check_known_code(study.settings.dirty)
+        check_same_machine(kept)
+        known = definition(study.folder, study.record, progress.skipped)
+        keep_unreadable(study.folder)
+        write(study.folder.study, known)
+        if kept:
+            progress.note(f"reused: {len(kept)} of {len(kept) + len(left)} runs")
+        skip([run for run in left if run.obstacle])
+        budget = Budget(study.settings.budget, _past(study)) if study.settings.budget is not None else None
+        able = [run for run in left if not run.obstacle]
+        return run_planned(study.record.name, study.folder.path, study.settings, kept, able, budget)
+
+
+def planned(study: Asked) -> Plan:
+    """What `execute` would run."""
+    definition(study.folder, study.record, progress.skipped)
+    kept, left = split_settled(study.plan(), progress.skipped)
+    estimate = _past(study)
+    return Plan(
+        points=len(study.tasks),
+        reused=len(kept),
+        left=left,
+        obstacles=Counter(obstacle for _, obstacle in study.tasks if obstacle),
+        duration_s=sum(estimate(run.task.request) for run in left if not run.obstacle),
+        basis=estimate.basis,
+        budget_s=study.settings.budget,
+    )
+
+
+def _obstacle_to_twins(request: Request, twins: int) -> str:
+    """Why the twins of a point could not be recorded, in one sentence; "" where they can."""
+    found = request.twins.values() if twins else []
+    return next(filter(None, map(too_large_record, found)), "")
+
+
+def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
+    """How the runs of all points are kept."""
+    settings, *others = {run_settings_from(tree) for tree in trees}
+    if others:
+        raise ConfigError(
+            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe and dirty are one "
+            "for a whole sweep: give each one value"
+        )
+    return settings
+
+
+def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
+    """The requests of all points; threads that are left open are shared out for the one with the most ranks."""
+    most = max(request_from(tree).gpus for tree in trees)
+    return [request_from(tree, most) for tree in trees]
+
+
+def _digits(keys: dict[str, Request]) -> str:
+    """Tells grids from the command line apart, as they have no name."""
+    return f"{sum(int(key, 16) for key in keys) % 2**32:08x}"
+
+
+def skip(runs: list[PlannedRun]) -> None:
+    """Names the points that cannot run here, and leaves a record of each."""
+    for obstacle, count in Counter(run.obstacle for run in runs).items():
+        progress.note(f"skipped, {count} point{'s' * (count > 1)}: {obstacle}", indent=2)
+    for run in runs:
+        launcher.skip(run.task, run.folder, run.obstacle)
+
+
+def run_planned(
+    name: str,
+    where: Path,
+    settings: RunSettings,
+    kept: list[RunRecord],
+    left: list[PlannedRun],
+    budget: Budget | None = None,
+) -> list[RunRecord]:
+    """Runs what is left, says of each run what came of it, and returns the records.
+
+    `name`, `where`: of all of them, beside the progress.
+    """
+    total, started = len(left), time.monotonic()
+    ended: list[RunRecord | None] = []
+    warned: set[str] = set()
+    with progress.counting(name, total, where) as advance:
+
+        def done(run: PlannedRun, record: RunRecord | None) -> None:
+            ended.append(record)
+            told = []
+            if record:
+                remaining_s = (time.monotonic() - started) / len(ended) * (total - len(ended))
+                expected = f", about {duration(remaining_s)} left" * (len(ended) < total and not progress.shows_time())
+                told += [f"[{len(ended)}/{total}{expected}] {run_line(record, run.twin)}"]
+                new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
+                told += [f"  warning: {each.message}; {each.remedy}" for each in new]
+                warned.update(each.code for each in new)
+                told += [trackers.track(settings.tracker, record, run.folder, run.twin)]
+            advance(1, "\n".join(filter(None, told)))
+
+        undone = run_all(left, kept, done, budget, budget.remaining_s) if budget else run_all(left, kept, done)
+    if settings.budget is not None and budget and undone:
+        progress.note(f"budget={duration(settings.budget)}: {_left_undone(undone)}")
+    if dropped := ended.count(None):
+        progress.note(f"{dropped} runs were left out: their points ran out of memory or time, or failed")
+    return [record for record in ended if record]
+
+
+def _left_undone(undone: list[PlannedRun]) -> str:
+    """What a budget had no room for."""
+    counts = Counter(run.twin or "point" for run in undone if run.task.repeat > 1 or run.twin)
+    first = sum(run.task.repeat == 1 and not run.twin for run in undone)
+    parts = [f"points without any run: {first}"] * bool(first)
+    parts += [
+        f"{'repeats' if what == 'point' else f'runs of the twin {what}'}: {count}" for what, count in counts.items()
+    ]
+    return f"left undone ({', '.join(parts)}); start it again to go on"
+
+
+def _track(study: Asked, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:
+    """Logs the study as a whole, and says how to upload what was logged offline."""
+    asked, folder = study.record, study.folder.path
+    definition = {name: getattr(asked, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
+    finished = trackers.Finished(
+        name=asked.name,
+        about=asked.about,
+        node=asked.node,
+        definition=definition,
+        points=found.rows(),
+        lines=[point.line_words for point in found.points],
+        environment=next((run.environment for run in ended if run.environment), None),
+    )
+    note_copies(study.settings.tracker, trackers.conclude(study.settings.tracker, finished, folder), folder)
+
+
+def _past(study: Asked) -> Estimator:
+    """What runs on this machine took, by all the studies in the results folder that can be read."""
+    from resnetx.measure.machine.visible_gpus import gpus_here
+    from resnetx.reporting.study.results import load
+
+    runs: list[Brief] = []
+    for file in study.folder.path.parent.glob(f"*/{study.folder.study.name}"):
+        with suppress(FileError):
+            runs += load(StudyFolder(file.parent)).runs
+    return estimator(runs, on_gpus=gpus_here() > 0)

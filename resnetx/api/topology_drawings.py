@@ -1,0 +1,106 @@
+"""Drawings of systems, with the rings of a collective over them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnetx import progress
+from resnetx.api.drawings import note_undrawn
+from resnetx.errors import ConfigError
+from resnetx.interconnect.collective import Cost, Plan
+from resnetx.interconnect.node_rings import Ring
+from resnetx.interconnect.system import System
+from resnetx.units import size_text
+
+if TYPE_CHECKING:
+    import altair as alt
+
+DRAWN_NODES = 4  # with more nodes, one of them is drawn
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart, and the name of its files."""
+
+    name: str
+    chart: "alt.LayerChart"
+
+
+def of_system(machine: System) -> Drawing:
+    """Its links."""
+    return Drawing(machine.name, _chart(machine, None, 0))
+
+
+def of_plan(plan: Plan, size_bytes: int) -> Drawing:
+    """The rings of a collective of this size: dgx1-v100_allreduce_nccl2, with the GPU ids where some are left out."""
+    words = [plan.system.name, plan.collective, plan.library]
+    if len(plan.devices) < len(plan.system.gpus):
+        words.append("-".join(map(str, plan.devices)))
+    return Drawing("_".join(words), _chart(plan.system, plan, size_bytes))
+
+
+def write(drawings: Iterable[Drawing], folder: Path) -> None:
+    """Writes the files of drawings, and says where they are."""
+    from resnetx.reporting.charts import files
+
+    for each in drawings:
+        specification = each.chart.to_dict()
+        svg = files.drawn(specification)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            written = files.write_drawing(specification, svg, folder / each.name.replace(" ", "-"))
+        except OSError as error:
+            raise ConfigError(f"out={folder}: no drawing can be written there: {error.strerror}") from None
+        progress.command(f"drawing: {written}")
+    note_undrawn()
+
+
+def _chart(machine: System, plan: Plan | None, size_bytes: int) -> "alt.LayerChart":
+    from resnetx.reporting.charts import topology
+
+    subtitle, walks = [], []
+    if plan is not None:
+        cost = plan.cost(size_bytes)
+        subtitle = [headline(plan, cost, size_bytes)]
+        walks = [topology.Walk(name, ring.walk, ring.closed) for name, ring, _ in distinct(rings_of(plan, cost))]
+    if machine.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
+        subtitle.append(f"The first of {machine.nodes} nodes, which are alike")
+        machine = topology.first_node(machine)
+    return topology.graph(machine, walks, subtitle)
+
+
+# ---- what is said of a collective -----------------------------------------------------------------------------------
+
+
+def headline(plan: Plan, cost: Cost, size_bytes: int) -> str:
+    """A cost in one line."""
+    return (
+        f"{plan.collective} of {size_text(size_bytes)}, {gpu_ids(plan.devices)}, {plan.library}: {cost.algorithm}, "
+        f"{cost.busbw_Bps / 1e9:.1f} GB/s bus bandwidth"
+    )
+
+
+def rings_of(plan: Plan, cost: Cost) -> Sequence[Ring]:
+    """The rings, or the chains of a tree, that the data takes; none where switches reduce."""
+    return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
+
+
+def distinct(rings: Sequence[Ring]) -> list[tuple[str, Ring, float]]:
+    """(name, one of them, B/s of all) of rings, those of the same order together."""
+    alike: dict[tuple[tuple[int, ...], bool], list[Ring]] = defaultdict(list)
+    for ring in rings:
+        alike[ring.order, ring.closed].append(ring)
+    found: list[tuple[str, Ring, float]] = []
+    for same in alike.values():
+        name = f"{'ring' if same[0].closed else 'chain'} {len(found) + 1}"
+        count = f" ({len(same)} of them)" if len(same) > 1 else ""
+        found.append((name + count, same[0], sum(ring.bandwidth_Bps for ring in same)))
+    return found
+
+
+def gpu_ids(devices: Sequence[int]) -> str:
+    if len(devices) > 8 and list(devices) == list(range(devices[0], devices[-1] + 1)):
+        return f"GPUs {devices[0]} to {devices[-1]}"
+    return f"GPUs {' '.join(map(str, devices))}"

@@ -1,0 +1,202 @@
+"""Layer times of workloads on one device, at every per-GPU batch that their points need; or imports a file of them."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Unpack
+
+import msgspec
+
+from resnetx import bounds, progress
+from resnetx.api.obstacles import obstacle_to
+from resnetx.api.runs import announce_variables, note_copies, run_file
+from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
+from resnetx.config import NoExchange, Request, RunSettings, check
+from resnetx.errors import ConfigError
+from resnetx.host import cores, node_name
+from resnetx.loading import is_folder
+from resnetx.measure.study import trackers
+from resnetx.measure.study.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
+from resnetx.record import RunFolder, StudyFolder
+from resnetx.record.trace import Trace, TracedBatch, TracedLayer
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, compose, points_of
+from resnetx.study import Point
+from resnetx.table import Cell, Records
+from resnetx.traces.checks import refuse_unsound
+from resnetx.traces.files import export
+from resnetx.traces.runs import read_all, subject
+
+ITERATIONS = 100  # instrumented ones of every batch, where `iterations` is not set
+OF_IMPORTS = ("device", "workload")  # settings that say what a file does not
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The runs that are asked for, on this machine."""
+
+    runs: list[PlannedRun]
+    settings: RunSettings
+    folder: Path  # of all traces of this node
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folder of each trace, in the order in which they were asked for."""
+        return list(dict.fromkeys(run.folder.path.parent for run in self.runs))
+
+    @property
+    def failed(self) -> list[PlannedRun]:
+        """The runs that could run here, and have no record of having gone well."""
+        able = [run for run in self.runs if not run.obstacle]
+        return [run for run in able if run.settled is None or run.settled.outcome != "ok"]
+
+
+class Traces(Records[Trace]):
+    """Traces, each of one workload on one device."""
+
+    def rows(self) -> list[dict[str, Cell]]:
+        """A row for each layer of each batch: medians over the iterations."""
+        return [_row(trace, batch, layer) for trace in self for batch in trace.batches for layer in batch.times.layers]
+
+
+def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> dict[str, Cell]:
+    return {
+        "workload": trace.workload,
+        "device": trace.device,
+        "batch_size": batch.batch_size,
+        "layer": layer.name,
+        "forward_s": median(layer.forward_s) if layer.forward_s else None,
+        "backward_s": median(layer.backward_s) if layer.backward_s else None,
+        "gradient_bytes": layer.gradient_bytes,
+    }
+
+
+def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.Trace]) -> Traces:
+    """Times a workload layer by layer on one device; what is on disk already is not run again.
+
+    `file`: imports a PyTorch profile, or a text of six columns, instead of measuring.
+    """
+    if file is not None:
+        from resnetx.api.trace_import import import_trace
+
+        return Traces([import_trace(Path(file), settings)])
+    return execute(settings)[0]
+
+
+def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
+    """Runs what is not there yet. Returns the traces, each exported beside its runs, and the runs that failed."""
+    given = asked("trace", settings)
+    for key in given:
+        if key in OF_IMPORTS:
+            raise ConfigError(f"{key}={given[key]}: says what a file does not; add --import and the file")
+    wanted = _asked(given)
+    if all(run.obstacle for run in wanted.runs):
+        raise ConfigError(wanted.runs[0].obstacle)
+    trackers.check(wanted.settings.tracker)
+    announce_variables(run.task.request for run in wanted.runs)
+    check_known_code(wanted.settings.dirty)
+    _run(wanted)
+    folders = filter(is_folder, wanted.folders)
+    traces = Traces(refuse_unsound(trace) for folder in folders for trace in read_all(folder))
+    for each in traces:
+        _export(each)
+    return traces, wanted.failed
+
+
+def _run(wanted: Asked) -> None:
+    with locked(StudyFolder(wanted.folder)):
+        kept, left = split_settled(wanted.runs, progress.skipped)
+        check_same_machine(kept)
+        if kept:
+            progress.note(f"reused: {len(kept)} of {len(wanted.runs)} runs")
+        skip([run for run in left if run.obstacle])
+        able = [run for run in left if not run.obstacle]
+        random.Random(wanted.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
+        run_planned("trace", wanted.folder, wanted.settings, kept, able)
+    for folder in dict.fromkeys(run.folder.path.parent for run in able):
+        note_copies(wanted.settings.tracker, "", folder)
+
+
+def _export(trace: Trace) -> None:
+    try:
+        written = export(trace, Path(trace.source))
+    except OSError as error:
+        raise ConfigError(f"results: {trace.source} cannot be written ({error.strerror})") from None
+    names = ", ".join(file.name for file in written)
+    progress.command(f"six columns, and a timeline for Perfetto: {names} in {trace.source}")
+
+
+# ---- what to run ----------------------------------------------------------------------------------------------------
+
+
+def _asked(given: Point) -> Asked:
+    _, points = points_of(given)
+    trees = [compose(point) for point in points]
+    settings, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
+    folder = Path(settings.results) / node_name() / "trace"
+    requests: dict[str, Request] = {}
+    for point in requests_of(trees):
+        check(point)
+        for request in (*layered(point, iterations), *together(point, iterations)):
+            requests[request.key] = request
+    return Asked([_planned(each, settings, folder) for each in requests.values()], settings, folder)
+
+
+def _iterations(of_points: list[Any]) -> int:
+    given = of_points[0]
+    if other := [each for each in of_points if each != given]:
+        raise ConfigError(f"iterations={[given, other[0]]}: one number for all that is traced; give it one value")
+    if given is None:
+        return ITERATIONS
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise ConfigError(f"iterations={given}: expected a number of watched iterations")
+    bounds.check({"iterations": given})
+    return given
+
+
+def layered(point: Request, iterations: int) -> list[Request]:
+    """The runs that time the layers of a point: one rank with each share of its batch that a rank has."""
+    steps = min(point.steps, iterations)
+    return [
+        msgspec.structs.replace(
+            point,
+            measure="layers",
+            batch_size=share,
+            gpus=1,
+            devices=point.devices and point.devices[:1],
+            strategy=NoExchange(),  # one rank has nobody to exchange gradients with
+            scaling="strong",
+            split="even",
+            steps=steps,
+            windows=-(-iterations // steps),
+        )
+        for share in sorted({point.share(0), point.share(point.gpus - 1)})
+    ]
+
+
+def together(point: Request, iterations: int) -> list[Request]:
+    """The run that times the messages of a point, if it has some and this machine has its ranks.
+
+    All its steps are in one window, as the times of messages are kept for one.
+    """
+    if point.gpus == 1 or isinstance(point.strategy, NoExchange) or point.gpus > _ranks_here():
+        return []
+    return [msgspec.structs.replace(point, measure="phases", steps=iterations, windows=1)]
+
+
+def _ranks_here() -> int:
+    """GPUs of this machine; without any, the cores, of which every rank needs one of its own."""
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    return gpus_here() or cores()
+
+
+def _planned(request: Request, settings: RunSettings, folder: Path) -> PlannedRun:
+    of = subject(request)
+    place = folder / f"{of.model_slug}_{of.image_size}_{of.precision}_{of.key}" / request.slug
+    task = run_file(request, settings, None)
+    return PlannedRun(
+        task, RunFolder(place), obstacle_to(request, settings.oversubscribe), frozenset({request.key}), None
+    )

@@ -1,0 +1,48 @@
+"""Imports what another program measured, as a trace that predictions read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from resnetx import bounds
+from resnetx.errors import ConfigError, unknown_name
+from resnetx.interconnect.system import parts_table
+from resnetx.record.trace import Trace
+from resnetx.settings.compose import asked, struct_of
+from resnetx.settings.files import names
+from resnetx.settings.verbs import refuse_unread
+from resnetx.traces.files import CPU, import_, read_trace
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that it reads."""
+
+    batch_size: int
+    device: str | None
+    workload: str | None
+    results: str
+
+
+def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
+    """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
+    given = asked("trace", settings)
+    refuse_unread("trace --import", given, names(), Asked.__struct_fields__)
+    wanted = struct_of(given, Asked, listed=())
+    known = parts_table("gpus")
+    if "batch_size" not in given or wanted.device is None:
+        raise ConfigError(
+            f"--import {file}: the file says neither its batch nor its GPU; expected batch_size= samples on the "
+            f"one GPU, and device= one of {', '.join(sorted(known))}"
+        )
+    bounds.check({"batch_size": wanted.batch_size})
+    if wanted.device not in known:
+        raise unknown_name("GPU", wanted.device, known, "device")
+    kept = import_(
+        file,
+        batch_size=wanted.batch_size,
+        device=CPU if CPU in known[wanted.device].product_names else wanted.device,
+        results=Path(wanted.results),
+        workload=wanted.workload,
+    )
+    return read_trace(kept.parent.parent)

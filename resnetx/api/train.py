@@ -1,0 +1,72 @@
+"""One point, run by a launcher that records whatever happens to it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Unpack
+
+from resnetx import progress
+from resnetx.api import runs
+from resnetx.api.obstacles import obstacle_to
+from resnetx.api.runs import Kept, announce_variables, check_file, note_copies, run_folder
+from resnetx.config import check, request_from, run_settings_from
+from resnetx.errors import ConfigError
+from resnetx.loading import is_file
+from resnetx.record import RunFile, RunRecord, read_task
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, compose, one_point, written
+from resnetx.study import Point
+
+
+def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Train]) -> RunRecord:
+    """Runs one point, in processes of its own; `run_file` is the `run.json` of an earlier run, to repeat it.
+
+    A run that fails has a record, too: see its `outcome` and `reason`.
+    """
+    return execute(run_file, settings).record
+
+
+def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> Kept[RunRecord]:
+    """Runs one point, and keeps its record in the results folder."""
+    from resnetx.measure.launch import launcher
+    from resnetx.measure.study import trackers
+
+    path = None if run_file is None else Path(run_file)
+    task, results = task_of(path, asked("train", settings))
+    if path is not None:
+        check_file(task, path, lambda: check(task.request))
+    announce_variables([task.request])
+    if task.request.measure == "equality":
+        raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
+    trackers.check(task.tracker)
+    if obstacle := obstacle_to(task.request, task.oversubscribe):
+        raise ConfigError(obstacle)
+    folder = run_folder(results, "train", task.request.slug)
+    with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
+        record = launcher.supervise(task, folder)
+        complaint = trackers.track(task.tracker, record, folder)
+    note_copies(task.tracker, complaint, folder.path.parent)
+    return Kept(record, folder)
+
+
+def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[RunFile, Path]:
+    """The run that is asked for, and the results folder: of a run file, or composed from settings.
+
+    `gpus`: the ranks that there are, where torchrun was started by hand.
+    """
+    if path is not None:
+        if not is_file(path):
+            raise ConfigError(f"{path}: neither a setting (key=value) nor a run file that exists")
+        if given:
+            raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
+        return read_task(path, RunFile), Path("results")
+    by_torchrun = {} if gpus is None else {"gpus": gpus}
+    tree = compose(one_point({**by_torchrun, **given}, "`resnetx sweep` runs several"))
+    request = request_from(tree, None if gpus is None else _ranks_here())  # who share the cores of a node
+    check(request)
+    return runs.run_file(request, run_settings_from(tree), None), Path(tree["results"])
+
+
+def _ranks_here() -> int:
+    from resnetx.measure.launch.torchrun import ranks_here
+
+    return ranks_here()

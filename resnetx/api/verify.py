@@ -1,0 +1,56 @@
+"""Whether several ranks compute what one process would."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Unpack
+
+from resnetx import progress
+from resnetx.api.obstacles import obstacle_to
+from resnetx.api.runs import Kept, announce_variables, run_file, run_folder
+from resnetx.config import NoExchange, Request, check, request_from, run_settings_from
+from resnetx.errors import ConfigError
+from resnetx.record import RunFile, RunRecord
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, compose, one_point
+from resnetx.settings.verbs import READS
+
+
+def verify(**settings: Unpack[keywords.Verify]) -> RunRecord:
+    """Compares the ranks of a point with one process, step after step; the record's `equality.equal` is the verdict."""
+    return execute(settings).record
+
+
+def execute(settings: Mapping[str, object]) -> Kept[RunRecord]:
+    """Compares the ranks of a point with one process, and keeps the record in the results folder."""
+    from resnetx.measure.launch import launcher
+
+    task, results = _task(settings)
+    announce_variables([task.request])
+    if obstacle := obstacle_to(task.request, task.oversubscribe):
+        raise ConfigError(obstacle)
+    folder = run_folder(results, "train", task.request.slug)
+    with progress.waiting(what(task.request), folder.path):
+        return Kept(launcher.supervise(task, folder), folder)
+
+
+def what(request: Request) -> str:
+    """What is compared, in a few words."""
+    return f"{request.model.label}, batch {request.batch_size} on gpus={request.gpus}, strategy={request.strategy.kind}"
+
+
+def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
+    point = one_point(asked("verify", settings), "`resnetx verify` compares one")
+    own = READS["verify"].own
+    defaults = {key: value for key, value in own.items() if key != "gpus" or "devices" not in point}
+    tree = compose({**defaults, **point, "measure": "equality"})
+    request = request_from(tree)
+    check(request)
+    if request.gpus == 1:
+        raise ConfigError("gpus=1: one rank is what several are compared with; use gpus=2 or more")
+    if isinstance(request.strategy, NoExchange):
+        raise ConfigError(
+            "strategy=none exchanges no gradients, so that its ranks are not equal to one process; use bucket, "
+            "layerwise or after"
+        )
+    run_settings = run_settings_from(tree)
+    return run_file(request, run_settings, None), Path(run_settings.results)

@@ -1,0 +1,117 @@
+"""What whoever waits is told while something runs: notes, how far it is, and what is measured the longest.
+
+The command line shows it on a terminal (`cli.console`); the library says notes to Python's own logging, under
+"resnetx", and leaves the rest out. A program of its own may have it otherwise:
+
+    with reporting_to(mine):
+        resnetx.sweep(study="quickstart")
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class Counter(Protocol):
+    """Counts how many more things are done, with a line to keep on the screen."""
+
+    def __call__(self, done: int, line: str = "", /) -> None: ...
+
+
+class Progress(Protocol):
+    """Where notes and progress go."""
+
+    @property
+    def shows_time(self) -> bool:
+        """Whether `counting` shows how long it will still take."""
+        ...
+
+    def note(self, text: str, *, indent: int = 0) -> None:
+        """Says something in prose."""
+        ...
+
+    def command(self, text: str) -> None:
+        """Says what is copied from the screen as it is: a line with a path or a command."""
+        ...
+
+    def counting(self, what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
+        """Shows how many of `total` things are done; `what`: a few words, `where`: a path."""
+        ...
+
+    def waiting(self, what: str, where: object = "") -> AbstractContextManager[None]:
+        """Shows that something goes on."""
+        ...
+
+
+class Logged:
+    """Notes as messages of Python's logging."""
+
+    shows_time = False
+    _log = logging.getLogger("resnetx")
+
+    def note(self, text: str, *, indent: int = 0) -> None:
+        """Logs a note."""
+        self._log.info("%s", text)
+
+    def command(self, text: str) -> None:
+        """Logs a line."""
+        self._log.info("%s", text)
+
+    def counting(self, what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
+        """Counts in silence, and logs the lines."""
+
+        def advance(done: int, line: str = "", /) -> None:
+            if line:
+                self._log.info("%s", line)
+
+        return nullcontext(advance)
+
+    def waiting(self, what: str, where: object = "") -> AbstractContextManager[None]:
+        """Nothing."""
+        return nullcontext()
+
+
+_LOGGED = Logged()
+_current: ContextVar[Progress] = ContextVar("progress", default=_LOGGED)
+
+
+@contextmanager
+def reporting_to(progress: Progress) -> Iterator[None]:
+    """While the block lasts, notes and progress go there."""
+    token = _current.set(progress)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def note(text: str, *, indent: int = 0) -> None:
+    """Says something in prose."""
+    _current.get().note(text, indent=indent)
+
+
+def skipped(sentence: str) -> None:
+    """Says what is left out: a file that cannot be read, or that counts twice."""
+    note(f"skipped: {sentence}")
+
+
+def command(text: str) -> None:
+    """Says a line as it is, whatever its length: a path or a command."""
+    _current.get().command(text)
+
+
+def counting(what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
+    """Shows how many of `total` things are done; `what`: a few words, `where`: a path."""
+    return _current.get().counting(what, total, where)
+
+
+def waiting(what: str, where: object = "") -> AbstractContextManager[None]:
+    """Shows that something goes on; `what`: a few words, `where`: a path."""
+    return _current.get().waiting(what, where)
+
+
+def shows_time() -> bool:
+    """Whether `counting` shows how long it will still take."""
+    return _current.get().shows_time

@@ -1,0 +1,206 @@
+"""From settings to whole configurations: each point with the defaults of `configs/` for what it does not set.
+
+    tree = compose({"model": "alexnet", "batch_size": 256})      # every setting, as plain values
+    request = request_from(tree)
+
+The files are laid out as Hydra has them (a defaults list, one folder for each group), and Hydra composes the same from
+them; it is not needed for that here.
+"""
+
+import copy
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+import msgspec
+
+from resnetx import bounds
+from resnetx.config import CONFIGS, GROUPS, at_home
+from resnetx.errors import ConfigError, convert, shortened
+from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.settings.files import choices as choices_of
+from resnetx.settings.files import names, own_folders
+from resnetx.settings.files import settings as every_setting
+from resnetx.settings.verbs import READS, refuse_unread
+from resnetx.study import Point, Study, distinct, load, points
+from resnetx.workloads.tables import classifiers
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def asked(verb: str, settings: Mapping[str, object]) -> Point:
+    """The settings that a verb is given, with dots and as plain values; refuses those that it does not read."""
+    flat = dict(_flat(settings))
+    refuse_unread(verb, flat, names())
+    return at_home(flat or READS[verb].instead_of_nothing)
+
+
+def _flat(settings: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+    """Settings with dots from groups that are given as dictionaries, or as the structs of a request."""
+    for key, value in settings.items():
+        plain = _plain(value)
+        if not isinstance(plain, dict) or not any(name.startswith(f"{key}.") for name in names()):
+            yield key, plain
+            continue
+        if key in GROUPS and "kind" in plain:
+            yield key, plain.pop("kind")
+        yield from ((f"{key}.{name}", inner) for name, inner in plain.items())
+
+
+def _plain(value: Any) -> Any:
+    """A value as a file would have it."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence | Set) and not isinstance(value, str):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def struct_of(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
+    """The settings that a verb reads, as its struct `kind`; of those in `listed`, one value is a list of one."""
+    tree = compose(given)
+    fields = {field: tree[field] for field in kind.__struct_fields__}
+    fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
+    found: T = convert(fields, kind)
+    bounds.check(msgspec.to_builtins(found))
+    return found
+
+
+def points_of(asked: Mapping[str, Any]) -> tuple[Study | None, list[Point]]:
+    """The study that is asked for, if any, and the points that it and the other settings describe."""
+    name = asked.get("study")
+    named = load(str(name)) if name is not None else None
+    return named, _fitting(points(named, {key: value for key, value in asked.items() if key != "study"}))
+
+
+def one_point(asked: Mapping[str, Any], instead: str) -> Point:
+    """The only point that is asked for; `instead`: what to tell somebody who described several."""
+    named, found = points_of(asked)
+    if len(found) != 1 or named:
+        raise ConfigError(f"{shortened(' '.join(written(asked)))}: more than one point; {instead}")
+    return found[0]
+
+
+def written(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Settings as words of the command line."""
+    yield from (f"{key}={_written(value)}" for key, value in settings.items())
+
+
+def _written(value: Any) -> str:
+    """A plain value as the command line has it."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{_written(inner)}' for key, inner in value.items())}}}"
+    return str(value)
+
+
+def _fitting(found: list[Point]) -> list[Point]:
+    """The points without settings that their choice in a group lacks, where another value of that axis has them.
+
+    `strategy=[bucket,after] strategy.bucket_cap_mb=1` is two points, of which `after` has no buckets.
+    """
+    for group in GROUPS:
+        options = {str(point[group]) for point in found if group in point}
+        if len(options) > 1:
+            brought = {option: options_of(group, option) for option in options}
+            found = [_without_others(point, brought, str(point[group])) if group in point else point for point in found]
+    return distinct(found)
+
+
+def _without_others(point: Point, brought: Mapping[str, set[str]], option: str) -> Point:
+    """A point without the settings that other options of a group bring, but not its own one."""
+    of_others = set().union(*brought.values()) - brought[option]
+    return {key: value for key, value in point.items() if key not in of_others}
+
+
+def options_of(group: str, option: str) -> set[str]:
+    """The settings that a choice of a group brings; none where there is no such choice, which composing will say."""
+    return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
+
+
+def compose(point: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole configuration of a point (setting -> value), as plain values.
+
+    Values stay as they are given: what looks like an interpolation, as ${oc.env:HOME}, is text.
+    """
+    tree = copy.deepcopy(_defaults())
+    for group in GROUPS:
+        if group in point:
+            tree[group] = copy.deepcopy(_choice(group, _written(point[group]), own_folders()))
+    for key, value in point.items():
+        if key not in GROUPS:
+            _change(tree, key, value)
+    return at_home(tree)
+
+
+def _change(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a setting; only the environment has room for names that no file has."""
+    *above, name = key.split(".")
+    group: Any = tree
+    for step in above:
+        group = group.get(step) if isinstance(group, dict) else None
+    if not isinstance(group, dict) or (name not in group and above != ["env"]):
+        raise ConfigError(_no_such_setting(key))
+    group[name] = value
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """The main file, with the groups of its defaults list."""
+    tree = _tree(CONFIGS / "config.yaml")
+    groups = {group: choice for each in tree["defaults"] if isinstance(each, dict) for group, choice in each.items()}
+    brought = {group: _tree(choices_of(group)[choice]) for group, choice in groups.items()}
+    return brought | {key: value for key, value in tree.items() if key not in ("defaults", "hydra")}
+
+
+@cache
+def _choice(group: str, choice: str, folders: tuple[Path, ...]) -> dict[str, Any]:
+    """The settings of a choice of a group; `folders`: those of the user's own that are searched."""
+    _check_choice(group, choice)
+    return _tree(choices_of(group)[choice])
+
+
+def _tree(path: Path) -> dict[str, Any]:
+    tree: dict[str, Any] = YamlFile(File(path, "a file of settings", YAML_BYTES)).tree
+    return tree
+
+
+def _check_choice(group: str, choice: str) -> None:
+    """Refuses what is no choice of a group; and what its file says, before Hydra reads it."""
+    known = choices_of(group)
+    if choice not in known:
+        near = difflib.get_close_matches(choice[:100], known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        if group == "model" and choice in classifiers.kept().image_size:
+            hint = f" (it is model=torchvision model.name={choice})"
+        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
+    text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
+    if not isinstance(text.tree, dict):
+        raise text.file.error("expected settings by their names")
+    if "defaults" in text.tree:  # Hydra would read these files itself, and look up ${...} among their names
+        raise text.error(["defaults"], "defaults: a choice includes no other; write its settings out")
+    if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
+        raise text.file.error("@package: the settings of a choice are those of its group; leave that line out")
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+def _no_such_setting(key: str) -> str:
+    known = names()
+    group = key.partition(".")[0]
+    if key in known:
+        return f"{key}: not a setting of the {group} that is chosen here, but of another one"
+    key = shortened(key)
+    siblings = [name for name in known if name.startswith(f"{group}.")]
+    if near := difflib.get_close_matches(key, siblings or known, n=1):
+        return f"{key}: no such setting; did you mean {near[0]}?"
+    return f"{key}: no such setting; known are {', '.join(siblings or (name for name in known if '.' not in name))}"

@@ -1,0 +1,312 @@
+"""The keyword arguments of the library's functions: which settings each verb has, and the type of each.
+
+A keyword is a setting of the command line; a group of settings is a dictionary: `model={"kind": "resnetx", "x": 4}` is
+`model=resnetx model.x=4`. What is not given has its default of `configs/`. `verbs` reads the names below, so that a
+setting stands here once for the library, the command line, its help and the documentation.
+
+Annotations are text to Python (nothing is imported for them), and types to whoever checks or completes a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Union
+
+if TYPE_CHECKING:
+    from resnetx.config import Input, Model, Strategy, Tracker
+
+    Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+    Convention = Literal["caffe", "torch", "conv"]
+    Transport = Literal["auto", "peer", "host", "socket"]
+
+Text = str | PathLike[str]  # a name, or a path
+V = TypeVar("V")
+Axis = Union[V, Sequence[V]]  # noqa: UP007  # one value, or several: points are the product of all axes
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+class ModelSettings(TypedDict, total=False):
+    """What is trained."""
+
+    kind: str
+    x: Axis[int]
+    width: Axis[int]
+    classes: Axis[int]
+    name: Axis[str]
+
+
+class InputSettings(TypedDict, total=False):
+    """Where images come from."""
+
+    kind: str
+    root: Axis[Text]
+    format: str
+    recipe: Axis[Literal["imagenet", "paper"]]
+    threads: Axis[int | None]
+    prefetch: Axis[int]
+    decoder: Axis[Literal["auto", "cpu"]]
+
+
+class ImageRoot(TypedDict, total=False):
+    """The folder of images: the one setting of a group that some verbs have."""
+
+    root: Text
+
+
+class StrategySettings(TypedDict, total=False):
+    """How gradients are exchanged."""
+
+    kind: str
+    bucket_cap_mb: Axis[float | None]
+    first_bucket_mb: Axis[float | None]
+    gradient_as_bucket_view: Axis[bool]
+
+
+class TrackerSettings(TypedDict, total=False):
+    """Who gets a copy of records."""
+
+    kind: str
+    project: str
+
+
+class OptimizerSettings(TypedDict, total=False):
+    """Stochastic gradient descent."""
+
+    learning_rate: Axis[float]
+    momentum: Axis[float]
+    weight_decay: Axis[float]
+
+
+class MadeImages(TypedDict, total=False):
+    """Which images are made."""
+
+    classes: int
+    per_class: int
+    size: Literal["imagenet", "256"]
+    seed: int
+    workers: int | None
+
+
+class OverlapSettings(TypedDict, total=False):
+    """What the next batch may do while this one is computed."""
+
+    input: bool
+    host_to_device: bool
+
+
+class WhatIfSettings(TypedDict, total=False):
+    """How much faster kinds of links are assumed to be, and how much longer fixed times."""
+
+    bandwidth: Mapping[str, float]
+    latency: float
+
+
+# ---- what verbs have in common --------------------------------------------------------------------------------------
+
+
+class Workload(TypedDict, total=False):
+    """What is trained and how it is split, for what measures nothing."""
+
+    study: Text
+    model: Axis[str] | ModelSettings | Model
+    image_size: Axis[int | None]
+    precision: Axis[Precision]
+    input: Axis[str] | InputSettings | Input
+    batch_size: Axis[int]
+    gpus: Axis[int]
+    scaling: Axis[Literal["strong", "weak"]]
+    split: Axis[Literal["even", "uneven"]]
+    strategy: Axis[str] | StrategySettings | Strategy
+    graph: Axis[bool]
+
+
+class Training(TypedDict, total=False):
+    """What all runs of training have."""
+
+    model: Axis[str] | ModelSettings | Model
+    batch_size: Axis[int]
+    scaling: Axis[Literal["strong", "weak"]]
+    split: Axis[Literal["even", "uneven"]]
+    image_size: Axis[int | None]
+    precision: Axis[Precision]
+    input: Axis[str] | InputSettings | Input
+    strategy: Axis[str] | StrategySettings | Strategy
+    optimizer: OptimizerSettings
+    gpus: Axis[int | None]
+    devices: Axis[Sequence[int]] | Sequence[int] | None
+    env: Mapping[str, Axis[str | float]]
+    threads: Axis[int | None]
+    seed: int
+    steps: Axis[int]
+    channels_last: Axis[bool]
+    memory_limit: Axis[str | int | None]
+    graph: Axis[bool]
+    timeout: float | str
+    results: Text
+    convention: Convention
+    oversubscribe: bool
+
+
+class Machine(TypedDict, total=False):
+    """Which systems, and how messages travel on them."""
+
+    systems: Sequence[Text] | Text
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    devices: Sequence[int] | None
+    transport: Transport
+    library: Axis[str | None]
+    calibration: Text | None
+
+
+# ---- one for each verb ----------------------------------------------------------------------------------------------
+
+
+class Describe(TypedDict, total=False):
+    """Settings of `describe`."""
+
+    study: Text
+    model: Axis[str] | ModelSettings | Model
+    image_size: Axis[int | None]
+    batch_size: Axis[int]
+    gpus: Axis[int]
+    precision: Axis[Precision]
+    strategy: Axis[str] | StrategySettings | Strategy
+    convention: Axis[Convention]
+
+
+class Images(TypedDict, total=False):
+    """Settings of `images`."""
+
+    images: MadeImages
+    input: ImageRoot
+
+
+class Train(Training, total=False):
+    """Settings of `train`."""
+
+    measure: Literal["step", "phases", "layers", "input"]
+    warmup: int
+    windows: int
+    tracker: str | TrackerSettings | Tracker
+
+
+class Sweep(Training, total=False):
+    """Settings of `sweep`."""
+
+    study: Text
+    measure: Axis[Literal["step", "phases", "layers", "input"]]
+    warmup: Axis[int]
+    windows: Axis[int]
+    tracker: str | TrackerSettings | Tracker
+    repeats: int
+    twins: int
+    budget: float | str | None
+    baseline: int
+    dirty: bool
+
+
+class Verify(Training, total=False):
+    """Settings of `verify`."""
+
+
+class Trace(Training, total=False):
+    """Settings of `trace`; `device` and `workload` go with a file that is imported."""
+
+    study: Text
+    warmup: int
+    tracker: str | TrackerSettings | Tracker
+    iterations: int | None
+    dirty: bool
+    device: str | None
+    workload: str | None
+
+
+class Bench(TypedDict, total=False):
+    """Settings of `bench`."""
+
+    collective: Axis[str | None]
+    size: Axis[int | str]
+    gpus: Axis[int | None]
+    devices: Sequence[int] | None
+    env: Mapping[str, str | float]
+    threads: int | None
+    warmup: int
+    iterations: int | None
+    seed: int
+    timeout: float | str
+    results: Text
+    oversubscribe: bool
+    registered: bool
+    study: Text
+    model: Axis[str] | ModelSettings | Model
+    image_size: Axis[int | None]
+    precision: Axis[Precision]
+    strategy: Axis[str] | StrategySettings | Strategy
+
+
+class Topology(Machine, total=False):
+    """Settings of `topology`."""
+
+    collective: str | None
+    size: Axis[int | str]
+    pick: int | None
+    free: Sequence[int] | None
+    out: Text | None
+    results: Text
+
+
+class Prediction(Workload, Machine, total=False):
+    """Settings of whatever predicts."""
+
+    framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
+    overlap: OverlapSettings
+    gradients: Literal["fp32", "bf16", "fp16"]
+    straggler: float
+    host_time: float | str
+    image_bytes: str | int | None
+    memory: str | int | None
+    memory_model: Literal["torch", "caffe"]
+    clock: str | float | None
+    what_if: WhatIfSettings
+    sensitivity: bool
+    timeline: bool
+    convention: Convention
+    baseline: int
+    out: Text | None
+
+
+class Predict(Prediction, total=False):
+    """Settings of `predict`."""
+
+    results: Text
+
+
+class Compare(Prediction, total=False):
+    """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`."""
+
+    explain: bool
+
+
+class Report(TypedDict, total=False):
+    """Settings of `report`."""
+
+    out: Text | None
+    baseline: int | None
+
+
+class Doctor(TypedDict, total=False):
+    """Settings of `doctor`; all but `results` and `input` are of a clock and of the load that it is tried under."""
+
+    results: Text
+    input: ImageRoot
+    clock: str | float | None
+    devices: Sequence[int] | None
+    model: str | ModelSettings | Model
+    image_size: int | None
+    precision: Precision
+    batch_size: int

@@ -1,0 +1,111 @@
+"""Collections as tables: rows of plain values, as text, in a notebook, and as a pandas DataFrame where pandas is."""
+
+import html
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by columns; shows itself as text, and in a notebook."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table as RichTable
+
+        shown = RichTable(box=None, pad_edge=False, header_style="")
+        for column in self.columns:
+            shown.add_column(column, no_wrap=True)
+        for row in self.rows:
+            shown.add_row(*map(_text, row))
+        text = io.StringIO()
+        Console(file=text, width=10_000, markup=False, highlight=False).print(shown)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
+        rows = ("".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) for row in self.rows)
+        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+class Tabular:
+    """What has rows."""
+
+    __slots__ = ()
+
+    def rows(self) -> list[dict[str, Cell]]:
+        """One dictionary for each row: column -> value in base units, None where it is not known."""
+        raise NotImplementedError
+
+    def table(self) -> Table:
+        """All rows as a table."""
+        rows = self.rows()
+        columns = tuple(dict.fromkeys(column for row in rows for column in row))
+        return Table(columns, tuple(tuple(row.get(column) for column in columns) for row in rows))
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows as a DataFrame. pandas is not installed with resnetx."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+
+class Records(Tabular, Sequence[T], Generic[T]):
+    """Several records of one kind."""
+
+    def __init__(self, records: Iterable[T]) -> None:
+        self._records = tuple(records)
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[T]: ...
+    def __getitem__(self, place: int | slice) -> T | Sequence[T]:
+        return self._records[place]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def rows(self) -> list[dict[str, Cell]]:
+        """The single values of each record, those inside of groups with the group's name before them."""
+        return [row(record) for record in self._records]
+
+    def __repr__(self) -> str:
+        return f"{len(self)} x {type(self._records[0]).__name__}\n{self.table()}" if self._records else "no records"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def row(record: object, leave_out: Sequence[str] = ()) -> dict[str, Cell]:
+    """The single values of a record, by name: lists are left out, groups are flattened ("model.x")."""
+    return dict(_cells(msgspec.to_builtins(record, enc_hook=str), "", leave_out))
+
+
+def _cells(value: object, name: str, leave_out: Sequence[str]) -> Iterator[tuple[str, Cell]]:
+    if name in leave_out:
+        return
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _cells(inner, f"{name}.{key}".lstrip("."), leave_out)
+    elif value is None or isinstance(value, str | int | float):
+        yield name, value
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
