@@ -136,7 +136,7 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
     else:
         assert command.startswith(("resnetx train ", "resnetx verify ", BY_HAND))
         settings = [word for word in settings if not word.startswith("TORCH_")]
-        task, _ = train._task([], settings, gpus=8 if command.startswith(BY_HAND) else None)
+        task, _ = train.asked([], settings, gpus=8 if command.startswith(BY_HAND) else None)
         check(task.request)
 
 

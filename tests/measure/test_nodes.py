@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from resnetx import record
+from resnetx.cli import ranks
 from resnetx.cli.verbs import train
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
@@ -38,8 +39,8 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
     monkeypatch.setenv("WORLD_SIZE", "16")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
     bench = BenchFile(kind="bench", schema=SCHEMA, request=msgspec.structs.replace(BENCH, gpus=16), timeout_s=60)
-    for task in (task_of(gpus=16, batch_size=64), bench):
-        obstacle = train._obstacle_to_task(task)
+    run = task_of(gpus=16, batch_size=64)
+    for obstacle in (ranks.obstacle_to_run(run), ranks.obstacle_to_bench(bench)):
         if fits:
             assert obstacle == ""
         else:
@@ -63,7 +64,7 @@ def test_ranks_may_share_gpus_where_that_is_asked_for(eight_gpus):
 def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
     monkeypatch.setattr("resnetx.config.cores", lambda: 16)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    task, _ = train._task([], ["input=synthetic", "batch_size=64"], gpus=8)
+    task, _ = train.asked([], ["input=synthetic", "batch_size=64"], gpus=8)
     assert (task.request.gpus, task.request.threads) == (8, 4)
 
 

@@ -88,7 +88,7 @@ def _measure(options: Namespace, request: BenchRequest, asked: Asked, timeout_s:
     folder = run_folder(Path(asked.results), "bench", request.slug)
     what = f"{', '.join(request.collectives)} on gpus={request.gpus}, {len(request.sizes_bytes)} sizes"
     with show.waiting(what, folder.path):
-        ended = launcher.execute(task, folder)
+        ended = launcher.supervise(task, folder)
     _show(options, ended, folder)
     return ended
 

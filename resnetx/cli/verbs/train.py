@@ -1,22 +1,20 @@
-"""One point at a time: `train`, and the ranks that torchrun starts for it, or for a bench."""
+"""`train`: one point at a time."""
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
-from resnetx import bounds
 from resnetx.cli import show
 from resnetx.cli.folders import new_folder
+from resnetx.cli.ranks import check_file
 from resnetx.cli.tables import show_run
 from resnetx.config import Request, RunSettings, Torchvision, Tracker, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_file
-from resnetx.measure.launch.moment import Moment
-from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFile, RunFolder, Task, TaskRecord, read_task
-from resnetx.variables import check_file_variables, opening, unlisted
+from resnetx.record import SCHEMA, BenchRequest, RunFile, RunFolder, read_task
+from resnetx.variables import opening, unlisted
 
 
 def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
@@ -27,12 +25,10 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     show.begin(options)
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
-    task, results = _task(paths, overrides)
+    task, results = asked(paths, overrides)
     if paths:
-        _check_asked(task, paths[0])
+        check_file(task, paths[0], lambda: check(task.request))
     announce_variables([task.request])
-    if isinstance(task, BenchFile):
-        raise ConfigError(f"{paths[0]}: a bench; start it with torchrun ... -m resnetx.train, or use `resnetx bench`")
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
     trackers.check(task.tracker)
@@ -50,68 +46,6 @@ def train_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     return 0 if record.outcome == "ok" else 1
 
 
-def serve(words: list[str], started: Moment) -> int:
-    """One rank of torchrun: of a launched run, or of one started by hand (which rank 0 then records)."""
-    from resnetx.measure import rank_process
-    from resnetx.measure.launch import launcher, torchrun
-
-    folder = torchrun.launched_folder()
-    paths = [Path(word) for word in words if word.endswith(".json")]
-    task, results = _task(paths, [word for word in words if not word.endswith(".json")], torchrun.world_size())
-    if folder is None and paths:
-        _check_asked(task, paths[0])
-    os.environ.update(task.request.env)
-    by_hand = folder is None
-    if by_hand and (obstacle := _obstacle_to_task(task)):
-        raise ConfigError(obstacle)
-    if by_hand and torchrun.rank() == 0:
-        if torchrun.on_one_node() and torchrun.has_open_store():
-            print(_open_store(words), file=sys.stderr, flush=True)
-        folder = run_folder(results, "bench" if isinstance(task, BenchFile) else "train", task.request.slug)
-        launcher.begin(task, folder, started)
-    record = rank_process.serve(task, folder, started)
-    if by_hand and record is not None and folder is not None:
-        _show(task, record, folder)
-    return 0
-
-
-def _open_store(words: list[str]) -> str:
-    """The warning for a rank whose torchrun was started with the default options of torchrun."""
-    from resnetx.measure.launch.executor import torchrun as closed
-    from resnetx.measure.launch.torchrun import world_size
-
-    instead = closed(world_size(), ["-m", "resnetx.train", *words])
-    return (
-        "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
-        f"ports; this one does not: {instead.line}"
-    )
-
-
-def _obstacle_to_task(task: Task) -> str:
-    """Why this node's ranks of a run that was started by hand cannot run, in one sentence; "" where they can."""
-    from resnetx.measure.launch import torchrun
-
-    if isinstance(task, BenchFile):
-        from resnetx.cli.verbs.bench import obstacle_to_bench
-
-        return obstacle_to_bench(task.request, task.oversubscribe, torchrun.ranks_here())
-    return obstacle_to(task.request, task.oversubscribe, torchrun.ranks_here())
-
-
-def _show(task: Task, record: TaskRecord, folder: RunFolder) -> None:
-    """What came of a run that was started by hand."""
-    if isinstance(record, BenchRecord):
-        from resnetx.cli.tables.show_bench import bench
-
-        bench(record, folder)
-        return
-    assert isinstance(task, RunFile), f"a {type(task).__name__} left a record of a run"
-    from resnetx.measure.study import trackers
-
-    show_run.run(record, folder)
-    show_tracked(task.tracker, trackers.track(task.tracker, record, folder), folder.path.parent)
-
-
 def show_tracked(tracker: Tracker, complaint: str, folder: Path) -> None:
     """What became of the copies for a tracker, of the runs in a folder."""
     from resnetx.measure.study import trackers
@@ -122,8 +56,8 @@ def show_tracked(tracker: Tracker, complaint: str, folder: Path) -> None:
         show.line(f"logged offline; upload with: {command}", show.err)
 
 
-def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[Task, Path]:
-    """The run (or bench) that the words ask for, and the results folder: from a run file, or composed from settings."""
+def asked(paths: list[Path], overrides: list[str], gpus: int | None = None) -> tuple[RunFile, Path]:
+    """The run that the words ask for, and the results folder: from a run file, or composed from settings."""
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
     if paths and not is_file(paths[0]):
@@ -131,7 +65,7 @@ def _task(paths: list[Path], overrides: list[str], gpus: int | None = None) -> t
     if paths:
         if overrides:
             raise ConfigError(f"{overrides[0]}: a run file is complete; edit it, or give settings without it")
-        return read_task(paths[0]), Path("results")
+        return read_task(paths[0], RunFile), Path("results")
     from resnetx.cli.compose import compose, one_point  # Hydra takes 0.15 s to load, and a run file needs none of it
     from resnetx.measure.launch.torchrun import ranks_here
 
@@ -159,22 +93,6 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
     """A new folder for a run that belongs to no study; `node`: where it ran, unless it is this one."""
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
-
-
-def _check_asked(task: Task, path: Path) -> None:
-    """Refuses a run file that asks for what the command line would refuse: it may be written by hand, or by others."""
-    try:
-        bounds.check({"timeout": task.timeout_s})
-        if isinstance(task, BenchFile):
-            from resnetx.cli.verbs.bench import check_bench
-
-            check_bench(task.request)
-        else:
-            check(task.request)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    new = {name for name, value in task.request.env.items() if os.environ.get(name) != value}
-    check_file_variables(new, str(path))  # which only whoever starts the run may set; the shell's may be repeated
 
 
 def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
