@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from resnetx.api.compare import compare
     from resnetx.api.describe import describe
     from resnetx.api.doctor import doctor
-    from resnetx.api.figures import figures
     from resnetx.api.images import images
     from resnetx.api.load import load
     from resnetx.api.predict import predict
@@ -37,7 +36,6 @@ __all__ = [
     "compare",
     "describe",
     "doctor",
-    "figures",
     "images",
     "load",
     "predict",

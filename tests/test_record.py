@@ -103,10 +103,19 @@ def test_a_bench_cut_short_is_a_record_of_a_bench_with_a_reason_for_every_null()
     assert BENCH.request.slug == "allreduce-broadcast_g2"
 
 
-def test_a_task_is_read_as_what_it_is(tmp_path, task_of):
-    for task in (BENCH, task_of()):
-        record.write(tmp_path / "run.json", task)
-        assert record.read_task(tmp_path / "run.json") == task
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (RunFile, "a bench; .*-m resnetx.collectives, or use `resnetx bench`"),
+        (BenchFile, "a run; .*-m resnetx.train, or use `resnetx train`"),
+    ],
+)
+def test_a_task_is_read_as_what_it_is_and_as_nothing_else(tmp_path, task_of, other, sentence):
+    task = BENCH if other is RunFile else task_of()
+    record.write(tmp_path / "run.json", task)
+    assert record.read_task(tmp_path / "run.json", type(task)) == task
+    with pytest.raises(RecordError, match=f"run.json: {sentence}"):
+        record.read_task(tmp_path / "run.json", other)
 
 
 def test_what_is_written_is_read_back_equal(tmp_path, record_of):

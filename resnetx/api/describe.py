@@ -65,11 +65,12 @@ def describe(**settings: Unpack[keywords.Describe]) -> Workloads:
 
 
 def _counts(given: object) -> list[int]:
-    counts: list[int] = given if isinstance(given, list) else [given]
-    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts):
+    counts = given if isinstance(given, list) else [given]
+    numbers = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]
+    if len(numbers) < len(counts):
         raise ConfigError(f"gpus={given}: expected numbers of GPUs")
-    bounds.check({"gpus": counts})
-    return counts
+    bounds.check({"gpus": numbers})
+    return numbers
 
 
 def _described(request: Request, convention: str, gpus: Sequence[int]) -> DescribedWorkload:

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
 from resnetx.cli.grammar import CFG, VERBS, has_choices
@@ -41,8 +41,18 @@ def main(arguments: list[str] | None = None) -> int:
     return _guarded(lambda: _run(words))
 
 
-def worker() -> int:
-    """Entry point of `python -m resnetx.train`: one rank of a run."""
+def door(kind: Literal["run", "bench"]) -> NoReturn:
+    """What `python -m resnetx.train` and `python -m resnetx.collectives` do: one rank, and the end of its process."""
+    status = worker(kind)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is on disk. Taking down gloo's and DALI's threads in the order of an ordinary exit aborts now and then
+    # ("terminate called without an active exception", on a loaded machine), and torchrun would end the other ranks.
+    os._exit(status)
+
+
+def worker(kind: Literal["run", "bench"]) -> int:
+    """One rank of a task of this kind; its exit status."""
     from resnetx.measure.launch.moment import Moment
 
     started = Moment.now()
@@ -53,9 +63,10 @@ def worker() -> int:
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
 
     def serve() -> int:
-        from resnetx.cli.verbs import train
+        from resnetx.cli import ranks
 
-        return train.serve(sys.argv[1:], started)
+        of_kind = ranks.serve_run if kind == "run" else ranks.serve_bench
+        return of_kind(sys.argv[1:], started)
 
     return _guarded(serve)
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -23,7 +24,7 @@ from resnetx.measure.launch.out_of_memory import no_memory
 from resnetx.measure.launch.results_folder import write_measured
 from resnetx.measure.launch.scratch import show_life
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, launched_folder, launched_scratch, rank
-from resnetx.record import BenchFile, Failure, RunFolder, Task, TaskRecord
+from resnetx.record import Ended, Failure, RunFolder, Task
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
 _TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
@@ -81,14 +82,20 @@ def explain_termination() -> None:
     threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()
 
 
-def serve(task: Task, folder: RunFolder | None, started: Moment) -> TaskRecord | None:
+def serve(
+    task: Task[Ended],
+    measure: Callable[[], Ended | None],
+    folder: RunFolder | None,
+    started: Moment,
+) -> Ended | None:
     """Runs this rank of the task; rank 0 returns the record, which is then on disk.
 
-    `folder`: None in the ranks that do not know it, as only rank 0 does in a run started by hand. `started`: when this
-    process did. A failure is left in the folder, and ends the process: status 2 for a mistake of the user's, else 1.
+    `measure`: does what the task asks of this rank; in rank 0 it returns the record. `folder`: None in the ranks that
+    do not know it, as only rank 0 does in a run started by hand. `started`: when this process did. A failure is left in
+    the folder, and ends the process: status 2 for a mistake of the user's, else 1.
     """
     try:
-        ended = _run(task, started)
+        ended = measure()
         if ended is not None:
             assert folder is not None, "rank 0 has no folder"
             write_measured(folder.record, ended)
@@ -104,16 +111,6 @@ def serve(task: Task, folder: RunFolder | None, started: Moment) -> TaskRecord |
             _leave(failure, task, folder, started)
         # Not sys.exit: destroying communicators and pipelines would wait for ranks that will never answer.
         os._exit(2 if failure.kind == "config" else 1)
-
-
-def _run(task: Task, started: Moment) -> TaskRecord | None:
-    if isinstance(task, BenchFile):
-        from resnetx.measure.bench import collectives
-
-        return collectives.run(task, started)
-    from resnetx.measure.rank.main import run
-
-    return run(task, started)
 
 
 def _failure(error: Exception) -> Failure:
@@ -147,7 +144,7 @@ def _kind(error: Exception) -> FailureKind:
     return "error"
 
 
-def _leave(failure: Failure, task: Task, folder: RunFolder, started: Moment) -> None:
+def _leave(failure: Failure, task: Task[Ended], folder: RunFolder, started: Moment) -> None:
     """Keeps the failure where it is looked for: in a file of its own, or by hand in the record.
 
     By hand only rank 0 has a folder, and its own failures come before it has written what was measured.

@@ -15,7 +15,6 @@ from resnetx.record.bench import (
     BenchRequest,
     SkippedArray,
     array_bytes,
-    bench_opening,
 )
 from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
 from resnetx.record.limits import MAX_BYTES
@@ -38,12 +37,11 @@ from resnetx.record.run import (
     RunRecord,
     Warning,
     Workload,
-    opening,
     timestamp,
 )
 from resnetx.record.run_summary import Brief, BriefReader
 from resnetx.record.study import StudyFolder, StudyRecord
-from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_task, record_kind
+from resnetx.record.tasks import Ended, File, Task, TaskRecord, cut_short, json_schema, read_task
 from resnetx.record.unknown import Unknown, known, nulls, seal, seal_tree
 
 __all__ = [
@@ -58,9 +56,11 @@ __all__ = [
     "BriefReader",
     "Deviation",
     "Device",
+    "Ended",
     "Environment",
     "Equality",
     "Failure",
+    "File",
     "GpuSamples",
     "GradientBucket",
     "HostLoad",
@@ -83,15 +83,12 @@ __all__ = [
     "Warning",
     "Workload",
     "array_bytes",
-    "bench_opening",
     "cut_short",
     "json_schema",
     "known",
     "nulls",
-    "opening",
     "read",
     "read_task",
-    "record_kind",
     "seal",
     "seal_tree",
     "timestamp",

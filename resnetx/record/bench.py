@@ -1,6 +1,6 @@
 """Bench records: collectives timed over sizes on one set of devices, or imported from nccl-tests."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal, TypedDict
 
 import msgspec
 
@@ -46,13 +46,46 @@ class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchFile(_Part, frozen=True):
-    """`run.json` of a bench: all that a worker needs."""
+    """`run.json` of a bench; `torchrun ... -m resnetx.collectives run.json` repeats the bench by hand."""
 
     kind: Literal["bench"]
     schema: int
     request: BenchRequest
     timeout_s: float
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
+
+    verb: ClassVar[str] = "bench"
+    door: ClassVar[str] = "resnetx.collectives"  # the module that torchrun starts in each rank
+
+    @property
+    def record_type(self) -> "type[BenchRecord]":
+        return BenchRecord
+
+    def opening(self, started: float) -> "BenchOpening":
+        """What its record has before anything has run. `started`: seconds since the epoch."""
+        return {
+            "kind": "bench",
+            "schema": SCHEMA,
+            "request": self.request,
+            "source": "measured",
+            "started_at": timestamp(started),
+            "world_size": self.request.gpus,
+            "points": [],
+            "skipped": [],
+        }
+
+
+class BenchOpening(TypedDict):
+    """The fields of a bench record that are known before anything has run."""
+
+    kind: Literal["bench"]
+    schema: int
+    request: BenchRequest
+    source: str
+    started_at: str
+    world_size: int
+    points: "list[BenchPoint]"
+    skipped: "list[SkippedArray]"
 
 
 class BenchPoint(_Part, frozen=True):
@@ -107,20 +140,6 @@ class BenchRecord(_Part, frozen=True, kw_only=True):
     environment: Environment | None
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
-
-
-def bench_opening(task: BenchFile, started: float) -> dict[str, Any]:
-    """The fields of a bench record that are known before anything has run. `started`: seconds since the epoch."""
-    return {
-        "kind": "bench",
-        "schema": SCHEMA,
-        "request": task.request,
-        "source": "measured",
-        "started_at": timestamp(started),
-        "world_size": task.request.gpus,
-        "points": [],
-        "skipped": [],
-    }
 
 
 def array_bytes(collective: str, size_bytes: int, ranks: int) -> int:

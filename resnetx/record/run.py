@@ -1,13 +1,13 @@
 """The record of one run, part by part, and the file from which a run can be repeated."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
 from resnetx.config import Request, Tracker
 from resnetx.record.trace import LayerTimes
-from resnetx.record.unknown import Unknown
+from resnetx.record.unknown import Unknown, known
 
 SCHEMA = 1
 
@@ -315,6 +315,43 @@ class RunFile(_Part, frozen=True):
     tracker: Tracker
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
 
+    verb: ClassVar[str] = "train"
+    door: ClassVar[str] = "resnetx.train"  # the module that torchrun starts in each rank
+
+    @property
+    def record_type(self) -> "type[RunRecord]":
+        return RunRecord
+
+    def opening(self, started: float) -> "RunOpening":
+        """What its record has before anything has run. `started`: seconds since the epoch."""
+        return {
+            "kind": "run",
+            "schema": SCHEMA,
+            "request": self.request,
+            "request_key": self.request.key,
+            "baseline_key": self.request.baseline_key,
+            "study": known(self.study or Unknown("not part of a study")),
+            "repeat": self.repeat,
+            "timeout_s": self.timeout_s,
+            "started_at": timestamp(started),
+            "world_size": self.request.gpus,
+        }
+
+
+class RunOpening(TypedDict):
+    """The fields of a run record that are known before anything has run."""
+
+    kind: Literal["run"]
+    schema: int
+    request: Request
+    request_key: str
+    baseline_key: str
+    study: str | None
+    repeat: int
+    timeout_s: float
+    started_at: str
+    world_size: int
+
 
 class RunRecord(_Part, frozen=True, kw_only=True):
     """`record.json`: one execution of a point, however it ended."""
@@ -368,25 +405,6 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     def steps_per_window(self) -> int:
         """As many as were asked for, or more where a window would have been too short."""
         return self.window_steps or self.request.steps
-
-
-# ---- making one ----------------------------------------------------------------------------------------------------
-
-
-def opening(task: RunFile, started: float) -> dict[str, Any]:
-    """The fields of a run record that are known before anything has run. `started`: seconds since the epoch."""
-    return {
-        "kind": "run",
-        "schema": SCHEMA,
-        "request": task.request,
-        "request_key": task.request.key,
-        "baseline_key": task.request.baseline_key,
-        "study": task.study or Unknown("not part of a study"),
-        "repeat": task.repeat,
-        "timeout_s": task.timeout_s,
-        "started_at": timestamp(started),
-        "world_size": task.request.gpus,
-    }
 
 
 def timestamp(epoch_s: float) -> str:

@@ -1,53 +1,81 @@
-"""What a child process is started for: a run or a bench. Both are launched, end and are recorded in the same way."""
+"""Tasks: what torchrun is started for, a run or a bench. Both are launched, end and are recorded in the same way.
 
+The file of a task (`RunFile`, `BenchFile`) names the module that its ranks are started with and the record that it
+leaves; nothing that launches, supervises or records a task asks of which kind it is.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from resnetx.record.bench import BenchFile, BenchRecord, bench_opening
-from resnetx.record.files import read
-from resnetx.record.run import Outcome, RunFile, RunRecord, opening
-from resnetx.record.unknown import Unknown, seal_tree
+from resnetx.record.bench import BenchFile, BenchRecord
+from resnetx.record.files import RecordError, read
+from resnetx.record.run import Outcome, RunFile, RunRecord
+from resnetx.record.unknown import Unknown, seal
 
-Task = RunFile | BenchFile
 TaskRecord = RunRecord | BenchRecord
+Ended = TypeVar("Ended", bound=TaskRecord)
+Ended_co = TypeVar("Ended_co", bound=TaskRecord, covariant=True)
+File = TypeVar("File", RunFile, BenchFile)
 
 
-def read_task(path: Path) -> Task:
-    """What a `run.json` asks for; a `RecordError` where it is neither kind."""
-    kind = BenchFile if read(path, RunOrBenchFile).kind == "bench" else RunFile
-    task: Task = read(path, kind)
-    return task
+class TaskRequest(Protocol):
+    """What any task is asked for."""
+
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def env(self) -> dict[str, str]: ...
+    @property
+    def slug(self) -> str: ...
+
+
+class Task(Protocol[Ended_co]):
+    """The file of a task (`run.json`), which leaves a record of type `Ended_co`."""
+
+    verb: ClassVar[str]
+    door: ClassVar[str]
+
+    @property
+    def request(self) -> TaskRequest: ...
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def record_type(self) -> type[Ended_co]: ...
+    def opening(self, started: float) -> Mapping[str, Any]: ...
 
 
 class RunOrBenchFile(msgspec.Struct):
     """The part of a `run.json` that says which of the two it is."""
 
-    kind: str = "run"  # run files say nothing of it
+    kind: str = "run"  # run files do not state it
 
 
-def record_kind(task: Task) -> type[TaskRecord]:
-    """The type of the record that a task leaves."""
-    return BenchRecord if isinstance(task, BenchFile) else RunRecord
+def read_task(path: Path, wanted: type[File]) -> File:
+    """The `run.json` of a run or of a bench; a `RecordError` where it is not what is wanted."""
+    kind, other = read(path, RunOrBenchFile).kind, BenchFile if wanted is RunFile else RunFile
+    if kind == ("run" if other is RunFile else "bench"):
+        raise RecordError(
+            f"{path}: a {kind}; start it with torchrun ... -m {other.door}, or use `resnetx {other.verb}`"
+        )
+    task: File = read(path, wanted)
+    return task
 
 
-@overload
-def cut_short(task: RunFile, started: float, outcome: Outcome, reason: str, **known: Any) -> RunRecord: ...
-@overload
-def cut_short(task: BenchFile, started: float, outcome: Outcome, reason: str, **known: Any) -> BenchRecord: ...
-def cut_short(task: Task, started: float, outcome: Outcome, reason: str, **known: Any) -> TaskRecord:
+def cut_short(task: Task[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
     """The record of a task that measured nothing; `known` are the fields that are known all the same.
 
     `started`: seconds since the epoch. How long it took is 0 unless `duration_s` is among the known.
     """
-    kind = record_kind(task)
-    gone = Unknown("the run ended before this was measured")
-    begun = bench_opening(task, started) if isinstance(task, BenchFile) else opening(task, started)
-    told = {"failures": [], "stderr_end": "", "warnings": [], "duration_s": 0.0, **known}
-    whole = dict.fromkeys(kind.__struct_fields__, gone) | begun | told
-    record: TaskRecord = seal_tree(whole | {"outcome": outcome, "reason": reason, "unknown": {}}, kind)
-    return record
+    kind = task.record_type
+    missing = Unknown("the run ended before this was measured")
+    ended = {"outcome": outcome, "reason": reason, "failures": [], "stderr_end": "", "warnings": [], "duration_s": 0.0}
+    whole = {**dict.fromkeys(kind.__struct_fields__, missing), **ended, **task.opening(started), "unknown": {}, **known}
+    return seal(kind(**whole))
 
 
 def json_schema(kind: Any = RunRecord) -> bytes:

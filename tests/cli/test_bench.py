@@ -12,10 +12,12 @@ import pytest
 
 import resnetx
 from resnetx import record
-from resnetx.cli import main
+from resnetx.cli import main, ranks
+from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import one_node
-from resnetx.record import BenchPoint, BenchRecord, RunFolder, SkippedArray
+from resnetx.measure.launch.moment import Moment
+from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
@@ -77,7 +79,7 @@ def test_a_bench_refines_a_plan_of_as_many_ranks_and_no_other(two_ranks, capsys,
 def test_a_bench_is_repeated_by_hand_from_its_run_file(two_ranks, tmp_path):
     _, path = two_ranks
     before = path.read_bytes()
-    line = one_node(record.read_task(path.parent / "run.json"), RunFolder(path.parent)).line
+    line = one_node(record.read_task(path.parent / "run.json", BenchFile), RunFolder(path.parent)).line
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
@@ -87,6 +89,12 @@ def test_a_bench_is_repeated_by_hand_from_its_run_file(two_ranks, tmp_path):
     assert record.read(repeated, BenchRecord).request == record.read(path, BenchRecord).request
     assert path.read_bytes() == before
     assert "allreduce, gpus=2, gloo" in done.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["size=8"], ["nowhere.json"], ["a.json", "b.json"]])
+def test_ranks_of_a_bench_are_started_with_one_run_file(words):
+    with pytest.raises(ConfigError, match="expected the run file of one bench; for settings use `resnetx bench`"):
+        ranks.serve_bench(words, Moment.now())
 
 
 @pytest.mark.dist
@@ -142,7 +150,7 @@ def launched(monkeypatch):
         return msgspec.structs.replace(ended, points=points, library="gloo", queue_length=20, skipped=execute.skipped)
 
     execute.wrong, execute.queued_s, execute.skipped, execute.times = 0, None, [], 3
-    monkeypatch.setattr(launcher, "execute", execute)
+    monkeypatch.setattr(launcher, "supervise", execute)
     tasks.append(execute)
     return tasks
 

@@ -21,7 +21,7 @@ from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study import sweep
 from resnetx.prediction.scenario import Fabric, Setting, Subject
 from resnetx.prediction.speedup import curve
-from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
@@ -113,7 +113,11 @@ def _use_study(path: Path) -> None:
 
 
 def _run_files() -> list[bytes]:
-    return [*_of_runs("run.json"), *(_json(path) for path in TRUTH.glob("bench/*/run.json"))]
+    return [*_of_runs("run.json"), *_bench_files()[:1]]
+
+
+def _bench_files() -> list[bytes]:
+    return [_json(path) for path in TRUTH.glob("bench/*/run.json")]
 
 
 def _use_failure(path: Path) -> None:
@@ -121,13 +125,17 @@ def _use_failure(path: Path) -> None:
 
 
 def _use_run_file(path: Path) -> None:
-    task = record.read_task(path)
+    task = record.read_task(path, RunFile)
     assert one_node(task, RunFolder(path.parent)).line
-    if isinstance(task, BenchFile):
-        check_ranks(task.request.gpus, task.request.devices, task.request.env)
-    else:
-        check(task.request)
-        assert all(request.slug for request in task.request.twins.values())
+    check(task.request)
+    assert all(request.slug for request in task.request.twins.values())
+    record.write(path.with_name("again.json"), task)
+
+
+def _use_bench_file(path: Path) -> None:
+    task = record.read_task(path, BenchFile)
+    assert one_node(task, RunFolder(path.parent)).line
+    check_ranks(task.request.gpus, task.request.devices, task.request.env)
     record.write(path.with_name("again.json"), task)
 
 
@@ -224,6 +232,7 @@ def _made_of_two() -> Prediction:
 TARGETS = (
     Target("run", "record.json", lambda: _of_runs("record.json"), _use_run),
     Target("run-file", "run.json", _run_files, _use_run_file, named=False),
+    Target("bench-file", "run.json", _bench_files, _use_bench_file, named=False),
     Target("study-record", "study.json", _studies, _use_study),
     Target("failure", "failure-rank1.json", lambda: [FAILURE], _use_failure),
     Target("bench", "record.json", _benches, _use_bench),

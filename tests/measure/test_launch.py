@@ -23,7 +23,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import launched_folder, run_started
 from resnetx.measure.launch.results_folder import write_measured
 folder = launched_folder()
-task = record.read_task(folder.run)
+task = record.read_task(folder.run, record.RunFile)
 measured = record.cut_short(task, run_started(Moment.now()).epoch_s, "ok", "", duration_s=0.25)
 """
 WRITTEN = MEASURED + "write_measured(folder.record, measured)\n"

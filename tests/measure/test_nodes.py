@@ -12,6 +12,7 @@ import torch
 
 from resnetx import record
 from resnetx.api import obstacles, train
+from resnetx.cli import ranks
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
@@ -38,8 +39,8 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
     monkeypatch.setenv("WORLD_SIZE", "16")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
     bench = BenchFile(kind="bench", schema=SCHEMA, request=msgspec.structs.replace(BENCH, gpus=16), timeout_s=60)
-    for task in (task_of(gpus=16, batch_size=64), bench):
-        obstacle = train._obstacle_to_task(task)
+    run = task_of(gpus=16, batch_size=64)
+    for obstacle in (ranks.obstacle_to_run(run), ranks.obstacle_to_bench(bench)):
         if fits:
             assert obstacle == ""
         else:

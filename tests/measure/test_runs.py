@@ -19,7 +19,7 @@ from resnetx import record
 from resnetx.measure.launch import executor, launcher
 from resnetx.measure.launch.executor import Command, one_node
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
-from resnetx.record import RunFolder, RunRecord
+from resnetx.record import RunFile, RunFolder, RunRecord
 from tests.measure.listening import foreign, listening
 
 pytestmark = pytest.mark.dist
@@ -156,7 +156,7 @@ BESIDE = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PAT
 def test_the_printed_command_repeats_the_run_by_hand_without_touching_its_record(two_ranks, tmp_path):
     _, folder, _ = two_ranks
     before = folder.record.read_bytes()
-    command = ["bash", "-c", one_node(record.read_task(folder.run), folder).line]
+    command = ["bash", "-c", one_node(record.read_task(folder.run, RunFile), folder).line]
     status, out, err, addresses = watched(command, tmp_path, cwd=tmp_path, env=BESIDE)
     assert status == 0, err
     (repeated,) = tmp_path.rglob("record.json")
@@ -238,7 +238,7 @@ def outcome(path: Path) -> str:
 CRASHING = """
 import os, signal
 from resnetx.cli import worker
-status = worker()
+status = worker("run")
 if os.environ["RANK"] == "1":
     os.kill(os.getpid(), signal.SIGSEGV)
 os._exit(status)

@@ -1,6 +1,6 @@
 """Collectives over sizes: one rank times them, checks what they make, and (rank 0) puts the record together.
 
-    launch/local.sh 2 RUN.json
+    torchrun --nproc-per-node=2 -m resnetx.collectives RUN.json
 
 As nccl-tests does it, with these differences: every operation is timed by itself, between two synchronisations and
 behind a barrier, and counts with the slowest rank's time; sizes come in random order; all is in place. So it takes the
@@ -37,7 +37,6 @@ from resnetx.record import (
     Unknown,
     Warning,
     array_bytes,
-    bench_opening,
     seal_tree,
 )
 
@@ -184,6 +183,6 @@ def _disturbed(loads: Sequence[dict[str, float] | Unknown]) -> list[Warning]:
 def _record(task: BenchFile, fields: dict[str, Any], started: Moment) -> BenchRecord:
     """The record of a bench that went well."""
     plain = {"outcome": "ok", "reason": "", "failures": [], "stderr_end": "", "unknown": {}}
-    begun = bench_opening(task, run_started(started).epoch_s)
+    begun = task.opening(run_started(started).epoch_s)
     record: BenchRecord = seal_tree({**begun, **plain, **fields, "duration_s": started.elapsed_s}, BenchRecord)
     return record

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import overload
 
 import msgspec
 
@@ -23,28 +22,19 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
 from resnetx.measure.launch.scratch import scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
-from resnetx.record import (
-    BenchFile,
-    BenchRecord,
-    RecordError,
-    RunFile,
-    RunFolder,
-    RunRecord,
-    Task,
-    TaskRecord,
-    Unknown,
-    Workload,
-)
+from resnetx.record import Ended, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord, Unknown, Workload
 
 DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
 
 
-@overload
-def execute(task: RunFile, folder: RunFolder, executor: Executor = ...) -> RunRecord: ...
-@overload
-def execute(task: BenchFile, folder: RunFolder, executor: Executor = ...) -> BenchRecord: ...
-def execute(task: Task, folder: RunFolder, executor: Executor = one_node) -> TaskRecord:
-    """Runs the task to its end, whatever that is, and returns its record, which is then on disk."""
+def execute(task: RunFile, folder: RunFolder, executor: Executor = one_node) -> RunRecord:
+    """Executes a run, and counts its workload where it did not get to that; its record is then on disk."""
+    ended = supervise(task, folder, executor)
+    return ended if ended.outcome == "ok" else _with_counts(task, folder, ended)
+
+
+def supervise(task: Task[Ended], folder: RunFolder, executor: Executor = one_node) -> Ended:
+    """Executes a task to its end, whatever that is, and returns its record, which is then on disk."""
     started, oom_kills = Moment.now(), _oom_kills()
     with scratch() as private:
         begin(task, folder, started)
@@ -59,8 +49,7 @@ def execute(task: Task, folder: RunFolder, executor: Executor = one_node) -> Tas
             _settle(task, folder, private, started, ending.read(end, folder, private))
             raise
         end = ending.read(end, folder, private, _oom_kills() > oom_kills)
-        settled = _settle(task, folder, private, started, end)
-    return settled if settled.outcome == "ok" else _with_counts(task, folder, settled)
+        return _settle(task, folder, private, started, end)
 
 
 def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
@@ -71,7 +60,7 @@ def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
     return skipped
 
 
-def begin(task: Task, folder: RunFolder, started: Moment) -> None:
+def begin(task: Task[Ended], folder: RunFolder, started: Moment) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
     for stale in folder.leftovers():
         stale.unlink()
@@ -83,7 +72,7 @@ def begin(task: Task, folder: RunFolder, started: Moment) -> None:
 # ---- the child ------------------------------------------------------------------------------------------------------
 
 
-def _wait(task: Task, folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
+def _wait(task: Task[TaskRecord], folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
     """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
     command = executor(task, folder, private)
     with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
@@ -104,7 +93,7 @@ def _wait(task: Task, folder: RunFolder, private: Path, started: Moment, executo
             wait_for_ranks(private, DYING_S)
 
 
-def _environment(task: Task, folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
+def _environment(task: Task[TaskRecord], folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
     return {
         **inherited,
@@ -137,13 +126,13 @@ def _oom_kills() -> int:
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
-def _settle(task: Task, folder: RunFolder, private: Path, started: Moment, end: Ending) -> TaskRecord:
+def _settle(task: Task[Ended], folder: RunFolder, private: Path, started: Moment, end: Ending) -> Ended:
     """Writes, and returns, the final record: the one that rank 0 wrote, where it has finished its measurement."""
     known = {"stderr_end": end.stderr_end, "duration_s": started.elapsed_s}  # a rank sees neither
     measured = _measured(task, folder, private, started)
     if measured is not None:
         late = [*measured.warnings, *ending.late(end, task.request.gpus)]
-        settled: TaskRecord = msgspec.structs.replace(measured, warnings=late, **known)
+        settled = msgspec.structs.replace(measured, warnings=late, **known)
         write_measured(folder.record, settled)
     else:
         outcome, reason = ending.cause(end, task.request.gpus)
@@ -154,11 +143,11 @@ def _settle(task: Task, folder: RunFolder, private: Path, started: Moment, end: 
     return settled
 
 
-def _measured(task: Task, folder: RunFolder, private: Path, started: Moment) -> TaskRecord | None:
+def _measured(task: Task[Ended], folder: RunFolder, private: Path, started: Moment) -> Ended | None:
     """The record of this run's finished measurement, which rank 0 writes once all ranks have sent it theirs."""
     for path in (folder.record, *set_aside(private)):
         try:
-            found: TaskRecord = record.read(path, record.record_kind(task))
+            found: Ended = record.read(path, task.record_type)
         except RecordError:
             continue
         if found.outcome == "ok" and found.started_at == record.timestamp(started.epoch_s):
@@ -166,13 +155,11 @@ def _measured(task: Task, folder: RunFolder, private: Path, started: Moment) -> 
     return None
 
 
-def _with_counts(task: Task, folder: RunFolder, ended: TaskRecord) -> TaskRecord:
+def _with_counts(task: RunFile, folder: RunFolder, ended: RunRecord) -> RunRecord:
     """The record with its workload: a point that found no memory has its place in intensity space, too.
 
     Counting may take a moment, so the record is on disk without it before.
     """
-    if isinstance(task, BenchFile):
-        return ended
     workload = _counted(task)
     unknown = {path: why for path, why in ended.unknown.items() if path != "workload"}
     if isinstance(workload, Unknown):

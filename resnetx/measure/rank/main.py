@@ -17,7 +17,7 @@ from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp, keep_freed_memory, limit_memory
-from resnetx.record import RunFile, RunRecord, Unknown, opening, seal_tree
+from resnetx.record import RunFile, RunRecord, Unknown, seal_tree
 
 _MEASURES = {
     "step": train.measure,
@@ -103,7 +103,7 @@ def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: Moment
     record: RunRecord = seal_tree(
         {
             **dict.fromkeys(RunRecord.__struct_fields__, not_measured),
-            **opening(task, run_started(started).epoch_s),
+            **task.opening(run_started(started).epoch_s),
             "workload": workloads.workload(request.model, request.image_size, request.batch_size, task.convention),
             "outcome": "ok",
             "reason": "",

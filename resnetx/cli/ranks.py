@@ -1,0 +1,147 @@
+"""The ranks that torchrun starts, through the door of their task: `resnetx.train` or `resnetx.collectives`.
+
+A launcher has checked what it starts, and settles its record. Of a task that is started by hand, each node checks what
+is asked of it, and rank 0 makes the folder of the task, records it and shows what came of it.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Generic
+
+from resnetx.api.obstacles import obstacle_to
+from resnetx.api.runs import check_file, note_copies, run_folder
+from resnetx.api.train import task_of
+from resnetx.config import check
+from resnetx.errors import ConfigError
+from resnetx.loading import is_file
+from resnetx.measure.launch import torchrun
+from resnetx.measure.launch.moment import Moment
+from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, Task, TaskRecord, read_task
+
+
+@dataclass(frozen=True)
+class _Asked(Generic[Ended]):
+    """What one rank is started for."""
+
+    task: Task[Ended]
+    results: Path  # the folder for results, where it is started by hand
+    obstacle: Callable[[], str]  # why this node's ranks cannot run, in one sentence; "" where they can
+    measure: Callable[[], Ended | None]  # this rank's part; rank 0 returns the record
+    show: Callable[[Ended, RunFolder], None]
+
+
+def serve_run(words: list[str], started: Moment) -> int:
+    """One rank of a run: of a run file, or of settings."""
+    from resnetx.cli.words import settings_of
+
+    paths = [Path(word) for word in words if word.endswith(".json")]
+    if len(paths) > 1:
+        raise ConfigError(f"{paths[1]}: a second run file; a rank runs one")
+    given = settings_of([word for word in words if not word.endswith(".json")])
+    task, results = task_of(paths[0] if paths else None, given, torchrun.world_size())
+    if paths and _by_hand():
+        check_file(task, paths[0], lambda: check(task.request))
+    run = _Asked(
+        task, results, partial(obstacle_to_run, task), partial(_measure_run, task, started), partial(_show_run, task)
+    )
+    return _serve(run, words, started)
+
+
+def serve_bench(words: list[str], started: Moment) -> int:
+    """One rank of a bench, of a run file."""
+    from resnetx.api.bench import check_bench
+
+    if len(words) != 1 or not is_file(Path(words[0])):
+        raise ConfigError(
+            f"{' '.join(words) or 'no run file'}: expected the run file of one bench; for settings use `resnetx bench`"
+        )
+    task = read_task(Path(words[0]), BenchFile)
+    if _by_hand():
+        check_file(task, Path(words[0]), lambda: check_bench(task.request))
+    bench = _Asked(
+        task, Path("results"), partial(obstacle_to_bench, task), partial(_measure_bench, task, started), _show_bench
+    )
+    return _serve(bench, words, started)
+
+
+def _by_hand() -> bool:
+    return torchrun.launched_folder() is None
+
+
+def _serve(asked: _Asked[Ended], words: list[str], started: Moment) -> int:
+    """Runs this rank, of a task that was launched or is started by hand."""
+    from resnetx.measure import rank_process
+    from resnetx.measure.launch import launcher
+
+    folder, task = torchrun.launched_folder(), asked.task
+    os.environ.update(task.request.env)
+    if _by_hand() and (obstacle := asked.obstacle()):
+        raise ConfigError(obstacle)
+    if _by_hand() and torchrun.rank() == 0:
+        if torchrun.on_one_node() and torchrun.has_open_store():
+            print(_open_store(task, words), file=sys.stderr, flush=True)
+        folder = run_folder(asked.results, task.verb, task.request.slug)
+        launcher.begin(task, folder, started)
+    record = rank_process.serve(task, asked.measure, folder, started)
+    if _by_hand() and record is not None and folder is not None:
+        asked.show(record, folder)
+    return 0
+
+
+def _open_store(task: Task[TaskRecord], words: list[str]) -> str:
+    """The warning for a rank whose torchrun was started with the default options of torchrun."""
+    from resnetx.measure.launch.executor import torchrun as closed
+
+    instead = closed(torchrun.world_size(), ["-m", task.door, *words])
+    return (
+        "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
+        f"ports; this one does not: {instead.line}"
+    )
+
+
+# ---- a run ----------------------------------------------------------------------------------------------------------
+
+
+def obstacle_to_run(task: RunFile) -> str:
+    """Why this node's ranks of a run cannot run, in one sentence; "" where they can."""
+    return obstacle_to(task.request, task.oversubscribe, torchrun.ranks_here())
+
+
+def _measure_run(task: RunFile, started: Moment) -> RunRecord | None:
+    from resnetx.measure.rank.main import run
+
+    return run(task, started)
+
+
+def _show_run(task: RunFile, record: RunRecord, folder: RunFolder) -> None:
+    from resnetx.cli.tables import show_run
+    from resnetx.measure.study import trackers
+
+    show_run.run(record, folder)
+    note_copies(task.tracker, trackers.track(task.tracker, record, folder), folder.path.parent)
+
+
+# ---- a bench --------------------------------------------------------------------------------------------------------
+
+
+def obstacle_to_bench(task: BenchFile) -> str:
+    """Why this node's ranks of a bench cannot run, in one sentence; "" where they can."""
+    from resnetx.api import bench
+
+    return bench.obstacle_to_bench(task.request, task.oversubscribe, torchrun.ranks_here())
+
+
+def _measure_bench(task: BenchFile, started: Moment) -> BenchRecord | None:
+    from resnetx.measure.bench.collectives import run
+
+    return run(task, started)
+
+
+def _show_bench(record: BenchRecord, folder: RunFolder) -> None:
+    from resnetx.cli.tables.show_bench import bench
+
+    bench(record, folder)
