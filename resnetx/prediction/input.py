@@ -54,7 +54,7 @@ STORED = {
 
 
 @dataclass(frozen=True)
-class Fed:
+class InputTimes:
     """A rank's step with what its share of a batch takes to arrive; errors are relative, of these times."""
 
     step: StepTimes
@@ -70,15 +70,15 @@ class Fed:
         return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
-def fed(found: Compute, point: Point, images: int) -> Fed:
+def times(computed: Compute, point: Point, images: int) -> InputTimes:
     """The step with what its `images` take to arrive, all GPUs of the point being fed at once.
 
     Decoding on CPUs is measured, never modelled: only a trace of the same host has it. `input=synthetic` needs nothing.
     """
-    request, traced = point.subject.request, Fed(found.step, found.error, found.error, ())
+    request, traced = point.subject.request, InputTimes(computed.step, computed.error, computed.error, ())
     if request is None or isinstance(request.input, SyntheticInput):
         return traced
-    traced = replace(traced, step=_sharing_threads(found.step, point, request), inputs=(_decoding(found, point),))
+    traced = replace(traced, step=_sharing_threads(computed.step, point, request), inputs=(_decoding(computed, point),))
     if point.fabric.on_cpus:
         return traced
     return _copied(_read(traced, point, images, request), point, images, request)
@@ -93,7 +93,7 @@ def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTim
     return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
 
 
-def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
+def _read(traced: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Read from the described storage, where that takes longer than the trace says."""
     disk, _ = point.fabric.supplies(point.devices)
     stored, words = _stored(point, request)
@@ -111,7 +111,7 @@ def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
     )
 
 
-def _copied(read: Fed, point: Point, images: int, request: Request) -> Fed:
+def _copied(read: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Copied to the device over the described PCIe."""
     _, bus = point.fabric.supplies(point.devices)
     if bus is None:

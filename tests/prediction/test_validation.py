@@ -109,7 +109,7 @@ def test_that_is_what_the_same_point_is_predicted_to_take(rows):
     for row in rows:
         if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
             point = Point(subject, Fabric(load(row.system), row.library), tuple(range(8)), 512, setting)
-            assert row.predicted == pytest.approx(1 / predict(point)["iteration_s"])
+            assert row.predicted == pytest.approx(1 / predict(point).point.iteration_s)
 
 
 def test_layerwise_communication_of_shi_et_al_for_information(rows):

@@ -94,7 +94,7 @@ def _checked(words: Sequence[str], settings: Mapping[str, str], memory: _Memory)
     if key not in memory.curves:
         memory.curves[key] = list(subjects.curves([], of_workload, wanted_of(own)))
     on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own)]
-    points = provenance.sealed(points_on(on, memory.curves[key], setting_of(own)))
+    points = provenance.sealed_points(points_on(on, memory.curves[key], setting_of(own)))
     machines = {fabric.described.name: fabric.described for fabric in on}
     libraries = ",".join(fabric.library for fabric in on)
     if libraries not in memory.collectives:

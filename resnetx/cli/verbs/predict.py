@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -24,8 +24,8 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction import provenance, validation
-from resnetx.prediction.provenance import UNCHECKED, RecordInput
-from resnetx.prediction.result import HOST_ERROR
+from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.provenance import UNCHECKED, Answer, RecordInput
 from resnetx.prediction.scenario import Fabric, Setting
 from resnetx.prediction.speedup import curve
 from resnetx.prediction.ssgd import Overlap
@@ -113,14 +113,14 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     _refuse_unsaid(on[0].measured, asked_of, asked.calibration)
     _refuse_unread(setting.image_bytes, asked_of)
     points = points_on(on, asked_of, setting)
-    if not any(point["outcome"] == "ok" for point in points):
-        raise ConfigError(points[0]["reason"])
+    if not any(answer.point.outcome == "ok" for answer in points):
+        raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_unasked(asked_of), *_asked_for(overrides)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
 
 
-def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[dict[str, Any]]:
-    """The fields of every point: of each system and library in turn."""
+def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[Answer]:
+    """Every point: of each system and library in turn."""
     return [
         point
         for fabric in on
