@@ -3,7 +3,6 @@
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,9 +22,9 @@ from resnetx.config import (
     variables,
 )
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
-from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal_tree
+from resnetx.interconnect.imported import import_nccl_tests
+from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
@@ -62,7 +61,7 @@ def bench_(options: Namespace, paths: list[Path], overrides: list[str]) -> int:
     if getattr(options, "import"):
         return _import(options, paths, asked, [*own, *workloads])
     if paths:
-        raise ConfigError(f"{paths[0]}: `resnetx bench` measures; to take over a file of nccl-tests, add --import")
+        raise ConfigError(f"{paths[0]}: `resnetx bench` measures; to import a file of nccl-tests, add --import")
     sizes = sizes_from(asked.size) if "size" in own else SIZES
     requests = _requests(asked, {*sizes, *_payloads(workloads)})
     for request in requests:
@@ -209,62 +208,16 @@ def _import(options: Namespace, paths: list[Path], asked: Asked, given: list[str
         raise ConfigError(f"--import: expected one file of nccl-tests, got {len(paths)}")
     if unread := [key for key in given if key not in ("collective", "gpus", "results")]:
         raise ConfigError(f"{unread[0]}: nothing is measured with --import; it reads collective, gpus and results")
-    points = measured.read_nccl_tests(str(paths[0]), _imported_collective(asked), f"--import {paths[0]}")
-    ended = _imported(paths[0], points, asked)
+    if not asked.collective or not asked.gpus:
+        raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
+    if len(asked.collective) > 1:
+        raise ConfigError(f"collective={asked.collective}: a file of nccl-tests holds one")
+    if len(asked.gpus) > 1:
+        raise ConfigError(f"gpus={asked.gpus}: a file of nccl-tests is of one number of GPUs; expected gpus=N")
+    ended = import_nccl_tests(paths[0], asked.collective[0], asked.gpus[0])
     folder = run_folder(Path(asked.results), "bench", paths[0].stem, node="imported")
     from resnetx.measure.launch.results_folder import write
 
     write(folder.record, ended)
     _show(options, ended, folder)
     return 0 if _went_well(ended) else 1
-
-
-def _imported_collective(asked: Asked) -> str | None:
-    if not asked.collective or not asked.gpus:
-        raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
-    name, *others = asked.collective
-    if others:
-        raise ConfigError(f"collective={asked.collective}: a file of nccl-tests holds one")
-    if name is not None and name not in COLLECTIVES:
-        raise unknown_name("collective", name, COLLECTIVES, "collective")
-    return name
-
-
-def _imported(file: Path, found: measured.Measured, asked: Asked) -> BenchRecord:
-    """The record of a file's points; what the file does not tell is unknown."""
-    collective = found.collective or asked.collective[0]
-    if collective not in COLLECTIVES:
-        said = f"it holds {found.collective}" if found.collective else "it does not say of which collective it is"
-        raise ConfigError(f"--import {file}: {said}; expected collective= one of {', '.join(COLLECTIVES)}")
-    untold = Unknown("nccl-tests does not tell")
-    imported = Unknown(f"imported from {file.name}")
-    ranks = found.gpus or asked.gpus[0]
-    tree: dict[str, Any] = {
-        **dict.fromkeys(BenchRecord.__struct_fields__, imported),
-        "kind": "bench",
-        "schema": SCHEMA,
-        "source": found.source,
-        "outcome": "ok",
-        "reason": "",
-        "failures": [],
-        "stderr_end": "",
-        "world_size": ranks or Unknown("the file lists no ranks, and gpus= was not given"),
-        "library": "nccl-tests",
-        "points": [
-            {
-                "collective": collective,
-                "size_bytes": int(point.size_bytes),
-                "times_s": [point.time_s],
-                "wrong": untold if point.wrong is None else point.wrong,
-                "cpu_share": untold,
-                "computing_lost": untold,
-                "queued_s": Unknown("`times_s` is the mean of a queue, as nccl-tests times them"),
-            }
-            for point in found.points
-        ],
-        "skipped": [],
-        "warnings": [],
-        "unknown": {},
-    }
-    sealed: BenchRecord = seal_tree(tree, BenchRecord)
-    return sealed
