@@ -15,7 +15,7 @@ from resnetx.record.prediction import PredictedTask
 from resnetx.record.trace import LayerTimes
 
 
-class Task(Protocol):
+class TimelineTask(Protocol):
     """A bar: `PredictedTask`, and whatever has its fields."""
 
     @property
@@ -28,7 +28,7 @@ class Task(Protocol):
     def end_s(self) -> float: ...
 
 
-def encode(timelines: Mapping[str, Iterable[Task]]) -> bytes:
+def encode(timelines: Mapping[str, Iterable[TimelineTask]]) -> bytes:
     """The bytes of the file. Name of a timeline -> its tasks, in any order."""
     events = [
         event for pid, (name, tasks) in enumerate(timelines.items(), start=1) for event in _process(pid, name, tasks)
@@ -85,7 +85,7 @@ class _File(msgspec.Struct, rename={"events": "traceEvents", "unit": "displayTim
     unit: str = "ms"
 
 
-def _process(pid: int, name: str, tasks: Iterable[Task]) -> Iterator[_Label | _Bar]:
+def _process(pid: int, name: str, tasks: Iterable[TimelineTask]) -> Iterator[_Label | _Bar]:
     yield _Label("process_name", pid, 0, {"name": name})
     for tid, (thread, bars) in enumerate(_threads(tasks), start=1):
         yield _Label("thread_name", pid, tid, {"name": thread})
@@ -95,9 +95,9 @@ def _process(pid: int, name: str, tasks: Iterable[Task]) -> Iterator[_Label | _B
             yield _Bar(bar.name, bar.lane, pid, tid, start, duration)
 
 
-def _threads(tasks: Iterable[Task]) -> Iterator[tuple[str, list[Task]]]:
+def _threads(tasks: Iterable[TimelineTask]) -> Iterator[tuple[str, list[TimelineTask]]]:
     """Name of a thread and its tasks, none of which overlap: the lanes, in the order in which they have their first."""
-    lanes: dict[str, list[list[Task]]] = {}
+    lanes: dict[str, list[list[TimelineTask]]] = {}
     for task in sorted(tasks, key=lambda task: (task.start_s, task.end_s)):
         threads = lanes.setdefault(task.lane, [])
         free = next((thread for thread in threads if thread[-1].end_s <= task.start_s), None)

@@ -52,7 +52,7 @@ class Event(msgspec.Struct, gc=False):
         return self.cat.lower()
 
 
-class Group(msgspec.Struct):
+class ProcessGroup(msgspec.Struct):
     """The process group of the profiled program, if it had one."""
 
     world_size: int | None = None
@@ -64,7 +64,7 @@ class ChromeTrace(msgspec.Struct):
     events: list[Event] = msgspec.field(name="traceEvents")
     # What `ts` counts from, since 1970.
     base_ns: _Whole | None = msgspec.field(name="baseTimeNanoseconds", default=None)
-    group: Group | None = msgspec.field(name="distributedInfo", default=None)
+    group: ProcessGroup | None = msgspec.field(name="distributedInfo", default=None)
 
     @property
     def world_size(self) -> int | None:

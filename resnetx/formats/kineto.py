@@ -19,7 +19,7 @@ from pathlib import Path
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome_events import ChromeTrace, Event, decode
-from resnetx.formats.kineto_iterations import Iteration, Layer, Window, iterations_in
+from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, Window, iterations_in
 from resnetx.formats.kineto_work import works
 from resnetx.formats.parallelism import parallelism
 from resnetx.record.limits import refuse_large_trace
@@ -73,7 +73,7 @@ def _refuse_parallel(file: ChromeTrace, events: Iterable[Event], path: Path) -> 
         )
 
 
-def _refuse_unusable(usual: Iteration, iterations: int, path: Path) -> None:
+def _refuse_unusable(usual: ProfiledIteration, iterations: int, path: Path) -> None:
     """`usual`: one of the iterations that are kept."""
     if not usual.layers:
         raise FileError(
@@ -94,14 +94,14 @@ def _windows(events: Iterable[Event], path: Path) -> list[Window]:
     return sorted((step.ts, step.end) for step in steps)
 
 
-def _alike(iterations: Sequence[Iteration]) -> list[int]:
+def _alike(iterations: Sequence[ProfiledIteration]) -> list[int]:
     """The places of those that executed the same layers as most did."""
     names = [tuple(layer.name for layer in iteration.layers) for iteration in iterations]
     ((usual, _),) = Counter(names).most_common(1)
     return [index for index, own in enumerate(names) if own == usual]
 
 
-def _steps_s(iterations: Sequence[Iteration], on_device: bool) -> list[float]:
+def _steps_s(iterations: Sequence[ProfiledIteration], on_device: bool) -> list[float]:
     """How long iterations took; on a GPU, from the first thing that ran there to the first one of the next."""
     ends = [iteration.end for iteration in iterations]
     if on_device:
@@ -112,7 +112,7 @@ def _steps_s(iterations: Sequence[Iteration], on_device: bool) -> list[float]:
 # ---- the result -----------------------------------------------------------------------------------------------------
 
 
-def _times(iterations: Sequence[Iteration], steps_s: list[float] | Unknown, on_device: bool) -> LayerTimes:
+def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unknown, on_device: bool) -> LayerTimes:
     rows = [iteration.layers for iteration in iterations]
     rests = [iteration.rest for iteration in iterations]
     if any(rest.forward_s or rest.backward_s or rest.communication_s or rest.gradient_bytes for rest in rests):
@@ -133,7 +133,7 @@ def _times(iterations: Sequence[Iteration], steps_s: list[float] | Unknown, on_d
     )
 
 
-def _traced(layers: Sequence[Layer]) -> TracedLayer:
+def _traced(layers: Sequence[ProfiledLayer]) -> TracedLayer:
     """One layer over all iterations."""
     return TracedLayer(
         name=layers[0].name,

@@ -19,7 +19,7 @@ Window = tuple[float, float]  # begin and end, microseconds
 
 
 @dataclass(slots=True)
-class Layer:
+class ProfiledLayer:
     """Seconds of one layer in one iteration."""
 
     name: str
@@ -30,20 +30,20 @@ class Layer:
 
 
 @dataclass
-class Iteration:
+class ProfiledIteration:
     """Seconds of one iteration."""
 
-    layers: list[Layer]  # in the order in which their forward passes began
+    layers: list[ProfiledLayer]  # in the order in which their forward passes began
     begin: float  # microseconds; on a GPU, of the first thing that ran there
     end: float
-    rest: Layer = field(default_factory=lambda: Layer(UNATTRIBUTED))
+    rest: ProfiledLayer = field(default_factory=lambda: ProfiledLayer(UNATTRIBUTED))
     update_s: float = 0.0
     input_s: float = 0.0  # of the loader, where the step does its work
     input_wait_s: float = 0.0
     host_to_device_s: float = 0.0
 
 
-def iterations_in(found: Works, windows: Sequence[Window]) -> list[Iteration]:
+def iterations_in(found: Works, windows: Sequence[Window]) -> list[ProfiledIteration]:
     """One iteration for each window; windows are sorted."""
     return [_iteration(contents, found.on_device) for contents in _contents(found, windows)]
 
@@ -78,11 +78,11 @@ def _contents(found: Works, windows: Sequence[Window]) -> list[_Contents]:
     return contents
 
 
-def _iteration(contents: _Contents, on_device: bool) -> Iteration:
+def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
     creators = _creators(contents.works)
     undone = {work: creator for work in contents.works if (creator := _undone_by(work, creators)) is not None}
     layers, layer_of = _layers([work for work in contents.works if work.part == "operation"], set(undone.values()))
-    iteration = Iteration(layers, *_span(contents, on_device))
+    iteration = ProfiledIteration(layers, *_span(contents, on_device))
     for work in contents.works:
         owner = layer_of.get(undone.get(work, work), iteration.rest)
         _add(iteration, work, owner, _device_cost(work.device) if on_device else _host_cost(work))
@@ -101,7 +101,7 @@ def _span(contents: _Contents, on_device: bool) -> Window:
     return min(event.ts for event in device), max(event.end for event in device)
 
 
-def _add(iteration: Iteration, work: Work, owner: Layer, cost: "_Cost") -> None:
+def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "_Cost") -> None:
     """Adds the cost of a work where it belongs; `owner`: its layer, or the rest of the iteration."""
     computing_s = cost.compute_s + cost.to_device_s
     iteration.rest.communication_s += cost.communication_s
@@ -120,7 +120,7 @@ def _add(iteration: Iteration, work: Work, owner: Layer, cost: "_Cost") -> None:
             iteration.rest.forward_s += cost.compute_s
 
 
-def _add_wait(iteration: Iteration, waiting: Event) -> None:
+def _add_wait(iteration: ProfiledIteration, waiting: Event) -> None:
     """The host's wait for input, also where the device had nothing to do meanwhile."""
     waited_s = waiting.dur / 1e6
     iteration.input_wait_s += waited_s
@@ -148,7 +148,7 @@ def _undone_by(work: Work, creators: dict[int, Work]) -> Work | None:
     return creators.get(node.sequences[0][1])
 
 
-def _layers(operations: Sequence[Work], undone: set[Work]) -> tuple[list[Layer], dict[Work, Layer]]:
+def _layers(operations: Sequence[Work], undone: set[Work]) -> tuple[list[ProfiledLayer], dict[Work, ProfiledLayer]]:
     """The layers of a forward pass, and which of the operations belong to which.
 
     Part of the forward pass is what is within a module, or between the first and the last operation that the backward
@@ -156,16 +156,16 @@ def _layers(operations: Sequence[Work], undone: set[Work]) -> tuple[list[Layer],
     """
     begins = [work.event.ts for work in operations if work in undone]
     first, last = (begins[0], begins[-1]) if begins else (float("-inf"), float("inf"))
-    layer_of: dict[Work, Layer] = {}
-    of_call: dict[Call, Layer] = {}
-    layers: list[Layer] = []
+    layer_of: dict[Work, ProfiledLayer] = {}
+    of_call: dict[Call, ProfiledLayer] = {}
+    layers: list[ProfiledLayer] = []
     uses: Counter[str] = Counter()
     for work in operations:
         leaf = work.call if work.call is not None and work.call.leaf else None
         if leaf in of_call:
             layer_of[work] = of_call[leaf]
         elif work.call is not None or first <= work.event.ts <= last:
-            layer_of[work] = Layer(_name(work, uses))
+            layer_of[work] = ProfiledLayer(_name(work, uses))
             layers.append(layer_of[work])
             if leaf is not None:
                 of_call[leaf] = layer_of[work]

@@ -22,7 +22,7 @@ MOST = 1e6  # times as long, or of a share
 
 
 @dataclass(frozen=True)
-class Point:
+class MeasuredPoint:
     """One measured collective: the size of the whole array, and the time of one operation."""
 
     size_bytes: float
@@ -37,7 +37,7 @@ class Measured:
     """Points of one collective on one set of GPUs, and where they are from."""
 
     source: str
-    points: tuple[Point, ...]
+    points: tuple[MeasuredPoint, ...]
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
@@ -113,7 +113,7 @@ def _nccl_tests(file: File, content: bytearray, collective: str | None) -> Measu
     found = nccl_tests.parse(file, content)
     if collective and found.collective and found.collective != collective:
         raise file.error(f"holds {found.collective}; expected {collective}")
-    points = tuple(Point(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
+    points = tuple(MeasuredPoint(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
     return Measured(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
 
 
@@ -148,10 +148,10 @@ def _typed(file: File) -> Measured:
     return Measured(typed.source, tuple(points), gpus=typed.gpus)
 
 
-def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
+def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> MeasuredPoint:
     where: list[str | int] = ["points", place]
     try:
-        point = Point(size(str(given["size"])), float(given["time_us"]) * 1e-6)
+        point = MeasuredPoint(size(str(given["size"])), float(given["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise text.error(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
@@ -209,5 +209,5 @@ def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:
     return queued if len(queued) == len(points) else [point.times_s for point in points]
 
 
-def _point(of: BenchPoint, times_s: list[float]) -> Point:
-    return Point(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)
+def _point(of: BenchPoint, times_s: list[float]) -> MeasuredPoint:
+    return MeasuredPoint(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)

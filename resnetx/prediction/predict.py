@@ -20,8 +20,8 @@ from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.provenance import Answer
-from resnetx.prediction.result import Baseline, answer, missing
+from resnetx.prediction.provenance import SourcedPoint
+from resnetx.prediction.result import Baseline, missing, predicted
 from resnetx.prediction.scenario import Fabric, Point
 from resnetx.prediction.ssgd import HostShare, Job, RankClass
 from resnetx.record.prediction import Sensitivity
@@ -31,14 +31,14 @@ BETTER = 2.0  # how much better each thing is made to see what it is worth
 _BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
-def predict(point: Point, baseline: Baseline | None = None) -> Answer:
+def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
     """The predicted point; its speed-up is over `baseline`, or over itself."""
     memory = memory_need(point)
     if reason := memory.obstacle:
         return missing(point, "oom", reason, memory)
     iteration = simulated(point)
     sensitivity = _sensitivity(iteration) if point.setting.sensitivity else []
-    return answer(iteration, memory, baseline, sensitivity)
+    return predicted(iteration, memory, baseline, sensitivity)
 
 
 def simulated(point: Point) -> Iteration:

@@ -39,14 +39,16 @@ class RecordInput:
 
 
 @dataclass(frozen=True)
-class Answer:
+class SourcedPoint:
     """A predicted point, and what it was predicted from."""
 
     point: PredictedPoint  # with an `Unknown` where a field cannot be known, until it is sealed
     inputs: tuple[RecordInput, ...] = ()  # none where nothing is predicted
 
 
-def prediction(answers: Sequence[Answer], inputs: Sequence[PredictionInput], settings: Mapping[str, str]) -> Prediction:
+def prediction(
+    points: Sequence[SourcedPoint], inputs: Sequence[PredictionInput], settings: Mapping[str, str]
+) -> Prediction:
     """The record of these points, as of now."""
     sealed = seal(
         Prediction(
@@ -58,7 +60,7 @@ def prediction(answers: Sequence[Answer], inputs: Sequence[PredictionInput], set
             settings=dict(settings),
             inputs=list(inputs),
             domains=list(domains()),
-            points=[answer.point for answer in answers],
+            points=[sourced.point for sourced in points],
             unknown={},
         )
     )
@@ -70,18 +72,18 @@ class _Points(msgspec.Struct):
     unknown: dict[str, str]
 
 
-def sealed_points(answers: Sequence[Answer]) -> list[PredictedPoint]:
+def sealed_points(points: Sequence[SourcedPoint]) -> list[PredictedPoint]:
     """The points by themselves, where no record is kept of them."""
-    return seal(_Points([answer.point for answer in answers], {})).points
+    return seal(_Points([sourced.point for sourced in points], {})).points
 
 
-def inputs_of(answers: Sequence[Answer], asked: Sequence[RecordInput]) -> Iterator[PredictionInput]:
+def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> Iterator[PredictionInput]:
     """Inputs, each once: compute source, collectives, input pipeline, memory, and what was `asked` for."""
     lines: dict[tuple[str, str], RecordInput] = {}
-    for line in (line for answer in answers for line in answer.inputs):
+    for line in (line for sourced in points for line in sourced.inputs):
         lines[line.what, line.value] = lines.setdefault((line.what, line.value), line).at_least(line.error)
     memory = "what a step keeps, by the layer table, and 600 MB of the framework"
-    if any(isinstance(answer.point.memory_bytes, int) for answer in answers):
+    if any(isinstance(sourced.point.memory_bytes, int) for sourced in points):
         asked = [RecordInput("memory", memory, "assumed", "prediction/memory.py", Unknown(UNCHECKED)), *asked]
     yield from (line.recorded() for line in (*lines.values(), *asked))
 

@@ -12,7 +12,7 @@ import msgspec
 from resnetx.config import Request
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import MemoryNeed
-from resnetx.prediction.provenance import Answer, RecordInput
+from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import Errors
 from resnetx.record import Unknown, known
@@ -84,16 +84,16 @@ def _as_run(request: Request, point: Point) -> Request:
 # ---- points that can run --------------------------------------------------------------------------------------------
 
 
-def answer(
+def predicted(
     iteration: Iteration, memory: MemoryNeed, baseline: Baseline | None, sensitivity: list[Sensitivity]
-) -> Answer:
+) -> SourcedPoint:
     """The point of an iteration. Its speed-up is over `baseline`, or over itself."""
     point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
     images_per_s = point.batch_size / iteration.time_s
     base = baseline or Baseline(point.gpus, images_per_s)
     speedup, errors = images_per_s / base.images_per_s, iteration.errors
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
-    predicted = PredictedPoint(
+    record = PredictedPoint(
         **_described(point),
         outcome="ok",
         reason="",
@@ -124,7 +124,7 @@ def answer(
         sensitivity=sensitivity,
         timeline=iteration.timeline() if point.setting.timeline else [],
     )
-    return Answer(predicted, (*_compute_input(iteration), *_exchange_input(iteration), *_input_inputs(iteration)))
+    return SourcedPoint(record, (*_compute_input(iteration), *_exchange_input(iteration), *_input_inputs(iteration)))
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
@@ -169,11 +169,13 @@ def _measured_origin(point: Point) -> Origin:
 # ---- points that cannot run -----------------------------------------------------------------------------------------
 
 
-def missing(point: Point, outcome: Literal["oom", "refused"], reason: str, memory: MemoryNeed | None = None) -> Answer:
+def missing(
+    point: Point, outcome: Literal["oom", "refused"], reason: str, memory: MemoryNeed | None = None
+) -> SourcedPoint:
     """A point that cannot run, or of which nothing can be predicted; `memory`: what is known of its need."""
     unknown = Unknown(reason)
     need = memory or MemoryNeed(unknown, unknown)
-    return Answer(
+    return SourcedPoint(
         PredictedPoint(
             **_described(point),
             outcome=outcome,

@@ -88,7 +88,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Work:
+class LayerWork:
     """What layers do: arrays of (forward, backward) by layer."""
 
     flop: Floats  # of an image
@@ -181,7 +181,7 @@ def roofs(gpu: Gpu, precision: str, clock_Hz: float | None = None) -> Roofs:
     return Roofs(peak.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
 
 
-def passes_s(parameters: Parameters, work: Work, batch_size: int, roofs: Roofs) -> Floats:
+def passes_s(parameters: Parameters, work: LayerWork, batch_size: int, roofs: Roofs) -> Floats:
     """Seconds of each pass: (forward, backward) by layer."""
     speed = np.where(work.square & roofs.square, parameters.square_speedup, 1.0)
     computing_s = work.flop * batch_size / (speed * parameters.matmul_efficiency * roofs.peak_FLOPps)
@@ -190,13 +190,13 @@ def passes_s(parameters: Parameters, work: Work, batch_size: int, roofs: Roofs) 
     return found
 
 
-def work(table: Sequence[Layer], image_size: int) -> Work:
+def work(table: Sequence[Layer], image_size: int) -> LayerWork:
     """What the layers of a table do."""
     shapes = {DATA: (3, image_size, image_size)} | {layer.name: layer.output_shape for layer in table}
     elements = {name: math.prod(shape) for name, shape in shapes.items()}
     passes = [_passes(layer, sum(elements[name] for name in layer.inputs), elements[layer.name]) for layer in table]
     flop, moved, parameters = np.array(passes, dtype=float).reshape(-1, 3, 2).transpose(1, 2, 0)
-    return Work(flop, moved, parameters, np.array([_is_square(layer, shapes) for layer in table], dtype=bool))
+    return LayerWork(flop, moved, parameters, np.array([_is_square(layer, shapes) for layer in table], dtype=bool))
 
 
 def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_size: int, on: Roofs) -> Floats:

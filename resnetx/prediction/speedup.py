@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from resnetx.errors import ConfigError
 from resnetx.prediction.predict import predict
-from resnetx.prediction.provenance import Answer
+from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
 
@@ -20,26 +20,26 @@ class Placement(NamedTuple):
 
 def curve(
     subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: Setting
-) -> list[Answer]:
+) -> list[SourcedPoint]:
     """Each point that is asked for; speed-ups are over `baseline`, or else over the smallest that can run."""
     base: Baseline | None = None
     if baseline not in placements:
         plain = replace(setting, sensitivity=False, timeline=False)
-        base = _baseline(_answer(Point(subject, fabric, *baseline, plain), None))
-    answers: dict[Placement, Answer] = {}
+        base = _baseline(_predicted(Point(subject, fabric, *baseline, plain), None))
+    points: dict[Placement, SourcedPoint] = {}
     for placement in sorted(placements, key=lambda placement: len(placement.devices)):
-        answers[placement] = _answer(Point(subject, fabric, *placement, setting), base)
-        base = base or _baseline(answers[placement])
-    return [answers[placement] for placement in placements]
+        points[placement] = _predicted(Point(subject, fabric, *placement, setting), base)
+        base = base or _baseline(points[placement])
+    return [points[placement] for placement in placements]
 
 
-def _baseline(answer: Answer) -> Baseline | None:
+def _baseline(sourced: SourcedPoint) -> Baseline | None:
     """What other points are compared with; None where the point cannot run."""
-    images_per_s = answer.point.images_per_s
-    return Baseline(answer.point.gpus, images_per_s) if isinstance(images_per_s, float) else None
+    images_per_s = sourced.point.images_per_s
+    return Baseline(sourced.point.gpus, images_per_s) if isinstance(images_per_s, float) else None
 
 
-def _answer(point: Point, base: Baseline | None) -> Answer:
+def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
     """A prediction, or why there is none."""
     gpus, name = point.fabric.described.gpus, point.fabric.described.name
     if max(point.devices) >= len(gpus):

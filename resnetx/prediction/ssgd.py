@@ -24,7 +24,7 @@ from functools import cached_property
 
 from resnetx.prediction import closed_form
 from resnetx.prediction.simulator import Resource, Spans, Task, simulate
-from resnetx.prediction.step import AS_IT_IS, LayerTime, Message, StepTimes, Stretch
+from resnetx.prediction.step import AS_IT_IS, LayerTime, StepTimes, Stretch, TimedMessage
 
 ITERATIONS = 5  # simulated; the pipeline is full after two, and the last two tell the time of one
 STEADY = 2
@@ -68,7 +68,7 @@ class Job:
     """All that a simulated iteration depends on."""
 
     classes: tuple[RankClass, ...]
-    messages: tuple[Message, ...]  # in the order in which they are sent
+    messages: tuple[TimedMessage, ...]  # in the order in which they are sent
     overlap: Overlap = Overlap()
     at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
     host: HostShare | None = None
@@ -305,7 +305,7 @@ def _update(
     graph: _Graph,
     number: int,
     passes: _Passes,
-    messages: Sequence[Message],
+    messages: Sequence[TimedMessage],
     sent: Sequence[int],
     computed: _Computed,
 ) -> int:

@@ -69,7 +69,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
-class Message:
+class TimedMessage:
     """One all-reduce of gradients. It can start when all its layers have ended their backward pass on all ranks."""
 
     layers: tuple[str, ...]

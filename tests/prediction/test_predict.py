@@ -8,8 +8,7 @@ import pytest
 from resnetx import workloads
 from resnetx.cli.compose import compose
 from resnetx.config import After, Bucket, Layerwise, request_from
-from resnetx.interconnect.measured import Measured
-from resnetx.interconnect.measured import Point as MeasuredPoint
+from resnetx.interconnect.measured import Measured, MeasuredPoint
 from resnetx.interconnect.system import load
 from resnetx.prediction.predict import predict, slowest_of
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
@@ -87,7 +86,7 @@ def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
     assert own.interval_s == [9.0, 9.0]  # as its steps are all alike
     other = host_bound("AMD EPYC 7742")
     assert (other.iteration_s, other.interval_s) == (9.0, [7.0, 18.0])
-    assert "took 9,000.00 ms to queue a step, and what this one takes is assumed to be between" in other.compute_note
+    assert "took 9,000.00 ms to queue a step, and this host is assumed to take between" in other.compute_note
 
 
 def test_gradients_in_half_precision_are_half_the_bytes():

@@ -12,8 +12,8 @@ from resnetx.prediction import ssgd
 from resnetx.prediction.predict import predict
 from resnetx.prediction.published import training
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
-from resnetx.prediction.step import LayerTime, Message, StepTimes
-from resnetx.prediction.validation import Summary, after, summaries, validate
+from resnetx.prediction.step import LayerTime, StepTimes, TimedMessage
+from resnetx.prediction.validation import TrainingSummary, after, summaries, validate
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 
@@ -70,7 +70,7 @@ def test_a_model_that_is_a_tenth_off_does_not_hold():
 def test_the_simulation_gives_the_same_rows(rows):
     def simulated(step_s, communication_s):
         step = StepTimes((LayerTime("net", step_s / 3, step_s * 2 / 3, 4),), update_s=0.0)
-        messages = (Message(("net",), communication_s),)
+        messages = (TimedMessage(("net",), communication_s),)
         return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(8, step),), messages))
 
     for ours, closed in zip(validate(simulated), rows, strict=True):
@@ -142,7 +142,7 @@ def test_nothing_overlaps():
 
 
 def test_a_group_without_predictions_holds_only_without_a_tolerance():
-    assert Summary("g", "about", 2, 0, None, None, None).holds
-    assert not Summary("g", "about", 2, 0, None, None, 0.05).holds
-    assert Summary("g", "about", 2, 2, 0.02, 0.05, 0.05).holds
-    assert not Summary("g", "about", 2, 2, 0.02, 0.06, 0.05).holds
+    assert TrainingSummary("g", "about", 2, 0, None, None, None).holds
+    assert not TrainingSummary("g", "about", 2, 0, None, None, 0.05).holds
+    assert TrainingSummary("g", "about", 2, 2, 0.02, 0.05, 0.05).holds
+    assert not TrainingSummary("g", "about", 2, 2, 0.02, 0.06, 0.05).holds

@@ -25,7 +25,7 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction import provenance, validation
 from resnetx.prediction.iteration import HOST_ERROR
-from resnetx.prediction.provenance import UNCHECKED, Answer, RecordInput
+from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, Setting
 from resnetx.prediction.speedup import curve
 from resnetx.prediction.ssgd import Overlap
@@ -113,13 +113,13 @@ def predicted(paths: Sequence[Path], overrides: list[str]) -> Prediction:
     _refuse_unsaid(on[0].measured, asked_of, asked.calibration)
     _refuse_unread(setting.image_bytes, asked_of)
     points = points_on(on, asked_of, setting)
-    if not any(answer.point.outcome == "ok" for answer in points):
+    if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_unasked(asked_of), *_asked_for(overrides)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *overrides])})
 
 
-def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[Answer]:
+def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return [
         point
