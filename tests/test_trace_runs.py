@@ -78,8 +78,8 @@ def test_a_trace_has_the_batches_of_its_runs_and_what_its_ranks_sent(traced, tmp
         "sm_clock_Hz": "no GPU",
         "batches.0.times.device_busy": "no device",
         "batches.1.times.device_busy": "no device",
-        "batches.0.times.host_s": "the run does not tell it",
-        "batches.1.times.host_s": "the run does not tell it",
+        "batches.0.times.host_s": "the run does not say",
+        "batches.1.times.host_s": "the run does not say",
     }
     assert set(trace.unknown) == set(record.nulls(msgspec.to_builtins(trace)))
     (sent,) = trace.communication
@@ -157,21 +157,21 @@ def test_parts_rest_and_step_add_up_in_every_iteration():
     assert (found.input_wait_s, found.update_s, found.step_s, found.clean_step_s) == (0.25, 0.5, 8.5, 7.0)
     assert found.rest_s == pytest.approx((0.25 + 0.75) / 2)
     assert found.parts_s == 2.5 + 4.75 + 0.25 + 0.5
-    assert found.watched_over_clean == pytest.approx((5 / 4 + 12 / 10) / 2)
+    assert found.instrumented_over_clean == pytest.approx((5 / 4 + 12 / 10) / 2)
     assert found.parts_over_clean == pytest.approx((4.75 / 4 + 11.25 / 10) / 2)
 
 
 def test_a_window_is_held_against_the_clean_one_before_it():
     found = sums(times(step_s=[4.0, 6.0, 20.0, 20.0], clean_step_s=[5.0, 10.0]))
-    assert found.watched_over_clean == pytest.approx((5 / 5 + 20 / 10) / 2)
-    assert sums(times(clean_step_s=[1.0, 2.0, 3.0])).watched_over_clean is None  # two steps are no three windows
+    assert found.instrumented_over_clean == pytest.approx((5 / 5 + 20 / 10) / 2)
+    assert sums(times(clean_step_s=[1.0, 2.0, 3.0])).instrumented_over_clean is None  # two steps are no three windows
 
 
 def test_what_an_imported_trace_lacks_is_not_made_up():
     lacking = times(input_s=[], input_wait_s=[], host_to_device_s=[], update_s=[], step_s=None, clean_step_s=None)
     found = sums(lacking)
     assert (found.forward_s, found.backward_s) == (2.5, 4.75)
-    for missing in ("input_s", "update_s", "rest_s", "step_s", "clean_step_s", "watched_over_clean"):
+    for missing in ("input_s", "update_s", "rest_s", "step_s", "clean_step_s", "instrumented_over_clean"):
         assert getattr(found, missing) is None
     assert sums(times(layers=[])).forward_s == 0.0
 

@@ -47,7 +47,7 @@ def measured_tasks(times: LayerTimes, iterations: int) -> Iterator[PredictedTask
 
 
 def _parts(times: LayerTimes) -> Iterator[tuple[str, str, Sequence[float]]]:
-    """Name, lane and durations of what an iteration does, in its order; messages run beside it and are not shown."""
+    """Name, lane and durations of what an iteration does, in its order; messages overlap with it and are not shown."""
     yield "input", "input", times.input_s
     yield "copy to device", "copies", times.host_to_device_s
     for layer in times.layers:

@@ -133,7 +133,7 @@ def _add_wait(iteration: ProfiledIteration, waiting: Event) -> None:
 def _creators(works: Iterable[Work]) -> dict[int, Work]:
     """Sequence number -> the operation that has it.
 
-    An operation notes the number that is to be given next. If it makes no node of the backward pass, nobody takes it,
+    An operation notes the number that is to be given next. If it makes no node of the backward pass, it stays unused,
     and the operation behind it notes the same: the last one has it.
     """
     noted = [(when, number, work) for work in works if work.part == "operation" for when, number in work.sequences]

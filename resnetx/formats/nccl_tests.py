@@ -25,7 +25,7 @@ class TimedSize:
 
     size_bytes: float
     time_s: float
-    wrong: int | None  # elements that were not what they should be; None: nobody looked
+    wrong: int | None  # elements that were not what they should be; None: not checked
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Timed(msgspec.Struct):
     """One direction of a result."""
 
     time: float  # microseconds
-    nwrong: float | Literal["N/A"] | None = None  # nobody looked: N/A, null, or not there
+    nwrong: float | Literal["N/A"] | None = None  # not checked: N/A, null, or absent
 
 
 class _Result(msgspec.Struct):
@@ -100,7 +100,7 @@ def _from_table(file: File, content: bytearray) -> NcclTests:
 
 
 def _count(wrong: float | str | None) -> int | None:
-    """Wrong elements; None where nobody looked."""
+    """Wrong elements; None where they were not counted."""
     count = math.nan if wrong is None or wrong == "N/A" else float(wrong)
     return int(min(count, MOST_BYTES)) if count >= 0 else None
 

@@ -201,5 +201,5 @@ def _entry(seconds: Sequence[float], iteration: int) -> float:
 
 
 def _microseconds(seconds: float) -> str:
-    """With 12 digits: more than any clock tells, and few enough for the rounding of a product not to show."""
+    """With 12 digits: more than any clock resolves, and few enough for the rounding of a product not to show."""
     return f"{seconds * 1e6:.12g}"

@@ -94,7 +94,7 @@ def fit(source: str, parts: Sequence[PlannedTime]) -> Calibration:
 
 
 def _thinned(ordered: list[PlannedTime]) -> list[PlannedTime]:
-    """Evenly chosen sizes where there are more than it takes, as every way to cut them into bands is tried."""
+    """Evenly chosen sizes where there are more than it takes, as every cut into bands is tried."""
     if len(ordered) <= MOST_POINTS:
         return ordered
     return [ordered[round(place * (len(ordered) - 1) / (MOST_POINTS - 1))] for place in range(MOST_POINTS)]
@@ -113,7 +113,7 @@ def bands(measured: Measured) -> tuple[list[Band], float]:
 
 
 def _splits(points: int) -> Iterator[tuple[int, ...]]:
-    """All ways to cut so many points into bands, as the places of the cuts with both ends; fewest bands first."""
+    """All cuts of so many points into bands, as places with both ends; fewest bands first."""
     yield (0, points)
     inner = range(LEAST_POINTS, points - LEAST_POINTS + 1)
     for count in range(1, MOST_BANDS):
@@ -157,11 +157,11 @@ def _solved(sums: Floats, largest: Floats) -> tuple[Floats, Floats]:
     """(latency, slowness) of normal equations, for any number of them; `largest`: share of bytes in a point's time."""
     ff, fm, mm, f, m = sums
     determinant = ff * mm - fm * fm
-    told_apart = determinant > ROUNDING**2 * ff * mm  # else all points have one size, and both factors are one
-    safe = np.where(told_apart, determinant, 1.0)
+    separable = determinant > ROUNDING**2 * ff * mm  # else all points have one size, and both factors are one
+    safe = np.where(separable, determinant, 1.0)
     both = (f + m) / (ff + 2 * fm + mm)
-    latency = np.where(told_apart, (f * mm - m * fm) / safe, both)
-    slowness = np.where(told_apart, (m * ff - f * fm) / safe, both)
+    latency = np.where(separable, (f * mm - m * fm) / safe, both)
+    slowness = np.where(separable, (m * ff - f * fm) / safe, both)
     negative = latency < 0
     latency, slowness = np.where(negative, 0.0, latency), np.where(negative, m / mm, slowness)
     # Where sizes are so small that bytes take no time, their rate stays the plan's.

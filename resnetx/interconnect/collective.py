@@ -153,7 +153,7 @@ def plan(
     transport: Transport = "auto",
     calibration: Calibration | None = None,
 ) -> Plan:
-    """How `library` (the system's own unless given) runs a collective on `devices` (all unless given)."""
+    """How `library` (the system's own unless set) runs a collective on `devices` (all unless set)."""
     collective = collective.replace("-", "_")
     if collective not in COLLECTIVES:
         raise unknown_name("collective", collective, COLLECTIVES, "collective")

@@ -1,4 +1,4 @@
-"""Measured collectives as they come: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
+"""Measured collectives from files: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class MeasuredPoint:
 
     size_bytes: float
     time_s: float
-    wrong: int | None = None  # elements that were not what they should be; None: nobody looked
+    wrong: int | None = None  # elements that were not what they should be; None: not checked
     cpu_share: float | None = None  # CPU seconds that a rank spends for each second of it; None: unknown, or on GPUs
     computing_lost: float | None = None  # seconds of computing that a rank loses to it, for each that it takes alone
 
@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def computing_lost(self) -> float | None:
-        """Seconds of computing lost for each second of communication beside it, the median over sizes."""
+        """Seconds of computing lost for each second of communication during it, the median over sizes."""
         known = [point.computing_lost for point in self.points if point.computing_lost is not None]
         return median(known) if known else None
 
@@ -101,7 +101,7 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
 
 
 def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
-    """The same from a table or JSON of nccl-tests, and nothing else; `where`: what to blame a mistake on."""
+    """The same from a table or JSON of nccl-tests, and nothing else; `where`: the setting that error messages name."""
     file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):

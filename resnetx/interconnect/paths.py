@@ -1,4 +1,4 @@
-"""Which way a copy between two GPUs goes, and what it gets there, alone or beside others.
+"""Which path a copy between two GPUs takes, and its bandwidth there, alone or with other copies.
 
 Peer traffic takes links and switches, and crosses a CPU only where its PCIe root lets it (`peer_Bps`); NVLink is
 preferred. GPUs forward nothing by themselves: where no peer path exists, a copy is staged through the memory of the
@@ -55,11 +55,11 @@ class PairMatrix:
     kind: list[list[Kind]]
 
 
-# ---- ways
+# ---- paths
 
 
 def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
-    """The way that a copy takes by itself: as peers where they can be, else staged through the host."""
+    """The path of a single copy: as peers where they can be, else staged through the host."""
     if source != target:
         return _path(system, source, target, flow(system, source, target, transport))
     gpu = system.gpu_part(source)
@@ -68,7 +68,7 @@ def copy_path(system: System, source: int, target: int, transport: Transport = "
 
 
 def routes(system: System, source: int, target: int) -> list[Path]:
-    """The ways an application can choose from: the direct one, or each shortest relay over NVLink neighbours."""
+    """The paths that an application can choose from: the direct one, or each shortest relay over NVLink neighbours."""
     direct = copy_path(system, source, target)
     if direct.kind != "host":
         return [direct]
@@ -97,7 +97,7 @@ def connectivity(system: System) -> list[list[str]]:
 
 
 def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
-    """What every pair of GPUs gets, one at a time; with `transport=peer`, others than peers go the host's way."""
+    """What every pair of GPUs gets, one at a time; with `transport=peer`, others than peers go through the host."""
     gpus = list(range(len(system.gpus)))
     chosen: Transport = "auto" if transport == "peer" else transport
     rows = [[copy_path(system, a, b, chosen) for b in gpus] for a in gpus]
@@ -117,7 +117,7 @@ def _shortest(
     usable: Callable[[Link], bool],
     passable: Callable[[Component], bool],
 ) -> Steps:
-    """The way from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
+    """The path from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
     nodes = {system.component(name).node for name in (source, *ends)} | {NO_NODE}  # never through a third node
     back: dict[str, tuple[str, Link]] = {}
     ahead: list[tuple[int, float, str, str, str, Link | None]] = [(0, 0.0, source, source, "", None)]
@@ -148,7 +148,7 @@ def _walk_back(back: Mapping[str, tuple[str, Link]], source: str, end: str) -> S
 
 
 def _peer_steps(system: System, a: str, b: str) -> Steps:
-    """The way of peer traffic: over NVLink and its switches if there is one, else over any links that let it cross."""
+    """The path of peer traffic: over NVLink and its switches if there is one, else over any links that let it cross."""
     return _nvlink_steps(system, a, b) or _shortest(
         system, a, {b}, lambda link: link.wire.peer, lambda c: c.kind in ("switch", "nic") or _peers_cross(c)
     )
@@ -169,7 +169,7 @@ def _bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
 
 
 def _host_steps(system: System, a: str, b: str) -> Steps:
-    """The way through the memory of a CPU near each GPU; () if no CPU is described."""
+    """The path through the memory of a CPU near each GPU; () if no CPU is described."""
     up, down = _to_host(system, a), _to_host(system, b)
     if not (up and down):
         return ()
@@ -186,18 +186,18 @@ def _to_host(system: System, gpu: str) -> Steps:
 
 
 def _to_card(system: System, gpu: str, card: str) -> tuple[Steps, bool]:
-    """The way from a GPU to a network card, and whether it is staged in the host."""
+    """The path from a GPU to a network card, and whether it is staged in the host."""
     direct = _shortest(
         system, gpu, {card}, lambda link: link.wire.peer, lambda c: c.kind == "switch" or _peers_cross(c)
     )
-    return (direct, False) if direct else (_by_way_of_host(system, gpu, card), True)
+    return (direct, False) if direct else (_through_host(system, gpu, card), True)
 
 
-def _by_way_of_host(system: System, gpu: str, card: str) -> Steps:
+def _through_host(system: System, gpu: str, card: str) -> Steps:
     up = _to_host(system, gpu)
     if not up:
         raise ConfigError(
-            f"{system.name}: no links lead from {gpu} to {card} for copies between GPUs, nor to a CPU, by way of which "
+            f"{system.name}: no links lead from {gpu} to {card} for copies between GPUs, nor to a CPU, through which "
             "all others go; add them"
         )
     onward = _shortest(system, up[-1][1], {card}, lambda link: link.wire.family != "network", lambda c: c.kind != "gpu")
@@ -241,7 +241,7 @@ def _relay(system: System, way: Sequence[int]) -> Path:
         bandwidth_Bps=rate,
         duplex_Bps=2 * rate,
         latency_s=sum(part.latency_s for part in parts),
-        limit=f"{len(parts)} copies in sequence, by way of {', '.join(system.gpus[gpu].name for gpu in way[1:-1])}",
+        limit=f"{len(parts)} copies in sequence, through {', '.join(system.gpus[gpu].name for gpu in way[1:-1])}",
     )
 
 
@@ -278,7 +278,7 @@ def flow(system: System, source: int, target: int, transport: Transport = "auto"
 
 
 def nvlink_flow(system: System, source: int, target: int) -> Flow:
-    """Peer traffic over NVLink and its switches alone; without steps where there is no such way."""
+    """Peer traffic over NVLink and its switches alone; without steps where there is no such path."""
     return Flow(_nvlink_steps(system, system.gpus[source].name, system.gpus[target].name), staged=False)
 
 
@@ -306,9 +306,9 @@ def network_flow(system: System, sender: int, card: str, far_card: str, receiver
     )
     direct = all(link.wire.peer for _, _, link in across)
     if not direct and not staged_out:
-        out = _by_way_of_host(system, system.gpus[sender].name, card)
+        out = _through_host(system, system.gpus[sender].name, card)
     if not direct and not staged_into:
-        into = _by_way_of_host(system, system.gpus[receiver].name, far_card)
+        into = _through_host(system, system.gpus[receiver].name, far_card)
     return Flow((*out, *across, *_backward(into)), staged=not direct or staged_out or staged_into)
 
 
@@ -317,7 +317,7 @@ def links_to(system: System, device: int, card: str) -> int:
     return len(_to_card(system, system.gpus[device].name, card)[0])
 
 
-def way_to_host(system: System, device: int) -> list[str]:
+def path_to_host(system: System, device: int) -> list[str]:
     """The names from a GPU up to the nearest CPU; the GPU alone if no CPU is described."""
     return [system.gpus[device].name, *(after for _, after, _ in _to_host(system, system.gpus[device].name))]
 

@@ -176,7 +176,7 @@ def _published() -> _Published:
 
 
 def _path() -> Path:
-    """The file; a wheel carries `results/published` beside `configs`."""
+    """The file; a wheel has `results/published` next to `configs`."""
     return CONFIGS.parent / "results" / "published" / "collectives.yaml"
 
 

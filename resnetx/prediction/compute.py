@@ -4,7 +4,7 @@
     rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
-A trace is never used elsewhere in silence: the note says what was done. What the host takes to queue a step is taken
+Where a trace is not used as it was measured, the note says what was done. What the host takes to queue a step is taken
 from the trace, too (`StepTimes.queue_s`): for its own host as measured, for another one as between nothing and twice as
 much. A trace that was bound by its host, and does not say what the device alone takes, is refused for any other host.
 """

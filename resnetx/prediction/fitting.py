@@ -30,7 +30,7 @@ from resnetx.prediction.roofline import (
 )
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
-# Of a generation that gets a fit of its own: enough to tell three figures apart.
+# Of a generation that gets a fit of its own: enough to determine three figures.
 FEWEST_NETWORKS, FEWEST_RATES = 3, 6
 
 # (first guess, least, most); a share of the peak is at most 1, and Winograd's algorithm saves at most a factor of 4

@@ -5,10 +5,12 @@ from functools import cached_property
 
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import RATE_ERRORS, InputTimes
+from resnetx.prediction.job import Job
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import Job, iteration_s, timeline
+from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import AS_IT_IS, Errors, StepTimes, Stretch
+from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PredictedTask
 
 DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
@@ -99,5 +101,5 @@ class Iteration:
         return [
             PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
             for bar in timeline(self.job)
-            if bar.rank_class in (-1, slowest)
+            if bar.rank_class in (ALL_RANKS, slowest)
         ]

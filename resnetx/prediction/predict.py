@@ -18,12 +18,12 @@ from resnetx.prediction import compute, input, messages
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.job import HostShare, Job, RankClass
 from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
 from resnetx.prediction.scenario import Fabric, Point
-from resnetx.prediction.ssgd import HostShare, Job, RankClass
 from resnetx.record.prediction import Sensitivity
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)

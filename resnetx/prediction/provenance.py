@@ -1,4 +1,4 @@
-"""Predictions as a record: with what went into them, where the model was checked, when they were made, and a digest."""
+"""Predictions as a record: with their inputs, where the model was checked, when they were made, and a digest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from resnetx.loading import own_yaml
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 
-UNCHECKED = "nothing was measured to hold it against"
+UNCHECKED = "there is no measurement to compare it with"
 
 
 @dataclass(frozen=True)
 class RecordInput:
-    """One line of the record's list of what went in."""
+    """One line of the record's list of inputs."""
 
     what: str
     value: str
@@ -78,11 +78,11 @@ def sealed_points(points: Sequence[SourcedPoint]) -> list[PredictedPoint]:
 
 
 def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> Iterator[PredictionInput]:
-    """Inputs, each once: compute source, collectives, input pipeline, memory, and what was `asked` for."""
+    """Inputs, each once: compute source, collectives, input pipeline, memory, and what the user `asked` for."""
     lines: dict[tuple[str, str], RecordInput] = {}
     for line in (line for sourced in points for line in sourced.inputs):
         lines[line.what, line.value] = lines.setdefault((line.what, line.value), line).at_least(line.error)
-    memory = "what a step keeps, by the layer table, and 600 MB of the framework"
+    memory = "what a step keeps in memory, by the layer table, and 600 MB of the framework"
     if any(isinstance(sourced.point.memory_bytes, int) for sourced in points):
         asked = [RecordInput("memory", memory, "assumed", "prediction/memory.py", Unknown(UNCHECKED)), *asked]
     yield from (line.recorded() for line in (*lines.values(), *asked))
@@ -90,7 +90,7 @@ def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> I
 
 @cache
 def domains() -> tuple[Domain, ...]:
-    """Where predictions were put beside measurements: `results/published/domains.yaml`."""
+    """Where predictions were compared with measurements: `results/published/domains.yaml`."""
     return tuple(own_yaml(CONFIGS.parent / "results" / "published" / "domains.yaml", _Domains).domains)
 
 

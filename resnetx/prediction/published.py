@@ -14,7 +14,7 @@ from resnetx.loading import own_yaml
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
-FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel carries it beside `configs`
+FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
 Network = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]

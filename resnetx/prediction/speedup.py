@@ -21,7 +21,7 @@ class Placement(NamedTuple):
 def curve(
     subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: Setting
 ) -> list[SourcedPoint]:
-    """Each point that is asked for; speed-ups are over `baseline`, or else over the smallest that can run."""
+    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
     base: Baseline | None = None
     if baseline not in placements:
         plain = replace(setting, sensitivity=False, timeline=False)

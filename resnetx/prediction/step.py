@@ -86,7 +86,7 @@ class Stretch:
     reading: float = 1.0  # and decoding
     copying: float = 1.0  # to the device
     host: float = 1.0  # while the device waits
-    queueing: float = 1.0  # by the host, beside the device
+    queueing: float = 1.0  # by the host, while the device runs
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One rank's step by a trace: at a traced per-GPU batch size, or on the line between two of them.
 
 A step is the median of each layer over the iterations, stretched so that all layers together take as long as the clean
-steps, which were not instrumented. How far off it may be is told from how much the clean steps differ.
+steps, which were not instrumented. Its error follows from how much the clean steps differ.
 """
 
 from collections.abc import Sequence

@@ -16,6 +16,7 @@ from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.measured import Measured, MeasuredPoint
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute, messages, ssgd
+from resnetx.prediction.job import Job, RankClass
 from resnetx.prediction.published import Iterations, LayerwiseTime, Scaling, training
 from resnetx.units import size
 from resnetx.workloads.buckets import ready_order
@@ -145,7 +146,7 @@ def _what(entry: Scaling) -> str:
     return f"{entry.network}, batch {entry.batch_size_per_gpu} per GPU"
 
 
-# ---- what stands beside
+# ---- other groups
 
 
 def _layerwise(entry: LayerwiseTime) -> TrainingRow:
@@ -159,7 +160,7 @@ def _layerwise(entry: LayerwiseTime) -> TrainingRow:
         source=entry.source,
         system=entry.system,
         library=entry.library,
-        what=f"{entry.network}, communication beside {entry.backward_s} s of backward pass",
+        what=f"{entry.network}, communication during {entry.backward_s} s of backward pass",
         gpus=len(system.gpus),
         unit="s",
         given="nothing",
@@ -225,4 +226,4 @@ def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     gradients = ready_order(layers, "fp32")
     sent = messages.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
     step = found.step.copying_gradients(1 / found.gradient_copy_Bps)
-    return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(entry.gpus, step),), sent.messages))
+    return ssgd.iteration_s(Job((RankClass(entry.gpus, step),), sent.messages))

@@ -32,7 +32,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
     """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
 
     Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
-    is the caller's to check, or "CPU". `workload` is the file's own name unless given.
+    is the caller's to check, or "CPU". `workload` is the file's own name unless set.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
     source = visible(str(path))  # a path may hold what is no text

@@ -11,9 +11,9 @@ from resnetx.config import request_from
 from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load, parts_table
 from resnetx.prediction.input import RATE_ERRORS, STORED
+from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
-from resnetx.prediction.ssgd import Overlap
 
 GX8 = load("gx8")
 GIB = 2**30

@@ -10,10 +10,10 @@ from resnetx.cli.compose import compose
 from resnetx.config import After, Bucket, Layerwise, request_from
 from resnetx.interconnect.measured import Measured, MeasuredPoint
 from resnetx.interconnect.system import load
+from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict, slowest_of
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
 from resnetx.prediction.speedup import Placement, curve
-from resnetx.prediction.ssgd import Overlap
 from resnetx.record import Unknown
 from tests.prediction.made_traces import batch, layer, trace
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resnetx.prediction import ssgd
-from resnetx.prediction.ssgd import HostShare, Job, Overlap, RankClass, timeline
+from resnetx.prediction.job import HostShare, Job, Overlap, RankClass
 from resnetx.prediction.ssgd import simulated_s as iteration_s
+from resnetx.prediction.ssgd import timeline
 from resnetx.prediction.step import LayerTime, StepTimes, Stretch, TimedMessage
 
 NOTHING = Overlap(input=False, host_to_device=False)

@@ -9,6 +9,7 @@ from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import ssgd
+from resnetx.prediction.job import Job, RankClass
 from resnetx.prediction.predict import predict
 from resnetx.prediction.published import training
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
@@ -71,7 +72,7 @@ def test_the_simulation_gives_the_same_rows(rows):
     def simulated(step_s, communication_s):
         step = StepTimes((LayerTime("net", step_s / 3, step_s * 2 / 3, 4),), update_s=0.0)
         messages = (TimedMessage(("net",), communication_s),)
-        return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(8, step),), messages))
+        return ssgd.iteration_s(Job((RankClass(8, step),), messages))
 
     for ours, closed in zip(validate(simulated), rows, strict=True):
         assert ours.predicted == (None if closed.predicted is None else pytest.approx(closed.predicted))

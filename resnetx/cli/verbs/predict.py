@@ -25,10 +25,10 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction import provenance, validation
 from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.job import Overlap
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, Setting
 from resnetx.prediction.speedup import curve
-from resnetx.prediction.ssgd import Overlap
 from resnetx.record import Unknown
 from resnetx.record.prediction import Prediction
 from resnetx.units import seconds
