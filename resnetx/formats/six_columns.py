@@ -139,34 +139,43 @@ def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
     """The rows of each iteration; all iterations have the same layers."""
     if not rows:
         raise FileError(f"{path}: no line has a layer; expected the six columns of a trace: {', '.join(COLUMNS)}")
-    found: list[list[_Row]] = []
+    iterations: list[list[_Row]] = []
     for row in rows:
         if row.id == rows[0].id or (row.behind_blank and row.name == rows[0].name):
-            found.append([])
-        found[-1].append(row)
-    refuse_large_trace(len(found[0]), len(found), path)
+            iterations.append([])
+        iterations[-1].append(row)
+    first, *others = iterations
+    refuse_large_trace(len(first), len(iterations), path)
+    _refuse_repeated_names(first, path)
+    for iteration in others:
+        _refuse_unlike(first, iteration, path)
+    return iterations
+
+
+def _refuse_repeated_names(iteration: Sequence[_Row], path: Path) -> None:
     names: set[str] = set()
-    for row in found[0]:
+    for row in iteration:
         if row.name in names:
             raise FileError(
                 f"{path}, line {row.line}: a second layer is called {shortened(row.name)}; expected every name once in "
                 "an iteration, which begins with the first line's id"
             )
         names.add(row.name)
-    for iteration in found[1:]:
-        for first, row in zip(found[0], iteration, strict=False):
-            if (row.name, row.size_bytes) != (first.name, first.size_bytes):
-                raise FileError(
-                    f"{path}, line {row.line}: {shortened(row.name)} of {row.size_bytes} bytes, where the first "
-                    f"iteration has {shortened(first.name)} of {first.size_bytes}; expected the same layers in every "
-                    "iteration"
-                )
-        if len(iteration) != len(found[0]):
+
+
+def _refuse_unlike(first: Sequence[_Row], iteration: Sequence[_Row], path: Path) -> None:
+    """Refuses an iteration whose layers are not those of the first one."""
+    for expected, row in zip(first, iteration, strict=False):
+        if (row.name, row.size_bytes) != (expected.name, expected.size_bytes):
             raise FileError(
-                f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
-                f"{len(found[0])} layers that the first one has; expected all of them"
+                f"{path}, line {row.line}: {shortened(row.name)} of {row.size_bytes} bytes, where the first iteration "
+                f"has {shortened(expected.name)} of {expected.size_bytes}; expected the same layers in every iteration"
             )
-    return found
+    if len(iteration) != len(first):
+        raise FileError(
+            f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
+            f"{len(first)} layers that the first one has; expected all of them"
+        )
 
 
 def _layer(rows: Sequence[_Row], exchanged: bool) -> TracedLayer:

@@ -24,19 +24,6 @@ from resnetx.record.unknown import nulls
 _NOT_SAID = "the run does not say"
 
 
-def read_runs(folder: Path) -> Trace:
-    """The trace of the one workload whose runs lie below `folder`; a `ConfigError` if there is none, or several."""
-    traces = read_all(folder)
-    if not traces:
-        raise ConfigError(f"{folder}: no finished run with measure=layers lies below it; `resnetx trace` makes some")
-    if len(traces) > 1:
-        raise ConfigError(
-            f"{folder}: holds the traces of several workloads, where one is expected; choose the folder of one of "
-            f"{'; '.join(map(_described, traces))}"
-        )
-    return traces[0]
-
-
 def read_all(folder: Path) -> list[Trace]:
     """The traces of all workloads whose runs lie below `folder`, by their folders; [] where there are none."""
     groups: dict[str, list[_Run]] = {}
@@ -92,15 +79,6 @@ def _above(runs: list[_Run]) -> Path:
     """The folder of a run, or the one that holds all of several."""
     parents = {run.folder.parent for run in runs}
     return runs[0].folder if len(runs) == 1 else min(parents, key=lambda path: len(path.parts))
-
-
-def _described(trace: Trace) -> str:
-    assert trace.request, "a trace from runs has their request"
-    request = trace.request
-    return (
-        f"{trace.workload} at {request.image_size} pixels in {request.precision}, input={request.input.kind}, "
-        f"threads={request.threads}, in {trace.source}"
-    )
 
 
 # ---- a trace --------------------------------------------------------------------------------------------------------

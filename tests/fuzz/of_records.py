@@ -37,7 +37,7 @@ from resnetx.reporting.study.scaling import rows
 from resnetx.reporting.study.series import named
 from resnetx.reporting.systems.comparison import compare_systems as compared
 from resnetx.traces.files import export
-from resnetx.traces.runs import read_runs
+from resnetx.traces.runs import read_all
 from tests.fuzz.harness import Target, of_two, seldom
 from tests.fuzz.of_yaml import use_calibration
 
@@ -164,7 +164,7 @@ def _traced_runs() -> list[bytes]:
 
 def _traces() -> list[bytes]:
     (folder,) = TRUTH.glob("trace/alexnet*")
-    trace = msgspec.to_builtins(read_runs(folder))
+    trace = msgspec.to_builtins(read_all(folder)[0])
     trace["batches"] = [{**batch, "times": _shorter(batch["times"])} for batch in trace["batches"]]
     imported = trace | {"how": "imported", "request": None, "device": "v100-sxm2-16gb"}
     return [json.dumps(each).encode() for each in (trace, imported)]
