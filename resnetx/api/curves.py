@@ -12,7 +12,7 @@ from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
 from resnetx.prediction.scenario import Subject
-from resnetx.prediction.speedup import Asked
+from resnetx.prediction.speedup import Placement
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
 from resnetx.settings.compose import compose, points_of
@@ -43,9 +43,9 @@ class Wanted:
             raise ConfigError(f"devices={list(self.devices)}: expected {gpus} GPU ids, as many as gpus={gpus}")
         return tuple(range(gpus)) if self.devices is None else self.devices
 
-    def base(self, request: Request) -> Asked:
+    def base(self, request: Request) -> Placement:
         """The baseline of the curve that a request lies on."""
-        return tuple(range(self.baseline)), request.on(self.baseline).batch_size
+        return Placement(tuple(range(self.baseline)), request.on(self.baseline).batch_size)
 
     def checked(self, request: Request, split: str = "even") -> Request:
         """The request with the strategy that is wanted; refused where it could run nowhere."""
@@ -59,8 +59,8 @@ class Curve:
     """Points of one workload that share a baseline."""
 
     subject: Subject
-    points: list[Asked]
-    baseline: Asked
+    points: list[Placement]
+    baseline: Placement
     assumed: tuple[RecordInput, ...] = ()  # what nobody asked for, and the trace does not say
 
 
@@ -90,7 +90,7 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
         table = workloads.table(first.model, first.image_size)
         if trace is not None:
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
-        points = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
+        points = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
         yield Curve(subject, list(points), wanted.base(first))
 
@@ -183,7 +183,7 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
     _, points = points_of({**_without_groups(defaults, given), **given})
     assumed = () if "scaling" in given else (_weak(trace),)
     for together in _by_baseline(wanted.checked(request_from(compose(point)), _split(point)) for point in points):
-        asked = dict.fromkeys((wanted.on(request.gpus), request.batch_size) for request in together)
+        asked = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of_import(trace, together[0].strategy, together[0].scaling)
         yield Curve(subject, list(asked), wanted.base(together[0].on(1)), assumed)
 

@@ -93,7 +93,7 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
     if key not in memory.curves:
         memory.curves[key] = list(curves([], workload, wanted_of(own)))
     on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own)]
-    points = provenance.sealed(points_on(on, memory.curves[key], setting_of(own)))
+    points = provenance.sealed_points(points_on(on, memory.curves[key], setting_of(own)))
     machines = {fabric.described.name: fabric.described for fabric in on}
     libraries = ",".join(fabric.library for fabric in on)
     if libraries not in memory.collectives:

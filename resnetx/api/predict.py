@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import msgspec
 
@@ -21,11 +21,11 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction import provenance
-from resnetx.prediction.provenance import UNCHECKED, RecordInput
-from resnetx.prediction.result import HOST_ERROR
+from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.job import Overlap
+from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, Setting
 from resnetx.prediction.speedup import curve
-from resnetx.prediction.ssgd import Overlap
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.settings import keywords
@@ -140,14 +140,14 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     _refuse_unsaid(on[0].measured, asked_of, asked.calibration)
     _refuse_unread(setting.image_bytes, asked_of)
     points = points_on(on, asked_of, setting)
-    if not any(point["outcome"] == "ok" for point in points):
-        raise ConfigError(points[0]["reason"])
+    if not any(sourced.point.outcome == "ok" for sourced in points):
+        raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_unasked(asked_of), *_asked_for(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 
 
-def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[dict[str, Any]]:
-    """The fields of every point: of each system and library in turn."""
+def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[SourcedPoint]:
+    """Every point: of each system and library in turn."""
     return [
         point
         for fabric in on

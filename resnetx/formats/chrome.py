@@ -7,7 +7,7 @@ are on their way at once, gets threads of its own: in a thread, viewers take wha
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from resnetx.record.prediction import PredictedTask
 from resnetx.record.trace import LayerTimes
 
 
-class Task(Protocol):
+class TimelineTask(Protocol):
     """A bar: `PredictedTask`, and whatever has its fields."""
 
     @property
@@ -28,15 +28,12 @@ class Task(Protocol):
     def end_s(self) -> float: ...
 
 
-def chrome_trace(timelines: Mapping[str, Iterable[Task]]) -> dict[str, Any]:
-    """The trace, as plain values; microseconds. Name of a timeline -> its tasks, in any order."""
-    events = [event for pid, each in enumerate(timelines.items(), start=1) for event in _process(pid, *each)]
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def encode(timelines: Mapping[str, Iterable[Task]]) -> bytes:
-    """The bytes of the file."""
-    return msgspec.json.encode(chrome_trace(timelines)) + b"\n"
+def encode(timelines: Mapping[str, Iterable[TimelineTask]]) -> bytes:
+    """The bytes of the file. Name of a timeline -> its tasks, in any order."""
+    events = [
+        event for pid, (name, tasks) in enumerate(timelines.items(), start=1) for event in _process(pid, name, tasks)
+    ]
+    return msgspec.json.encode(_File(events)) + b"\n"
 
 
 def measured_tasks(times: LayerTimes, iterations: int) -> Iterator[PredictedTask]:
@@ -50,7 +47,7 @@ def measured_tasks(times: LayerTimes, iterations: int) -> Iterator[PredictedTask
 
 
 def _parts(times: LayerTimes) -> Iterator[tuple[str, str, Sequence[float]]]:
-    """Name, lane and durations of what an iteration does, in its order; messages run beside it and are not shown."""
+    """Name, lane and durations of what an iteration does, in its order; messages overlap with it and are not shown."""
     yield "input", "input", times.input_s
     yield "copy to device", "copies", times.host_to_device_s
     for layer in times.layers:
@@ -63,26 +60,44 @@ def _parts(times: LayerTimes) -> Iterator[tuple[str, str, Sequence[float]]]:
 # ---- events ---------------------------------------------------------------------------------------------------------
 
 
-def _process(pid: int, name: str, tasks: Iterable[Task]) -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+class _Label(msgspec.Struct, tag_field="ph", tag="M"):
+    """Names or sorts a process or thread (metadata)."""
+
+    name: str
+    pid: int
+    tid: int
+    args: dict[str, str | int]
+
+
+class _Bar(msgspec.Struct, tag_field="ph", tag="X"):
+    """A task with its duration; times in microseconds."""
+
+    name: str
+    cat: str
+    pid: int
+    tid: int
+    ts: float
+    dur: float
+
+
+class _File(msgspec.Struct, rename={"events": "traceEvents", "unit": "displayTimeUnit"}):
+    events: list[_Label | _Bar]
+    unit: str = "ms"
+
+
+def _process(pid: int, name: str, tasks: Iterable[TimelineTask]) -> Iterator[_Label | _Bar]:
+    yield _Label("process_name", pid, 0, {"name": name})
     for tid, (thread, bars) in enumerate(_threads(tasks), start=1):
-        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": thread}}
-        yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": tid, "args": {"sort_index": tid}}
+        yield _Label("thread_name", pid, tid, {"name": thread})
+        yield _Label("thread_sort_index", pid, tid, {"sort_index": tid})
         for bar in bars:
-            yield {
-                "ph": "X",
-                "name": bar.name,
-                "cat": bar.lane,
-                "pid": pid,
-                "tid": tid,
-                "ts": _microseconds(bar.start_s),
-                "dur": _microseconds(bar.end_s - bar.start_s),
-            }
+            start, duration = _microseconds(bar.start_s), _microseconds(bar.end_s - bar.start_s)
+            yield _Bar(bar.name, bar.lane, pid, tid, start, duration)
 
 
-def _threads(tasks: Iterable[Task]) -> Iterator[tuple[str, list[Task]]]:
+def _threads(tasks: Iterable[TimelineTask]) -> Iterator[tuple[str, list[TimelineTask]]]:
     """Name of a thread and its tasks, none of which overlap: the lanes, in the order in which they have their first."""
-    lanes: dict[str, list[list[Task]]] = {}
+    lanes: dict[str, list[list[TimelineTask]]] = {}
     for task in sorted(tasks, key=lambda task: (task.start_s, task.end_s)):
         threads = lanes.setdefault(task.lane, [])
         free = next((thread for thread in threads if thread[-1].end_s <= task.start_s), None)

@@ -12,7 +12,7 @@ from resnetx.units import size_text
 
 # Unpacked; with Python's stack and all shapes, an event has about 280 bytes, and a step of ResNet-50 some ten thousand.
 MAX_BYTES = 2**29
-# An operation takes up to 800 bytes in memory with what is made of it, beside its texts, which take 4 bytes for each
+# An operation takes up to 800 bytes in memory with what is made of it, without its texts, which take 4 bytes for each
 # character where any is beyond ASCII. Within these limits no file takes 4 GiB (`tests/bench/bench_import.py`).
 MAX_GROUPS = 3 * 2**20  # an event is one, its `args` another
 MAX_VALUES = 2**26
@@ -52,7 +52,7 @@ class Event(msgspec.Struct, gc=False):
         return self.cat.lower()
 
 
-class Group(msgspec.Struct):
+class ProcessGroup(msgspec.Struct):
     """The process group of the profiled program, if it had one."""
 
     world_size: int | None = None
@@ -64,7 +64,7 @@ class ChromeTrace(msgspec.Struct):
     events: list[Event] = msgspec.field(name="traceEvents")
     # What `ts` counts from, since 1970.
     base_ns: _Whole | None = msgspec.field(name="baseTimeNanoseconds", default=None)
-    group: Group | None = msgspec.field(name="distributedInfo", default=None)
+    group: ProcessGroup | None = msgspec.field(name="distributedInfo", default=None)
 
     @property
     def world_size(self) -> int | None:

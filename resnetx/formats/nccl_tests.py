@@ -20,19 +20,19 @@ PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values
 
 
 @dataclass(frozen=True)
-class Row:
+class TimedSize:
     """One size: of the whole array, and the time of one operation out of place."""
 
     size_bytes: float
     time_s: float
-    wrong: int | None  # elements that were not what they should be; None: nobody looked
+    wrong: int | None  # elements that were not what they should be; None: not checked
 
 
 @dataclass(frozen=True)
 class NcclTests:
     """What one program has timed."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TimedSize, ...]
     collective: str | None  # None: the file does not say
     gpus: int | None
 
@@ -49,7 +49,7 @@ class _Timed(msgspec.Struct):
     """One direction of a result."""
 
     time: float  # microseconds
-    nwrong: float | Literal["N/A"] | None = None  # nobody looked: N/A, null, or not there
+    nwrong: float | Literal["N/A"] | None = None  # not checked: N/A, null, or absent
 
 
 class _Result(msgspec.Struct):
@@ -72,7 +72,8 @@ class _Written(msgspec.Struct):
 def _from_json(file: File, content: bytearray) -> NcclTests:
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     points = [
-        Row(each.size, each.out_of_place.time * 1e-6, _count(each.out_of_place.nwrong)) for each in written.results
+        TimedSize(each.size, each.out_of_place.time * 1e-6, _count(each.out_of_place.nwrong))
+        for each in written.results
     ]
     program = written.args[0] if written.args else ""
     return _from_rows(file, points, program, len(written.config.devices))
@@ -93,18 +94,18 @@ def _from_table(file: File, content: bytearray) -> NcclTests:
         if len(words) > time_column and words[0].isdecimal() and words[1].isdecimal() and not words[2].isdecimal():
             wrong = words[time_column + 3] if counted and len(words) > time_column + 3 else None
             with suppress(ValueError):  # no row after all
-                points.append(Row(float(words[0]), float(words[time_column]) * 1e-6, _count(wrong)))
+                points.append(TimedSize(float(words[0]), float(words[time_column]) * 1e-6, _count(wrong)))
     program = re.search(r"^# Collective test starting: (\S+)", text, re.MULTILINE)
     return _from_rows(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
 
 
 def _count(wrong: float | str | None) -> int | None:
-    """Wrong elements; None where nobody looked."""
+    """Wrong elements; None where they were not counted."""
     count = math.nan if wrong is None or wrong == "N/A" else float(wrong)
     return int(min(count, MOST_BYTES)) if count >= 0 else None
 
 
-def _from_rows(file: File, points: Sequence[Row], program: str, ranks: int) -> NcclTests:
+def _from_rows(file: File, points: Sequence[TimedSize], program: str, ranks: int) -> NcclTests:
     """`program`: its path, or ""; `ranks`: how many it lists (one: MPI builds alone list all of them in JSON)."""
     name = re.match(r"(\w{1,40})_perf", Path(program).name)
     return NcclTests(

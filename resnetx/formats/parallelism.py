@@ -1,7 +1,7 @@
 """How a profiled program shared its work with other processes, by the names in its profile.
 
 A prediction multiplies one process that trains alone. A rank that holds a part of the parameters, of the layers or of
-each layer computes something else, and one of DistributedDataParallel computes beside all-reduces.
+each layer computes something else, and one of DistributedDataParallel computes while all-reduces run.
 
 Names: torch 2.15's own (`torch/distributed/fsdp`, `tensor`, `_functional_collectives.py`, c10d's record functions),
 NCCL's kernels, DeepSpeed's and Megatron's annotations.
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 MOST_CHARACTERS = 500  # of a name that are looked at: kernels of templates have thousands
 
-# What gives a kind of parallelism away, the most telling first.
+# Names that only a kind of parallelism has, the most specific first.
 _SIGNS = {
     "fully sharded data parallelism (FSDP)": r"fsdp::|FullyShardedDataParallel",
     "ZeRO": r"ZeroRedundancyOptimizer|deepspeed",

@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from resnetx.errors import FileError, shortened
 from resnetx.record.limits import MAX_BYTES, TIME_BYTES, refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
-from resnetx.record.unknown import Unknown
+from resnetx.record.unknown import Unknown, known
 
 COLUMNS = ("id", "name", "forward", "backward", "comm", "size")
 INPUT = "data"  # the layer whose forward pass is reading and copying a batch
 CLOCK = "unknown"
+SILENT = Unknown("a file of six columns does not say")
 MAX_ROWS = MAX_BYTES // (2 * TIME_BYTES)  # that a record can hold; `refuse_large_trace` then looks more closely
 MAX_DIGITS = 40  # of a figure
 
@@ -40,8 +40,8 @@ class _Row:
     behind_blank: bool
 
 
-def parse(text: str, path: Path) -> dict[str, Any]:
-    """The fields of `LayerTimes` that a file has; what it cannot say is `Unknown`. The path is for error messages."""
+def parse(text: str, path: Path) -> LayerTimes:
+    """What a file says; what it cannot say is `Unknown` until it is sealed. The path is for error messages."""
     iterations = _iterations(list(_rows(text, path)), path)
     columns = list(zip(*iterations, strict=True))  # of each layer, its rows
     has_input = columns[0][0].name.lower() == INPUT and columns[0][0].size_bytes == 0
@@ -49,20 +49,19 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     if not layers:
         raise FileError(f"{path}: has no layer but {INPUT}; expected all layers of a network")
     exchanged = any(row.communication_s for rows in columns for row in rows)
-    silent = "a file of six columns does not say"
-    return {
-        "clock": CLOCK,
-        "layers": [_layer(rows, exchanged) for rows in layers],
-        "input_s": [row.forward_s for row in columns[0]] if has_input else [],
-        "host_to_device_s": [],
-        "update_s": [],
-        "step_s": Unknown(silent),
-        "clean_step_s": Unknown(silent),
-        "device_busy": Unknown(silent),
-        "host_s": Unknown(silent),
-        "host_bound": Unknown(silent),
-        "gradient_copy_Bps": Unknown(silent),
-    }
+    return LayerTimes(
+        clock=CLOCK,
+        layers=[_layer(rows, exchanged) for rows in layers],
+        input_s=[row.forward_s for row in columns[0]] if has_input else [],
+        host_to_device_s=[],
+        update_s=[],
+        step_s=known(SILENT),
+        clean_step_s=known(SILENT),
+        device_busy=known(SILENT),
+        host_s=known(SILENT),
+        host_bound=known(SILENT),
+        gradient_copy_Bps=known(SILENT),
+    )
 
 
 def write_six_columns(times: LayerTimes) -> str:
@@ -140,46 +139,55 @@ def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
     """The rows of each iteration; all iterations have the same layers."""
     if not rows:
         raise FileError(f"{path}: no line has a layer; expected the six columns of a trace: {', '.join(COLUMNS)}")
-    found: list[list[_Row]] = []
+    iterations: list[list[_Row]] = []
     for row in rows:
         if row.id == rows[0].id or (row.behind_blank and row.name == rows[0].name):
-            found.append([])
-        found[-1].append(row)
-    refuse_large_trace(len(found[0]), len(found), path)
+            iterations.append([])
+        iterations[-1].append(row)
+    first, *others = iterations
+    refuse_large_trace(len(first), len(iterations), path)
+    _refuse_repeated_names(first, path)
+    for iteration in others:
+        _refuse_unlike(first, iteration, path)
+    return iterations
+
+
+def _refuse_repeated_names(iteration: Sequence[_Row], path: Path) -> None:
     names: set[str] = set()
-    for row in found[0]:
+    for row in iteration:
         if row.name in names:
             raise FileError(
                 f"{path}, line {row.line}: a second layer is called {shortened(row.name)}; expected every name once in "
                 "an iteration, which begins with the first line's id"
             )
         names.add(row.name)
-    for iteration in found[1:]:
-        for first, row in zip(found[0], iteration, strict=False):
-            if (row.name, row.size_bytes) != (first.name, first.size_bytes):
-                raise FileError(
-                    f"{path}, line {row.line}: {shortened(row.name)} of {row.size_bytes} bytes, where the first "
-                    f"iteration has {shortened(first.name)} of {first.size_bytes}; expected the same layers in every "
-                    "iteration"
-                )
-        if len(iteration) != len(found[0]):
+
+
+def _refuse_unlike(first: Sequence[_Row], iteration: Sequence[_Row], path: Path) -> None:
+    """Refuses an iteration whose layers are not those of the first one."""
+    for expected, row in zip(first, iteration, strict=False):
+        if (row.name, row.size_bytes) != (expected.name, expected.size_bytes):
             raise FileError(
-                f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
-                f"{len(found[0])} layers that the first one has; expected all of them"
+                f"{path}, line {row.line}: {shortened(row.name)} of {row.size_bytes} bytes, where the first iteration "
+                f"has {shortened(expected.name)} of {expected.size_bytes}; expected the same layers in every iteration"
             )
-    return found
+    if len(iteration) != len(first):
+        raise FileError(
+            f"{path}, line {iteration[-1].line}: an iteration ends here with {len(iteration)} of the "
+            f"{len(first)} layers that the first one has; expected all of them"
+        )
 
 
-def _layer(rows: Sequence[_Row], exchanged: bool) -> dict[str, Any]:
+def _layer(rows: Sequence[_Row], exchanged: bool) -> TracedLayer:
     """A layer without parameters sends nothing; a file in which none does is of one GPU, and measured none."""
     sends = exchanged and (rows[0].size_bytes > 0 or any(row.communication_s for row in rows))
-    return {
-        "name": rows[0].name,
-        "forward_s": [row.forward_s for row in rows],
-        "backward_s": [row.backward_s for row in rows],
-        "communication_s": [row.communication_s for row in rows] if sends else [],
-        "gradient_bytes": rows[0].size_bytes,
-    }
+    return TracedLayer(
+        name=rows[0].name,
+        forward_s=[row.forward_s for row in rows],
+        backward_s=[row.backward_s for row in rows],
+        communication_s=[row.communication_s for row in rows] if sends else [],
+        gradient_bytes=rows[0].size_bytes,
+    )
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
@@ -202,5 +210,5 @@ def _entry(seconds: Sequence[float], iteration: int) -> float:
 
 
 def _microseconds(seconds: float) -> str:
-    """With 12 digits: more than any clock tells, and few enough for the rounding of a product not to show."""
+    """With 12 digits: more than any clock resolves, and few enough for the rounding of a product not to show."""
     return f"{seconds * 1e6:.12g}"

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.measured import Measured, Point, read
+from resnetx.interconnect.measured import Measured, MeasuredPoint, read
 
-__all__ = ["Band", "Calibration", "Measured", "Parts", "Point", "bands", "fit", "read"]
+__all__ = ["Band", "Calibration", "Measured", "MeasuredPoint", "PlannedTime", "bands", "fit", "read"]
 
 MOST_BANDS = 3
 ROUNDING = 1e-6  # a share of the time that is no more than the rounding of a fit
@@ -46,10 +46,10 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PlannedTime:
     """What an uncalibrated plan says of one point: the time that no byte costs, and the time of its bytes."""
 
-    point: Point
+    point: MeasuredPoint
     fixed_s: float
     moving_s: float
 
@@ -66,7 +66,7 @@ class Band:
 # ---- fitting
 
 
-def fit(source: str, parts: Sequence[Parts]) -> Calibration:
+def fit(source: str, parts: Sequence[PlannedTime]) -> Calibration:
     """The calibration with the smallest held-out error, in one to three bands of at least three points each."""
     if len({each.point.size_bytes for each in parts}) < 2:
         raise ConfigError(
@@ -93,8 +93,8 @@ def fit(source: str, parts: Sequence[Parts]) -> Calibration:
     )
 
 
-def _thinned(ordered: list[Parts]) -> list[Parts]:
-    """Evenly chosen sizes where there are more than it takes, as every way to cut them into bands is tried."""
+def _thinned(ordered: list[PlannedTime]) -> list[PlannedTime]:
+    """Evenly chosen sizes where there are more than it takes, as every cut into bands is tried."""
     if len(ordered) <= MOST_POINTS:
         return ordered
     return [ordered[round(place * (len(ordered) - 1) / (MOST_POINTS - 1))] for place in range(MOST_POINTS)]
@@ -104,7 +104,7 @@ def bands(measured: Measured) -> tuple[list[Band], float]:
     """Latency and bandwidth by bands of sizes, without a plan, and the held-out error (nan: too few points)."""
     fastest_s = min(point.time_s for point in measured.points)
     highest_Bps = max(point.size_bytes / point.time_s for point in measured.points)
-    parts = [Parts(point, fastest_s, point.size_bytes / highest_Bps) for point in measured.points]
+    parts = [PlannedTime(point, fastest_s, point.size_bytes / highest_Bps) for point in measured.points]
     found = fit(measured.source, parts)
     return [
         Band(start, latency * fastest_s, efficiency * highest_Bps)
@@ -113,7 +113,7 @@ def bands(measured: Measured) -> tuple[list[Band], float]:
 
 
 def _splits(points: int) -> Iterator[tuple[int, ...]]:
-    """All ways to cut so many points into bands, as the places of the cuts with both ends; fewest bands first."""
+    """All cuts of so many points into bands, as places with both ends; fewest bands first."""
     yield (0, points)
     inner = range(LEAST_POINTS, points - LEAST_POINTS + 1)
     for count in range(1, MOST_BANDS):
@@ -122,14 +122,14 @@ def _splits(points: int) -> Iterator[tuple[int, ...]]:
                 yield (0, *cuts, points)
 
 
-def _factors(band: Sequence[Parts]) -> tuple[float, float]:
+def _factors(band: Sequence[PlannedTime]) -> tuple[float, float]:
     """(factor on the fixed time, factor on the time of bytes) with the least relative squared error, none negative."""
     fixed, moving = _relative(band)
     latency, slowness = _solved(_sums(fixed, moving).sum(axis=1, keepdims=True), moving.max(keepdims=True))
     return float(latency[0]), float(slowness[0])
 
 
-def _held_out_errors(band: Sequence[Parts]) -> list[float]:
+def _held_out_errors(band: Sequence[PlannedTime]) -> list[float]:
     """The relative error of each point of a band, predicted from the others; nan with two points."""
     if len(band) < LEAST_POINTS:
         return [float("nan")]
@@ -141,7 +141,7 @@ def _held_out_errors(band: Sequence[Parts]) -> list[float]:
     return errors
 
 
-def _relative(band: Sequence[Parts]) -> tuple[Floats, Floats]:
+def _relative(band: Sequence[PlannedTime]) -> tuple[Floats, Floats]:
     """The fixed time of each point and the time of its bytes, as shares of its measured time."""
     measured_s = np.array([each.point.time_s for each in band])
     fixed_s, moving_s = (np.array([getattr(each, name) for each in band]) for name in ("fixed_s", "moving_s"))
@@ -157,11 +157,11 @@ def _solved(sums: Floats, largest: Floats) -> tuple[Floats, Floats]:
     """(latency, slowness) of normal equations, for any number of them; `largest`: share of bytes in a point's time."""
     ff, fm, mm, f, m = sums
     determinant = ff * mm - fm * fm
-    told_apart = determinant > ROUNDING**2 * ff * mm  # else all points have one size, and both factors are one
-    safe = np.where(told_apart, determinant, 1.0)
+    separable = determinant > ROUNDING**2 * ff * mm  # else all points have one size, and both factors are one
+    safe = np.where(separable, determinant, 1.0)
     both = (f + m) / (ff + 2 * fm + mm)
-    latency = np.where(told_apart, (f * mm - m * fm) / safe, both)
-    slowness = np.where(told_apart, (m * ff - f * fm) / safe, both)
+    latency = np.where(separable, (f * mm - m * fm) / safe, both)
+    slowness = np.where(separable, (m * ff - f * fm) / safe, both)
     negative = latency < 0
     latency, slowness = np.where(negative, 0.0, latency), np.where(negative, m / mm, slowness)
     # Where sizes are so small that bytes take no time, their rate stays the plan's.

@@ -45,21 +45,11 @@ from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
-from resnetx.interconnect.calibration import Calibration, Measured, Parts, fit
-from resnetx.interconnect.generations import (
-    GENERATIONS,
-    IN_SWITCH_SHARE,
-    PIECE_BYTES,
-    SOCKET,
-    TREE,
-    TREE_SHARE,
-    Generation,
-    Hop,
-    SOCKET_Bps,
-)
-from resnetx.interconnect.internode import Between, by_node, join_nodes
+from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, socket_rate, socket_ring
+from resnetx.interconnect.calibration import Calibration, Measured, PlannedTime, fit
+from resnetx.interconnect.generations import GENERATIONS
+from resnetx.interconnect.internode import by_node, join_nodes
 from resnetx.interconnect.node_rings import Inside, Ring, join
-from resnetx.interconnect.parts import Gpu, Switch
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.system import Library, System
@@ -68,25 +58,6 @@ from resnetx.units import si, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
 LIBRARIES: tuple[str, ...] = get_args(Library)
-
-
-@dataclass(frozen=True)
-class Way:
-    """One algorithm as arithmetic: seconds = fixed + size x per byte + pieces that fill the ring."""
-
-    algorithm: str  # "ring", "tree", "nvls"
-    fixed_s: float
-    s_per_byte: float
-    fill_s_per_byte: float  # of one piece, over all the steps before the ring is full
-    channels: int
-    limit: str
-
-    def time_s(self, size_bytes: float) -> float:
-        return self.fixed_s + self.moving_s(size_bytes)
-
-    def moving_s(self, size_bytes: float) -> float:
-        """The part of the time that bytes cost."""
-        return size_bytes * self.s_per_byte + self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
 
 
 @dataclass(frozen=True)
@@ -108,7 +79,7 @@ class Plan:
     collective: str
     devices: tuple[int, ...]
     library: str
-    ways: tuple[Way, ...]
+    algorithms: tuple[Algorithm, ...]  # of which the fastest is taken
     rings: tuple[Ring, ...]  # inside one node; on several nodes, of the first
     chains: tuple[Ring, ...]
     lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
@@ -125,37 +96,42 @@ class Plan:
         """Rings' worth of lanes that the best fractions would carry; None where no rings were packed. Takes a while."""
         return None if self.lanes is None else fractional(self.lanes)
 
+    def fastest(self, size_bytes: float) -> Algorithm:
+        """The algorithm that takes least for `size_bytes`, by the uncalibrated model."""
+        return min(self.algorithms, key=lambda algorithm: algorithm.time_s(size_bytes))
+
     def cost(self, size_bytes: float) -> Cost:
-        """The fastest way for `size_bytes` (the whole array), with measured corrections if the plan is calibrated."""
-        times = [way.time_s(size_bytes) for way in self.ways]
-        time_s = min(times)
-        way = self.ways[times.index(time_s)]
+        """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
+        fastest = self.fastest(size_bytes)
+        time_s = fastest.time_s(size_bytes)
         if self.calibration is not None:
             latency, efficiency = self.calibration.at(size_bytes)
-            time_s = way.fixed_s * latency + way.moving_s(size_bytes) / efficiency
+            time_s = fastest.fixed_s * latency + fastest.moving_s(size_bytes) / efficiency
         algbw_Bps = size_bytes / time_s
-        return Cost(time_s, algbw_Bps, algbw_Bps * self.bus_factor, way.algorithm, way.limit)
+        return Cost(time_s, algbw_Bps, algbw_Bps * self.bus_factor, fastest.name, fastest.limit)
 
     def explain(self, size_bytes: float) -> list[str]:
         """Why it costs what it costs, in sentences."""
         cost = self.cost(size_bytes)
-        said = [*self.notes, *self._fractions()]
-        said.append(
+        taken = (
             f"{size_text(round(size_bytes))} by {cost.algorithm}: {_time(cost.time_s)}, bus bandwidth "
             f"{si(cost.busbw_Bps, 'B/s')}; limited by {cost.limiting_link}."
         )
-        said += [
-            f"By {way.algorithm} it would take {_time(way.time_s(size_bytes))}."
-            for way in self.ways
-            if way.algorithm != cost.algorithm
+        others = [
+            f"By {algorithm.name} it would take {_time(algorithm.time_s(size_bytes))}."
+            for algorithm in self.algorithms
+            if algorithm.name != cost.algorithm
         ]
+        return [*self.notes, *self._unused_fractions(), taken, *others, self._calibrated()]
+
+    def _calibrated(self) -> str:
         if self.calibration is None:
-            return [*said, "Not calibrated: from the rates of links and the fixed times in the library's source."]
+            return "Not calibrated: from the rates of links and the fixed times in the library's source."
         error = self.calibration.held_out_error
         held_out = "too few to hold any out" if math.isnan(error) else f"held-out error {error:.1%}"
-        return [*said, f"Calibrated from {self.calibration.points} points of {self.calibration.source}; {held_out}."]
+        return f"Calibrated from {self.calibration.points} points of {self.calibration.source}; {held_out}."
 
-    def _fractions(self) -> list[str]:
+    def _unused_fractions(self) -> list[str]:
         if not self.bound_lanes or self.system.nodes > 1:
             return []
         bound_Bps = self.bound_lanes * paths.lane_Bps(self.system, self.devices)
@@ -177,7 +153,7 @@ def plan(
     transport: Transport = "auto",
     calibration: Calibration | None = None,
 ) -> Plan:
-    """How `library` (the system's own unless given) runs a collective on `devices` (all unless given)."""
+    """How `library` (the system's own unless set) runs a collective on `devices` (all unless set)."""
     collective = collective.replace("-", "_")
     if collective not in COLLECTIVES:
         raise unknown_name("collective", collective, COLLECTIVES, "collective")
@@ -185,8 +161,9 @@ def plan(
     if library not in LIBRARIES:
         raise unknown_name("library generation", library, LIBRARIES, "library")
     chosen = check_devices(system, devices)
-    make = _gloo if library == "gloo" or transport == "socket" else _nccl
-    return make(system, collective, chosen, library, transport, calibration)
+    if library == "gloo" or transport == "socket":
+        return replace(_over_sockets(system, collective, chosen, library), calibration=calibration)
+    return replace(_by_nccl(system, collective, chosen, library, transport), calibration=calibration)
 
 
 def calibrate(uncalibrated: Plan, measured: Measured) -> Plan:
@@ -199,11 +176,11 @@ def calibrate(uncalibrated: Plan, measured: Measured) -> Plan:
             f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
-    parts = []
+    planned = []
     for point in measured.points:
-        way = min(uncalibrated.ways, key=lambda way: way.time_s(point.size_bytes))
-        parts.append(Parts(point, way.fixed_s, way.moving_s(point.size_bytes)))
-    return replace(uncalibrated, calibration=fit(measured.source, parts))
+        fastest = uncalibrated.fastest(point.size_bytes)
+        planned.append(PlannedTime(point, fastest.fixed_s, fastest.moving_s(point.size_bytes)))
+    return replace(uncalibrated, calibration=fit(measured.source, planned))
 
 
 def check_devices(system: System, devices: Sequence[int] | None) -> tuple[int, ...]:
@@ -219,165 +196,59 @@ def check_devices(system: System, devices: Sequence[int] | None) -> tuple[int, .
     return chosen
 
 
-# ---- ways
+# ---- what a library tries -------------------------------------------------------------------------------------------
 
 
-def _nccl(
-    system: System,
-    collective: str,
-    devices: tuple[int, ...],
-    library: str,
-    transport: Transport,
-    calibration: Calibration | None,
-) -> Plan:
-    generation = GENERATIONS[library]
-    groups = by_node(system, devices)
-    joined = [join(system, group, library, transport) for group in _unlike(system, groups)]
-    inside = min(joined, key=lambda node: node.ring_Bps)  # the slowest node holds up the others
+def _by_nccl(system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport) -> Plan:
+    """Rings; of an allreduce also trees and in-switch reduction, where the generation has them."""
+    generation, groups = GENERATIONS[library], by_node(system, devices)
+    inside = _slowest_node(system, groups, library, transport)
     between = join_nodes(system, groups) if len(groups) > 1 else None
-    notes = list(inside.notes) + ([between.note] if between else [])
-    build = _Build(system, collective, devices, generation, inside, between)
-    ways = [build.ring()]
-    if collective == "allreduce" and generation.tree and build.tree_Bps > 0:
-        ways.append(build.tree(generation.tree))
-    if collective == "allreduce" and generation.in_switch_s:
-        if way := build.in_switch(groups, generation.in_switch_s):
-            ways.append(way)
-        else:
-            notes.append("No NVSwitch joins these GPUs that could reduce inside, so nvls is nccl2.4 here.")
+    nccl = NcclAlgorithms(system, OPERATIONS[collective], groups, generation, inside, between)
+    tree = nccl.tree() if collective == "allreduce" else None
+    tries_switches = collective == "allreduce" and generation.in_switch_s is not None
+    in_switch = nccl.in_switch() if tries_switches else None
+    notes = [*inside.notes, *([between.note] if between else [])]
+    if tries_switches and in_switch is None:
+        notes.append("No NVSwitch joins these GPUs that could reduce inside, so nvls is nccl2.4 here.")
     return Plan(
-        system,
-        collective,
-        devices,
-        library,
-        tuple(ways),
-        _carrying(inside.rings, build.ring_Bps),
-        inside.chains if any(way.algorithm == "tree" for way in ways) else (),
-        inside.lanes,
-        tuple(notes),
-        calibration,
+        system=system,
+        collective=collective,
+        devices=devices,
+        library=library,
+        algorithms=tuple(filter(None, (nccl.ring(), tree, in_switch))),
+        rings=tuple(replace(ring, bandwidth_Bps=nccl.ring_Bps / len(inside.rings)) for ring in inside.rings),
+        chains=() if tree is None else inside.chains,
+        lanes=inside.lanes,
+        notes=tuple(notes),
     )
 
 
-def _carrying(found: tuple[Ring, ...], all_Bps: float) -> tuple[Ring, ...]:
-    """The rings with what they carry over all nodes."""
-    return tuple(replace(ring, bandwidth_Bps=all_Bps / len(found)) for ring in found)
+def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> Inside:
+    """What joins the GPUs of the node that the others wait for.
 
-
-def _unlike(system: System, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """One of every kind of group: nodes are alike, so the same ids within the node are the same rings."""
+    Nodes are alike: the same ids within a node are the same rings, so that one group of every kind is looked at.
+    """
     per_node = len(system.gpus) // system.nodes
-    return list({tuple(device % per_node for device in group): group for group in reversed(groups)}.values())
+    unlike = {tuple(device % per_node for device in group): group for group in reversed(groups)}
+    return min((join(system, group, library, transport) for group in unlike.values()), key=lambda node: node.ring_Bps)
 
 
-@dataclass(frozen=True)
-class _Build:
-    """Turns what joins the GPUs, inside nodes and between them, into ways."""
-
-    system: System
-    collective: str
-    devices: tuple[int, ...]
-    generation: Generation
-    inside: Inside
-    between: Between | None
-
-    @property
-    def ring_Bps(self) -> float:
-        return min(self.inside.ring_Bps, self.between.bandwidth_Bps if self.between else math.inf)
-
-    @property
-    def tree_Bps(self) -> float:
-        return min(self.inside.chain_Bps, self.between.bandwidth_Bps if self.between else math.inf)
-
-    def _limit(self, bandwidth_Bps: float, inside: str) -> str:
-        return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside
-
-    @property
-    def channels(self) -> int:
-        return len(self.inside.rings) or 1
-
-    def ring(self) -> Way:
-        ranks, nodes = len(self.devices), self.between.nodes if self.between else 1
-        operation = OPERATIONS[self.collective]
-        rounds, handovers = operation.rounds, 1 if operation.rounds == 2 else self.generation.other_handovers
-        steps = rounds * (ranks - 1)
-        crossings = min(steps, rounds * nodes) if nodes > 1 else 0
-        hop = self.generation.ring
-        steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
-        fixed_s = self._launch_s + hop.base_s + handovers * steps_s
-        s_per_byte = operation.bus_factor(ranks) / self.ring_Bps
-        fill = (ranks - 2) * self.channels / self.ring_Bps if operation.along_a_chain else 0.0
-        limit = self._limit(self.ring_Bps, self.inside.ring_limit)
-        return Way("ring", fixed_s, s_per_byte, fill, self.channels, limit)
-
-    def tree(self, hop: Hop) -> Way:
-        nodes = self.between.nodes if self.between else 1
-        depth_s = (len(self.devices) / nodes - 1) * self._step_s(hop) + math.log2(nodes) * hop.network_s
-        fixed_s = self._launch_s + hop.base_s + 2 * depth_s
-        limit = self._limit(self.tree_Bps, self.inside.chain_limit)
-        return Way("tree", fixed_s, 1 / (self.tree_Bps * TREE_SHARE), 0.0, 1, limit)
-
-    def in_switch(self, groups: Sequence[tuple[int, ...]], switch_s: float) -> Way | None:
-        """Each GPU sends all it has and receives its share of the sum, then sends that share and receives the rest."""
-        shares = [share for least, share in IN_SWITCH_SHARE if self._gpu.compute_capability.value >= least]
-        port_Bps = _port_Bps(self.system, groups[0])
-        nodes, ranks = len(groups), min(map(len, groups))
-        if not shares or port_Bps is None or ranks < 2:
-            return None
-        inside_s = (1 + 1 / ranks) / (shares[0] * port_Bps)
-        sent = 2 if nodes > 2 else 1
-        between_s = sent / self.between.bandwidth_Bps if self.between else 0.0
-        fixed_s = self._launch_s + switch_s + 2 * math.log2(nodes) * TREE.network_s
-        limit = self.between.limit if self.between and between_s > inside_s else "the GPUs' ports to the NVSwitch"
-        return Way("nvls", fixed_s, max(inside_s, between_s), 0.0, 1, limit)
-
-    @property
-    def _gpu(self) -> Gpu:
-        return self.system.gpu_part(self.devices[0])
-
-    @property
-    def _launch_s(self) -> float:
-        return self._gpu.copy_s.value
-
-    def _step_s(self, hop: Hop) -> float:
-        return hop.nvlink_s if self.inside.family == "nvlink" else hop.pcie_s
-
-
-def _port_Bps(system: System, group: Sequence[int]) -> float | None:
-    """What one GPU's kernels get into an NVSwitch that reduces and that all of them share; None: there is none."""
-    ports: list[dict[str, float]] = []
-    for device in group:
-        links = system.neighbours[system.gpus[device].name]
-        ports.append({near: link.kernel_Bps for link, near in links if _reduces(system, near)})
-    shared = set.intersection(*map(set, ports))
-    return min(port[name] for port in ports for name in shared) if shared else None
-
-
-def _reduces(system: System, name: str) -> bool:
-    part = system.component(name).part
-    return isinstance(part, Switch) and part.reduces
-
-
-def _gloo(
-    system: System,
-    collective: str,
-    devices: tuple[int, ...],
-    library: str,
-    transport: Transport,
-    calibration: Calibration | None,
-) -> Plan:
-    """One ring of processes over TCP: loopback inside a node, the network between nodes."""
-    rate_Bps, limit = SOCKET_Bps, "loopback sockets"
-    if system.nodes > 1 and len(groups := by_node(system, devices)) > 1:
-        between = join_nodes(system, groups)
-        if between.bandwidth_Bps < rate_Bps:
-            rate_Bps, limit = between.bandwidth_Bps, between.limit
-    operation = OPERATIONS[collective]
-    factor = operation.bus_factor(len(devices)) * (operation.gloo_moves if library == "gloo" else 1)
-    fixed_s = SOCKET.base_s + operation.rounds * (len(devices) - 1) * SOCKET.network_s
-    way = Way("ring", fixed_s, factor / rate_Bps, 0.0, 1, limit)
-    first_node = by_node(system, devices)[0]
-    flows = [paths.flow(system, a, b, "host") for a, b in directions(first_node)] if len(first_node) > 1 else []
-    ring = Ring(devices, rate_Bps, tuple(before for flow in flows for before, _, _ in flow.steps))
-    note = "One ring of processes over sockets; the GPUs' links are not used."
-    return Plan(system, collective, devices, library, (way,), (ring,), (), None, (note,), calibration)
+def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> Plan:
+    """One ring of processes, whose steps inside the first node go through the host."""
+    groups = by_node(system, devices)
+    rate_Bps, limit = socket_rate(system, groups)
+    algorithm = socket_ring(OPERATIONS[collective], len(devices), library, rate_Bps, limit)
+    steps = directions(groups[0]) if len(groups[0]) > 1 else ()
+    flows = [paths.flow(system, sender, receiver, "host") for sender, receiver in steps]
+    return Plan(
+        system=system,
+        collective=collective,
+        devices=devices,
+        library=library,
+        algorithms=(algorithm,),
+        rings=(Ring(devices, rate_Bps, tuple(before for flow in flows for before, _, _ in flow.steps)),),
+        chains=(),
+        lanes=None,
+        notes=("One ring of processes over sockets; the GPUs' links are not used.",),
+    )

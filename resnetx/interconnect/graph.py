@@ -27,7 +27,7 @@ class Component(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """An edge of the link graph: `lanes` lanes that carry traffic both ways."""
+    """An edge of the link graph: `lanes` lanes that carry traffic in both directions."""
 
     a: str
     b: str

@@ -13,7 +13,7 @@ from resnetx.units import si
 
 @dataclass(frozen=True)
 class Supply:
-    """What each GPU gets while all of them are fed, and the weakest of the figures that it was reckoned from."""
+    """The rate that each GPU gets while all of them read, and the weakest of its sources."""
 
     rate_Bps: float
     provenance: Provenance

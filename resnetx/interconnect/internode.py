@@ -13,7 +13,6 @@ from resnetx.interconnect.system import FABRIC
 class Between:
     """What the network carries of the rings of several nodes."""
 
-    nodes: int
     bandwidth_Bps: float
     limit: str
     note: str
@@ -40,7 +39,7 @@ def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> Between:
     count = len(cards[0])
     staged = ", staged in host memory" if flows[0].staged else ""
     note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
-    return Between(len(groups), slowest_Bps * count, limit, note)
+    return Between(slowest_Bps * count, limit, note)
 
 
 def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Measured collectives as they come: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
+"""Measured collectives from files: bench records, output of nccl-tests (text or JSON), points typed in YAML."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ MOST = 1e6  # times as long, or of a share
 
 
 @dataclass(frozen=True)
-class Point:
+class MeasuredPoint:
     """One measured collective: the size of the whole array, and the time of one operation."""
 
     size_bytes: float
     time_s: float
-    wrong: int | None = None  # elements that were not what they should be; None: nobody looked
+    wrong: int | None = None  # elements that were not what they should be; None: not checked
     cpu_share: float | None = None  # CPU seconds that a rank spends for each second of it; None: unknown, or on GPUs
     computing_lost: float | None = None  # seconds of computing that a rank loses to it, for each that it takes alone
 
@@ -37,7 +37,7 @@ class Measured:
     """Points of one collective on one set of GPUs, and where they are from."""
 
     source: str
-    points: tuple[Point, ...]
+    points: tuple[MeasuredPoint, ...]
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def computing_lost(self) -> float | None:
-        """Seconds of computing lost for each second of communication beside it, the median over sizes."""
+        """Seconds of computing lost for each second of communication during it, the median over sizes."""
         known = [point.computing_lost for point in self.points if point.computing_lost is not None]
         return median(known) if known else None
 
@@ -79,21 +79,18 @@ def read(path: str, collective: str | None = None) -> Measured:
 def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
     """The same of every record in a folder of benches, by the number of GPUs; None: a file that does not say it."""
     folder = Path(path)
-    runs = (
-        []
-        if not is_folder(folder)
-        else sorted(each.parent for each in folder.glob(f"*/{RunFolder(folder).record.name}"))
-    )
-    if not runs or is_file(RunFolder(folder).record):
-        found = read(path, collective)
-        return {found.gpus: found}
+    record = RunFolder(folder).record
+    runs = sorted(other.parent for other in folder.glob(f"*/{record.name}")) if is_folder(folder) else []
+    if not runs or is_file(record):
+        single = read(path, collective)
+        return {single.gpus: single}
     measured_on: dict[int | None, Measured] = {}
     for run in runs:
-        found = read(str(run), collective)
-        if found.gpus in measured_on:
-            raise ConfigError(f"calibration={path}: has several benches of {found.gpus} GPUs; name the folder of one")
-        measured_on[found.gpus] = found
-    if len({found.registered for found in measured_on.values()}) > 1:
+        bench = read(str(run), collective)
+        if bench.gpus in measured_on:
+            raise ConfigError(f"calibration={path}: has several benches of {bench.gpus} GPUs; name the folder of one")
+        measured_on[bench.gpus] = bench
+    if len({bench.registered for bench in measured_on.values()}) > 1:
         raise ConfigError(
             f"calibration={path}: has benches with registered buffers and without; name the folder of one"
         )
@@ -101,7 +98,7 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
 
 
 def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
-    """The same from a table or JSON of nccl-tests, and nothing else; `where`: what to blame a mistake on."""
+    """The same from a table or JSON of nccl-tests, and nothing else; `where`: the setting that error messages name."""
     file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
@@ -113,7 +110,7 @@ def _nccl_tests(file: File, content: bytearray, collective: str | None) -> Measu
     found = nccl_tests.parse(file, content)
     if collective and found.collective and found.collective != collective:
         raise file.error(f"holds {found.collective}; expected {collective}")
-    points = tuple(Point(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
+    points = tuple(MeasuredPoint(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
     return Measured(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
 
 
@@ -148,10 +145,10 @@ def _typed(file: File) -> Measured:
     return Measured(typed.source, tuple(points), gpus=typed.gpus)
 
 
-def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
+def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> MeasuredPoint:
     where: list[str | int] = ["points", place]
     try:
-        point = Point(size(str(given["size"])), float(given["time_us"]) * 1e-6)
+        point = MeasuredPoint(size(str(given["size"])), float(given["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise text.error(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
@@ -164,39 +161,54 @@ def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> Point:
 
 def measured(record: BenchRecord, collective: str | None, source: str, where: str) -> Measured:
     """The points of one collective of a bench record, smallest size first: medians of its `telling_times`."""
-    names = sorted({point.collective for point in record.points})
-    if not names:
-        raise ConfigError(
-            f"{where}: has no points ({record.outcome}: {record.reason}); expected a bench that went well"
-        )
-    if collective is None and len(names) > 1:
-        raise ConfigError(f"{where}: holds {', '.join(names)}; say which with collective=")
-    wanted = collective or names[0]
-    if record.outcome != "ok":
-        raise ConfigError(f"{where}: this bench did not go well ({record.outcome}: {record.reason}); run it again")
-    if wanted not in names:
-        raise ConfigError(f"{where}: holds {', '.join(names)}; expected {wanted}")
-    points = sorted((each for each in record.points if each.collective == wanted), key=lambda each: each.size_bytes)
+    wanted = _collective_of(record, collective, where)
+    points = sorted(
+        (point for point in record.points if point.collective == wanted), key=lambda point: point.size_bytes
+    )
     for point in points:
-        if point.wrong:
-            raise ConfigError(
-                f"{where}: {point.wrong} wrong elements at {point.size_bytes} bytes: its times mean nothing"
-            )
-        for times_s in (point.times_s, [SHORTEST_s] if point.queued_s is None else point.queued_s):
-            if not (times_s and all(SHORTEST_s <= time_s <= LONGEST_s for time_s in times_s)):
-                raise ConfigError(f"{where}: expected times above 0, got {times_s[:3]} s")
-        if not 1 <= point.size_bytes <= MOST_BYTES:
-            raise ConfigError(f"{where}: expected sizes above 0, got {point.size_bytes} bytes")
-        if not all(-MOST <= share <= MOST for share in (point.cpu_share, point.computing_lost) if share is not None):
-            raise ConfigError(
-                f"{where}: expected shares of a rank's time, got {point.cpu_share}, {point.computing_lost}"
-            )
+        if fault := _fault(point):
+            raise ConfigError(f"{where}: {fault}")
     if record.crowding is not None and not 0 < record.crowding <= MOST:
         raise ConfigError(f"{where}: crowding={record.crowding}: expected more than 0")
-    here = record.source == "measured"
-    registered = record.request is not None and record.request.registered
-    found = tuple(map(_point, points, telling_times(points)))
-    return Measured(source, found, wanted, record.world_size, record.crowding, here, registered)
+    return Measured(
+        source=source,
+        points=tuple(map(_point, points, telling_times(points))),
+        collective=wanted,
+        gpus=record.world_size,
+        crowding=record.crowding,
+        here=record.source == "measured",
+        registered=record.request is not None and record.request.registered,
+    )
+
+
+def _collective_of(record: BenchRecord, collective: str | None, where: str) -> str:
+    """The one that is wanted, or the only one that a bench without faults has."""
+    names = sorted({point.collective for point in record.points})
+    ended = f"({record.outcome}: {record.reason})"
+    if not names:
+        raise ConfigError(f"{where}: has no points {ended}; expected a bench that succeeded")
+    if collective is None and len(names) > 1:
+        raise ConfigError(f"{where}: holds {', '.join(names)}; say which with collective=")
+    if record.outcome != "ok":
+        raise ConfigError(f"{where}: this bench did not succeed {ended}; run it again")
+    if collective is not None and collective not in names:
+        raise ConfigError(f"{where}: holds {', '.join(names)}; expected {collective}")
+    return collective or names[0]
+
+
+def _fault(point: BenchPoint) -> str:
+    """Why a point cannot be a measurement; "" if it can."""
+    shares = [share for share in (point.cpu_share, point.computing_lost) if share is not None]
+    if point.wrong:
+        return f"{point.wrong} wrong elements at {point.size_bytes} bytes: its times mean nothing"
+    for times_s in (point.times_s, [SHORTEST_s] if point.queued_s is None else point.queued_s):
+        if not (times_s and all(SHORTEST_s <= time_s <= LONGEST_s for time_s in times_s)):
+            return f"expected times above 0, got {times_s[:3]} s"
+    if not 1 <= point.size_bytes <= MOST_BYTES:
+        return f"expected sizes above 0, got {point.size_bytes} bytes"
+    if not all(-MOST <= share <= MOST for share in shares):
+        return f"expected shares of a rank's time, got {point.cpu_share}, {point.computing_lost}"
+    return ""
 
 
 def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:
@@ -209,5 +221,5 @@ def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:
     return queued if len(queued) == len(points) else [point.times_s for point in points]
 
 
-def _point(of: BenchPoint, times_s: list[float]) -> Point:
-    return Point(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)
+def _point(of: BenchPoint, times_s: list[float]) -> MeasuredPoint:
+    return MeasuredPoint(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)

@@ -104,16 +104,16 @@ def _along_the_bus(
     order = _order(system, devices)
     cross_cpus = generation.peers_cross_cpus or transport == "peer"
     flows = [paths.bus_flow(system, a, b, transport, cross_cpus) for a, b in rings.directions(order)]
-    ways = [flow for flow in flows if flow]
-    if len(ways) < len(flows):
+    usable = [flow for flow in flows if flow]
+    if len(usable) < len(flows):
         return None
     shown = "-".join(map(str, (*order[:16], *(["..."] if len(order) > 16 else []), order[0])))
     notes = [f"One ring in the order of the bus: {shown}."]
-    if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in ways if flow.staged]:
+    if staged := [f"{flow.steps[0][0]} to {flow.steps[-1][1]}" for flow in usable if flow.staged]:
         more = f" and {len(staged) - 4} more" if len(staged) > 4 else ""
         notes.append(f"Staged in host memory, because over the bus they are no peers: {', '.join(staged[:4])}{more}.")
     # NCCL 1 is given the rates of copies here: see the docstring of `collective`.
-    return _one_order(system, order, ways, not generation.one_ring, 1, tuple(notes))
+    return _one_order(system, order, usable, not generation.one_ring, 1, tuple(notes))
 
 
 def _one_order(
@@ -137,7 +137,7 @@ def _one_order(
 
 def _place(system: System, device: int) -> tuple[str, ...]:
     """Where a GPU hangs in its node: the names from its CPU down, so that neighbours in the tree sort together."""
-    return tuple(reversed(paths.way_to_host(system, device)))
+    return tuple(reversed(paths.path_to_host(system, device)))
 
 
 def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:

@@ -39,7 +39,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Gpu(_Part, frozen=True, kw_only=True):
-    """A GPU. Peaks are dense (no sparsity); null: it has no such unit, or nobody states it."""
+    """A GPU. Peaks are dense (no sparsity); null: it has no such unit, or no source states it."""
 
     kind: ClassVar[str] = "gpu"
     product_names: tuple[str, ...] = ()  # as its driver names it; "CPU": no GPU, but a rank on cores of the host

@@ -156,7 +156,7 @@ def _pack(
 ) -> list[int]:
     """Indexes of as many members (repeats allowed) as `room` takes; every member uses every cut at least once.
 
-    Depth first, each member beside itself and later ones only. Without recursion, as wide links take thousands.
+    Depth first, each member with itself and later ones only. Without recursion, as wide links take thousands.
     """
     best: list[int] = []
     chosen: list[int] = []

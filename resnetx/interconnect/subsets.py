@@ -34,7 +34,7 @@ def pick(
     size_bytes: float = 2**28,
     library: str | None = None,
 ) -> list[Choice]:
-    """All choices of `count` from the `free` GPUs (all, unless given), the best first; equals in order of their ids."""
+    """All choices of `count` from the `free` GPUs (all unless set), the best first; equals in order of their ids."""
     known = range(len(system.gpus))
     candidates = sorted(known if free is None else free)
     if len(set(candidates)) != len(candidates) or not set(candidates) <= set(known):

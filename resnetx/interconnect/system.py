@@ -2,7 +2,7 @@
 
 about: NVIDIA DGX-1 with Tesla P100
 wiring: Tallent et al. 2017, Fig. 1a                             # where the graph itself is from
-library: nccl1                                                   # the collective library's generation, unless asked
+library: nccl1                                                   # the collective library's generation, unless set
 components:
   gpu0..3: {gpu: p100-sxm2-16gb, at: [0, 0], step: [1, 0]}       # four of them, one unit apart
   plx0: {switch: pcie3-switch, at: [0, 1]}
@@ -42,7 +42,7 @@ def names() -> dict[str, str]:
 
 
 def load(name: str, nodes: int | None = None, network: str | None = None, nics: int | None = None) -> System:
-    """A system by its name or the path of the user's own file; of several nodes if asked, or if its file says so.
+    """A system by its name or the path of the user's own file; of several nodes if `nodes` or its file says so.
 
     `nodes`, `network` and `nics` (network ports used of each node) win over the file's `cluster`.
     """

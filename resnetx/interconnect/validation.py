@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.config import CONFIGS
-from resnetx.interconnect.calibration import Measured, Point
+from resnetx.interconnect.calibration import Measured, MeasuredPoint
 from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.system import System, load
 from resnetx.loading import own_yaml
@@ -24,7 +24,7 @@ Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
 
 
 @dataclass(frozen=True)
-class Row:
+class CollectiveRow:
     """One measured figure and its prediction, both in `unit`; `error` is predicted / measured - 1."""
 
     group: str
@@ -44,7 +44,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class CollectiveSummary:
     """How far off a group is, without its explained rows."""
 
     group: str
@@ -61,19 +61,19 @@ class Summary:
         return self.mean_error <= self.mean_tolerance and self.worst_error <= self.worst_tolerance
 
 
-def validate() -> list[Row]:
+def validate() -> list[CollectiveRow]:
     """All published figures with their predictions, in the order of the file."""
     return [row for entry in _published().entries for row in _rows(entry)]
 
 
-def summaries(rows: Sequence[Row]) -> list[Summary]:
+def summaries(rows: Sequence[CollectiveRow]) -> list[CollectiveSummary]:
     """The groups of `rows`, in the order of the file."""
     found = []
     for name, group in _published().groups.items():
         judged = [row for row in rows if row.group == name and row.explained is None]
         errors = [abs(row.error) for row in judged]
         found.append(
-            Summary(
+            CollectiveSummary(
                 group=name,
                 about=group.about,
                 rows=len(judged),
@@ -95,7 +95,7 @@ def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> 
     return max(published.groups[each.group].tolerance.mean for each in alike or plain)
 
 
-def published_points(system: str, library: str, collective: str, gpus: int) -> list[Point]:
+def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredPoint]:
     """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
     wanted = (system, library, collective, None)
     return [
@@ -176,14 +176,14 @@ def _published() -> _Published:
 
 
 def _path() -> Path:
-    """The file; a wheel carries `results/published` beside `configs`."""
+    """The file; a wheel has `results/published` next to `configs`."""
     return CONFIGS.parent / "results" / "published" / "collectives.yaml"
 
 
 # ---- predicting
 
 
-def _rows(entry: _Entry) -> Iterator[Row]:
+def _rows(entry: _Entry) -> Iterator[CollectiveRow]:
     quantity, _ = entry.figures
     chosen = _system(entry, entry.system)
     over = _system(entry, entry.over) if entry.over else None
@@ -194,7 +194,7 @@ def _rows(entry: _Entry) -> Iterator[Row]:
         if entry.calibrate_from:
             made = calibrate(made, _measured(entry))
         predicted = _as(quantity, made, size_bytes, _plan(entry, over, gpus) if over else None)
-        yield Row(
+        yield CollectiveRow(
             group=entry.group,
             source=entry.source,
             system=chosen.name,
@@ -241,9 +241,9 @@ def _measured(entry: _Entry) -> Measured:
     return Measured(entry.source, tuple(points))
 
 
-def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> Point:
+def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> MeasuredPoint:
     quantity, _ = entry.figures
     time_s = figure * 1e-6
     if quantity == "busbw_GBps":
         time_s = size_bytes * OPERATIONS[entry.collective].bus_factor(gpus) / (figure * 1e9)
-    return Point(size_bytes, time_s)
+    return MeasuredPoint(size_bytes, time_s)

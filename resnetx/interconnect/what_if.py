@@ -49,8 +49,8 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
 
 def with_latency(plan: Plan, factor: float) -> Plan:
     """The plan with that many times the time that no byte costs."""
-    ways = tuple(dataclasses.replace(way, fixed_s=way.fixed_s * factor) for way in plan.ways)
-    return plan if factor == 1 else dataclasses.replace(plan, ways=ways)
+    slowed = tuple(dataclasses.replace(algorithm, fixed_s=algorithm.fixed_s * factor) for algorithm in plan.algorithms)
+    return plan if factor == 1 else dataclasses.replace(plan, algorithms=slowed)
 
 
 def _faster(part: T, rates: Sequence[str], factor: float) -> T:

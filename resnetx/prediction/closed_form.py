@@ -7,11 +7,11 @@ time to queue the work of a step (`queue_s`), unless all else of it runs ahead o
 
 from collections.abc import Sequence
 
-from resnetx.prediction.step import Message, StepTimes, Stretch
+from resnetx.prediction.step import StepTimes, Stretch, TimedMessage
 
 
 def iteration_s(
-    step: StepTimes, messages: Sequence[Message], cuts: Sequence[int], overlap: tuple[bool, bool], by: Stretch
+    step: StepTimes, messages: Sequence[TimedMessage], cuts: Sequence[int], overlap: tuple[bool, bool], by: Stretch
 ) -> float:
     """Seconds from one update to the next, of ranks that all take the same times.
 
@@ -28,7 +28,7 @@ def iteration_s(
     return max(reading_s + copy_s, computing_s, step.queue_s * by.queueing)
 
 
-def _passes_s(step: StepTimes, messages: Sequence[Message], cuts: Sequence[int], by: Stretch) -> float:
+def _passes_s(step: StepTimes, messages: Sequence[TimedMessage], cuts: Sequence[int], by: Stretch) -> float:
     """From the beginning of the forward pass to the end of the update."""
     forward_s, ends_s = step.forward_s, step.backward_ends_s
     sent_s, free_s = 0.0, (forward_s + ends_s[-1]) * by.compute

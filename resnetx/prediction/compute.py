@@ -4,7 +4,7 @@
     rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
-A trace is never used elsewhere in silence: the note says what was done. What the host takes to queue a step is taken
+Where a trace is not used as it was measured, the note says what was done. What the host takes to queue a step is taken
 from the trace, too (`StepTimes.queue_s`): for its own host as measured, for another one as between nothing and twice as
 much. A trace that was bound by its host, and does not say what the device alone takes, is refused for any other host.
 """
@@ -13,8 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
-from statistics import fmean, median, stdev
+from statistics import median
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.parts import Cpu, Gpu
@@ -22,16 +21,13 @@ from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.step import LayerTime, StepTimes
+from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin
-from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
+from resnetx.record.trace import Trace
 from resnetx.workloads.counts import Layer
 
 PUBLISHED = "results/published/training.yaml"
-SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
 CLOCKS_AGREE = 0.02
-LEAST_STEPS = 10  # from which a jitter is taken
-ONCE = 0.3  # assumed: relative error of a step that was seen once
-RECONCILED = 0.1  # layers that add up to more or less than this of the clean step are told
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
 COPY_SHARE = 0.5 * 0.8
 # Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
@@ -57,33 +53,35 @@ class Compute:
 
 def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
-    subject, system, setting = point.subject, point.fabric.system, point.setting
+    subject, system = point.subject, point.fabric.system
+    computed = _by_trace_or_roofline(point, images)
+    graph = subject.request is not None and subject.request.graph  # the host launches the step as one
+    queue_s = 0.0 if graph else computed.step.queue_s
+    step = replace(computed.step, host_s=point.setting.host_s, queue_s=queue_s)
+    if subject.trace is None or is_own_host(subject.trace, system):
+        return replace(computed, step=step)
+    # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
+    step = replace(step, input_s=0.0, host_to_device_s=0.0)
+    note = computed.note + _queued_elsewhere(subject.trace, step)
+    return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
+
+
+def _by_trace_or_roofline(point: Point, images: int) -> Compute:
+    subject, system, clock_Hz = point.subject, point.fabric.system, point.setting.clock_Hz
     if subject.trace is not None:
-        found = of_trace(subject.trace, images, system, point.devices[0], subject.layers, setting.clock_Hz)
-    else:
-        assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
-        gpu, size = system.gpu_part(point.devices[0]), subject.request.image_size
-        found = of_roofline(subject.layers, size, images, subject.precision, gpu, setting.clock_Hz)
-    graphed = subject.request is not None and subject.request.graph  # the host launches it whole
-    found = replace(
-        found, step=replace(found.step, host_s=setting.host_s, queue_s=0.0 if graphed else found.step.queue_s)
-    )
-    if subject.trace is not None and not is_own_host(subject.trace, system):
-        # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
-        step = replace(found.step, input_s=0.0, host_to_device_s=0.0)
-        return replace(
-            found, step=step, queue_error=OTHER_HOST, note=found.note + _queued_elsewhere(subject.trace, step)
-        )
-    return found
+        return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
+    assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
+    gpu, image_size = system.gpu_part(point.devices[0]), subject.request.image_size
+    return of_roofline(subject.layers, image_size, images, subject.precision, gpu, clock_Hz)
 
 
 def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
-    """What is to be said of the host's time to queue a step, where it may be what a step takes."""
+    """The caveat on the host's time to queue a step, where that may be longer than what the device takes."""
     if step.queue_s * (1 + OTHER_HOST) < step.compute_s:
         return ""
     return (
-        f"; its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step, and what this one takes is "
-        "assumed to be between nothing and twice that"
+        f"; its host ({trace.cpu}) took {step.queue_s * 1e3:,.2f} ms to queue a step, and this host is assumed to "
+        "take between nothing and twice that"
     )
 
 
@@ -107,38 +105,53 @@ def of_trace(
     `clock_Hz`: of its multiprocessors, where another one is wanted than the trace was taken at.
     """
     gpu, part_name = system.gpu_part(device), system.gpus[device].part_name
-    batches, share = _around(trace, batch_size)
-    _refuse_other_host(trace, system, batches)
-    step, spread, between = _at(trace, batches, share)
-    queue_error = max(_spread(each.times.host_s) if each.times.host_s else 0.0 for each in batches)
+    traced = traced_step(trace, batch_size)
+    _refuse_other_host(trace, system, traced)
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
-        note = f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{between}"
-        copy_Bps = _median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE
-        jitter = max(jitter_of(each.times) for each in batches)
-        clock_Hz = trace.sm_clock_Hz
-        return Compute(
-            step, "measured", _origin(trace), trace.source, note, spread, copy_Bps, clock_Hz, jitter, queue_error
-        )
+        return _as_measured(trace, traced, gpu)
     if CPU in gpu.product_names:
         why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
         raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
-    source_gpu = _part_of(trace)
+    source = _part_of(trace)
     if layers is None:
         raise ConfigError(
             f"{trace.source}: measured on {trace.device}, and an imported trace has no layer table to rescale it by; "
             f"predict for systems of {trace.device}, at its clock"
         )
     model = roofline.fitted()
-    rescaled = _rescaled(step, layers, batch_size, trace, (source_gpu, gpu), clock_Hz, model)
-    off = _error(model, gpu)
-    at = "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
+    step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
+    error = _error(model, gpu)
     note = (
-        f"rescaled from {trace.device}{_clock(trace, source_gpu)} to {part_name}{at} layer by layer, by a roofline "
-        f"that misses published one-GPU rates by {off:.0%} on average{between}"
+        f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)} layer by layer, by a "
+        f"roofline that misses published one-GPU rates by {error:.0%} on average{traced.note}"
     )
-    error = (spread**2 + off**2) ** 0.5
-    copy_Bps, at_Hz = gpu.memory_Bps.value * COPY_SHARE, clock_Hz or gpu.clock_Hz.value
-    return Compute(rescaled, "rescaled", "assumed", trace.source, note, error, copy_Bps, at_Hz, queue_error=queue_error)
+    return Compute(
+        step=step,
+        source="rescaled",
+        origin="assumed",
+        where=trace.source,
+        note=note,
+        error=(traced.error**2 + error**2) ** 0.5,
+        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=clock_Hz or gpu.clock_Hz.value,
+        queue_error=traced.queue_error,
+    )
+
+
+def _as_measured(trace: Trace, traced: TracedStep, gpu: Gpu) -> Compute:
+    """A step on the GPU, and at the clock, that the trace was taken on."""
+    return Compute(
+        step=traced.step,
+        source="measured",
+        origin=_origin(trace),
+        where=trace.source,
+        note=f"measured on {trace.device}{_clock(trace, gpu)}{_host(trace)}{traced.note}",
+        error=traced.error,
+        gradient_copy_Bps=_median_copy_Bps(trace) or gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=trace.sm_clock_Hz,
+        jitter=traced.jitter,
+        queue_error=traced.queue_error,
+    )
 
 
 @lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
@@ -149,13 +162,22 @@ def of_roofline(
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host; `resnetx trace` makes one")
     model = roofline.fitted(gpu)
-    found = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
-    update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in found), gpu)
-    at = f" at {clock_Hz / 1e6:.0f} MHz" if clock_Hz else ""
-    note = f"{gpu.about}{at}: {model.source}"
-    step, copy_Bps = StepTimes(tuple(found), update_s), gpu.memory_Bps.value * COPY_SHARE
-    at_Hz = clock_Hz or gpu.clock_Hz.value
-    return Compute(step, "roofline", "published", PUBLISHED, note, _error(model, gpu), copy_Bps, at_Hz)
+    times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
+    update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)
+    return Compute(
+        step=StepTimes(tuple(times), update_s),
+        source="roofline",
+        origin="published",
+        where=PUBLISHED,
+        note=f"{gpu.about}{_at_clock(clock_Hz)}: {model.source}",
+        error=_error(model, gpu),
+        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=clock_Hz or gpu.clock_Hz.value,
+    )
+
+
+def _at_clock(clock_Hz: float | None) -> str:
+    return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
 def _error(model: roofline.Roofline, gpu: Gpu) -> float:
@@ -189,12 +211,13 @@ def _part_of(trace: Trace) -> Gpu:
     )
 
 
-def _refuse_other_host(trace: Trace, system: System, batches: Sequence[TracedBatch]) -> None:
-    """A device that waited for its host did so for that host; where it was held back instead, its times are its own."""
-    bound = [each.batch_size for each in batches if each.times.host_bound and each.times.host_s is None]
-    if not bound:
-        return
-    if not is_own_host(trace, system):
+def _refuse_other_host(trace: Trace, system: System, traced: TracedStep) -> None:
+    """Layer times with gaps in which the device waited for its host hold for that host alone.
+
+    Where the device was held back until the host had queued its work (`host_s`), the times are the device's own.
+    """
+    bound = [batch.batch_size for batch in traced.batches if batch.times.host_bound and batch.times.host_s is None]
+    if bound and not is_own_host(trace, system):
         raise ConfigError(
             f"{trace.source}: its GPU waited for the host ({trace.cpu}) at per-GPU batch {', '.join(map(str, bound))}, "
             f"and {system.name} has another one; trace larger batches, or on a faster host"
@@ -224,137 +247,13 @@ def _clock(trace: Trace, gpu: Gpu) -> str:
     return f" at {trace.sm_clock_Hz / 1e6:.0f} MHz{described}"
 
 
-def _host(trace: Trace) -> str:
-    return "" if trace.cpu is None else f" under {trace.cpu}"
-
-
-# ---- a batch of a trace ---------------------------------------------------------------------------------------------
-
-
-def _around(trace: Trace, batch_size: int) -> tuple[list[TracedBatch], float]:
-    """The traced batches that a per-GPU batch lies on or between, and its share of the way from the first."""
-    traced = {each.batch_size: each for each in trace.batches}
-    if batch_size in traced:
-        return [traced[batch_size]], 0.0
-    below = max((size for size in traced if size < batch_size), default=None)
-    above = min((size for size in traced if size > batch_size), default=None)
-    if below is None or above is None:
-        known = ", ".join(map(str, sorted(traced)))
-        raise ConfigError(
-            f"{trace.source}: has the per-GPU batches {known}, and {batch_size} is outside of them; layer times do not "
-            f"shrink in proportion, so trace it too (resnetx trace batch_size={batch_size})"
-        )
-    return [traced[below], traced[above]], (batch_size - below) / (above - below)
-
-
-def _at(trace: Trace, batches: Sequence[TracedBatch], share: float) -> tuple[StepTimes, float, str]:
-    """(step, relative error, words on how) of a per-GPU batch: traced, or on the line between two that are."""
-    steps = [step_of(each) for each in batches]
-    spreads = [spread_of(each.times) for each in batches]
-    caveats = _caveats(batches)
-    if len(batches) == 1:
-        return steps[0], spreads[0], caveats
-    if [layer.name for layer in steps[0].layers] != [layer.name for layer in steps[1].layers]:
-        raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
-    sizes = " and ".join(str(each.batch_size) for each in batches)
-    return _between(steps[0], steps[1], share), max(spreads), f"; on the line between its batches {sizes}{caveats}"
-
-
-def _caveats(batches: Sequence[TracedBatch]) -> str:
-    """What is to be said of a trace beside its figures; "" if nothing is."""
-    said = ""
-    if any(each.times.host_bound is None for each in batches):
-        said += "; whether the device waited for its host is not known"
-    if any(spread_of(each.times) == ONCE for each in batches):
-        said += f"; taken once, so that {ONCE:.0%} is assumed for its error"
-    stretches = [_stretch(_parts(each), each.times) for each in batches]
-    if max(abs(stretch - 1) for stretch in stretches) > RECONCILED:
-        most = max(stretches, key=lambda stretch: abs(stretch - 1))
-        said += f"; its layers add up to {1 / most:.0%} of the clean step, and were stretched to it"
-    return said
-
-
-def step_of(traced: TracedBatch) -> StepTimes:
-    """Medians over the iterations, stretched so that together they are the step that nobody watched."""
-    parts = _parts(traced)
-    return parts.slowed(_stretch(parts, traced.times))
-
-
-def _parts(traced: TracedBatch) -> StepTimes:
-    times = traced.times
-    layers = tuple(map(_layer, times.layers))
-    input_s, copy_s, queue_s = map(_median, (times.input_s, times.host_to_device_s, times.host_s or []))
-    return StepTimes(layers, _median(times.update_s), input_s, copy_s, queue_s=queue_s)
-
-
-def _stretch(parts: StepTimes, times: LayerTimes) -> float:
-    """Watching makes steps longer, and what no part covers belongs to all; waiting for input is no computing.
-
-    Nor is waiting for a host that takes longer to queue a step than the device to run it.
-    """
-    if not times.clean_step_s or parts.compute_s == 0:
-        return 1.0
-    waited_s = _median(times.input_wait_s) + parts.host_to_device_s
-    computing_s = median(times.clean_step_s) - waited_s
-    # A step that mostly waits for its input says little of computing: watching it takes time from the waiting.
-    return computing_s / max(parts.compute_s, parts.queue_s) if computing_s > waited_s else 1.0
-
-
-def spread_of(times: LayerTimes) -> float:
-    """How far from the truth a step may be: the half-width of an interval of the clean steps over their mean.
-
-    Without clean steps, of what the layers of each iteration add up to; of a single iteration nothing is known, and
-    `ONCE` is assumed.
-    """
-    return _spread(times.clean_step_s or times.step_s or _iterations_s(times))
-
-
-def _spread(values: Sequence[float]) -> float:
-    return SPREAD * stdev(values) / fmean(values) if len(values) > 1 else ONCE
-
-
-def jitter_of(times: LayerTimes) -> float:
-    """How much one step differs from the next, whatever both drift to; 0 where it was not measured step by step."""
-    steps = times.step_s or []
-    if len(steps) < LEAST_STEPS:
-        return 0.0
-    return stdev(after - before for before, after in pairwise(steps)) / 2**0.5 / fmean(steps)
-
-
-def _iterations_s(times: LayerTimes) -> list[float]:
-    """What the layers of each iteration add up to, of those in which all of them were seen."""
-    columns = [values for layer in times.layers for values in (layer.forward_s, layer.backward_s) if values]
-    return [sum(row) for row in zip(*columns, strict=False)]
-
-
-def _layer(traced: TracedLayer) -> LayerTime:
-    return LayerTime(traced.name, _median(traced.forward_s), _median(traced.backward_s), traced.gradient_bytes)
-
-
-def _median(values: Sequence[float]) -> float:
-    return median(values) if values else 0.0
-
-
-def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
-    def line(a: float, b: float) -> float:
-        return a + share * (b - a)
-
-    layers = [
-        LayerTime(a.name, line(a.forward_s, b.forward_s), line(a.backward_s, b.backward_s), a.gradient_bytes)
-        for a, b in zip(below.layers, above.layers, strict=True)
-    ]
-    return StepTimes(
-        tuple(layers),
-        line(below.update_s, above.update_s),
-        line(below.input_s, above.input_s),
-        line(below.host_to_device_s, above.host_to_device_s),
-        queue_s=line(below.queue_s, above.queue_s),
-    )
-
-
 def _median_copy_Bps(trace: Trace) -> float | None:
     rates = [each.times.gradient_copy_Bps for each in trace.batches if each.times.gradient_copy_Bps]
     return median(rates) if rates else None
+
+
+def _host(trace: Trace) -> str:
+    return "" if trace.cpu is None else f" under {trace.cpu}"
 
 
 # ---- another device -------------------------------------------------------------------------------------------------

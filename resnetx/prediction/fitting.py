@@ -20,17 +20,17 @@ from resnetx.prediction.roofline import (
     MEMORY_EFFICIENCY,
     UPDATE_PASSES,
     Floats,
+    LayerWork,
     Parameters,
     Roofline,
     Roofs,
-    Work,
     passes_s,
     roofs,
     work,
 )
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
-# Of a generation that gets a fit of its own: enough to tell three figures apart.
+# Of a generation that gets a fit of its own: enough to determine three figures.
 FEWEST_NETWORKS, FEWEST_RATES = 3, 6
 
 # (first guess, least, most); a share of the peak is at most 1, and Winograd's algorithm saves at most a factor of 4
@@ -42,11 +42,11 @@ _DIGITS = 5  # significant ones that the file keeps
 
 
 @dataclass(frozen=True)
-class Row:
+class RateToFit:
     """A published rate, and what its prediction needs."""
 
     rate: Rate
-    work: Work
+    work: LayerWork
     roofs: Roofs
 
     @property
@@ -64,18 +64,18 @@ class Row:
         return self.predicted_s(parameters) / self.rate.step_s - 1
 
 
-def rows() -> list[Row]:
+def rows() -> list[RateToFit]:
     """All published rates of one GPU."""
     found = []
     for rate in rates():
         entry = rate.entry
         of_torchvision = work(entry.table(entry.image_size), entry.image_size)
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
-        found.append(Row(rate, trained, roofs(entry.part, entry.precision, entry.clock_Hz)))
+        found.append(RateToFit(rate, trained, roofs(entry.part, entry.precision, entry.clock_Hz)))
     return found
 
 
-def fit(chosen: Sequence[Row]) -> Parameters:
+def fit(chosen: Sequence[RateToFit]) -> Parameters:
     """The figures with the least squared logarithm of predicted over measured."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
@@ -88,7 +88,7 @@ def fit(chosen: Sequence[Row]) -> Parameters:
     return Parameters(*np.exp(least_squares(residuals, first, bounds=(least, most)).x).tolist())
 
 
-def held_out_errors(chosen: Sequence[Row], group: Callable[[Row], object]) -> list[float]:
+def held_out_errors(chosen: Sequence[RateToFit], group: Callable[[RateToFit], object]) -> list[float]:
     """Each row's error by a fit to the rows of all other groups."""
     errors = []
     for key in dict.fromkeys(map(group, chosen)):
@@ -97,7 +97,7 @@ def held_out_errors(chosen: Sequence[Row], group: Callable[[Row], object]) -> li
     return errors
 
 
-def roofline(generation: str, chosen: Sequence[Row]) -> Roofline:
+def roofline(generation: str, chosen: Sequence[RateToFit]) -> Roofline:
     """The fit to these rows, with its errors."""
     parameters = fit(chosen)
     left_out = np.abs(held_out_errors(chosen, id))
@@ -118,7 +118,7 @@ def roofline(generation: str, chosen: Sequence[Row]) -> Roofline:
     )
 
 
-def rooflines(all_rows: Sequence[Row]) -> list[Roofline]:
+def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
     """The fit to all GPUs, but for rows that say why they are outside, and those to single generations."""
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
@@ -130,7 +130,7 @@ def rooflines(all_rows: Sequence[Row]) -> list[Roofline]:
     return found
 
 
-def _fits_its_own(row: Row) -> bool:
+def _fits_its_own(row: RateToFit) -> bool:
     return row.rate.entry.outside is None or row.rate.entry.own_fit
 
 

@@ -1,4 +1,4 @@
-"""What feeds the ranks: a trace's input times, on its own host only, and the described storage and PCIe of a system.
+"""How long input takes: a trace's input times, on its own host only, and the described storage and PCIe of a system.
 
 How far off that may be follows from where each rate is from (`RATE_ERRORS`), and from what is known of the size of an
 image (`STORED`); both stand in the record's inputs, and enter the interval.
@@ -54,7 +54,7 @@ STORED = {
 
 
 @dataclass(frozen=True)
-class Fed:
+class InputTimes:
     """A rank's step with what its share of a batch takes to arrive; errors are relative, of these times."""
 
     step: StepTimes
@@ -70,22 +70,22 @@ class Fed:
         return sum(part_s * error for part_s, error in parts) / whole_s if whole_s else 0.0
 
 
-def fed(found: Compute, point: Point, images: int) -> Fed:
-    """The step with what its `images` take to arrive, all GPUs of the point being fed at once.
+def times(computed: Compute, point: Point, images: int) -> InputTimes:
+    """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
 
     Decoding on CPUs is measured, never modelled: only a trace of the same host has it. `input=synthetic` needs nothing.
     """
-    request, traced = point.subject.request, Fed(found.step, found.error, found.error, ())
+    request, traced = point.subject.request, InputTimes(computed.step, computed.error, computed.error, ())
     if request is None or isinstance(request.input, SyntheticInput):
         return traced
-    traced = replace(traced, step=_sharing_threads(found.step, point, request), inputs=(_decoding(found, point),))
+    traced = replace(traced, step=_sharing_threads(computed.step, point, request), inputs=(_decoding(computed, point),))
     if point.fabric.on_cpus:
         return traced
     return _copied(_read(traced, point, images, request), point, images, request)
 
 
 def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
-    """The one rank of a trace had the threads of its input to itself."""
+    """The one rank of a trace had all threads of its input pipeline; ranks on one host share them."""
     trace = point.subject.trace
     if trace is None or not trace.cpus or isinstance(request.input, SyntheticInput):
         return step
@@ -93,7 +93,7 @@ def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTim
     return replace(step, input_s=step.input_s * max(1.0, ranks * request.input.threads / trace.cpus))
 
 
-def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
+def _read(traced: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Read from the described storage, where that takes longer than the trace says."""
     disk, _ = point.fabric.supplies(point.devices)
     stored, words = _stored(point, request)
@@ -111,7 +111,7 @@ def _read(traced: Fed, point: Point, images: int, request: Request) -> Fed:
     )
 
 
-def _copied(read: Fed, point: Point, images: int, request: Request) -> Fed:
+def _copied(read: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
     """Copied to the device over the described PCIe."""
     _, bus = point.fabric.supplies(point.devices)
     if bus is None:
@@ -128,9 +128,9 @@ def _copied(read: Fed, point: Point, images: int, request: Request) -> Fed:
 
 def _stored(point: Point, request: Request) -> tuple[Stored, str]:
     """The size of an image, and that in words."""
-    asked = point.setting.image_bytes
-    if asked is not None:
-        return Stored(asked, 0.0, "assumed", "asked for"), f"{si(asked, 'B')} (image_bytes)"
+    size_bytes = point.setting.image_bytes
+    if size_bytes is not None:
+        return Stored(size_bytes, 0.0, "assumed", "set by the user"), f"{si(size_bytes, 'B')} (image_bytes)"
     assert not isinstance(request.input, SyntheticInput), "synthetic images are not stored"
     stored = STORED[request.input.recipe]
     return stored, f"{si(stored.size_bytes, 'B')} (input.recipe={request.input.recipe})"
@@ -140,9 +140,9 @@ def _rate(what: str, value: str, supply: Supply) -> RecordInput:
     return RecordInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
 
 
-def _decoding(found: Compute, point: Point) -> RecordInput:
+def _decoding(computed: Compute, point: Point) -> RecordInput:
     what = f"decoding on {point.fabric.described.name}"
-    if found.step.input_s:
-        return RecordInput(what, "as traced on this host", found.origin, found.where, found.error)
+    if computed.step.input_s:
+        return RecordInput(what, "as traced on this host", computed.origin, computed.where, computed.error)
     value = "left out: only a trace of the same host has it"
     return RecordInput(what, value, "assumed", "prediction/input.py", Unknown(UNCHECKED))

@@ -3,7 +3,7 @@
     needed_bytes(table, 224, batch_size=64, precision="fp32", strategy=request.strategy, convention="torch")
 
 `torch` is our own training. Weights and momenta stay; the forward pass keeps what the backward pass will read, which
-goes again layer by layer while gradients of parameters come; beside them lie the gradients of one layer's output and
+goes again layer by layer while gradients of parameters come; with them, the gradients of one layer's output and
 inputs. The peak over these times is what is needed. What an operation keeps, each tensor once however many keep it
 (`torch.autograd.graph.saved_tensors_hooks` sees the same bytes, which a test holds):
 
@@ -25,7 +25,7 @@ convolution or product. (PyTorch, "Automatic Mixed Precision", lists what runs i
 every parameter a value, a gradient and a momentum. Of the points that they report as not fitting into 16 GB it finds
 GoogLeNet at 256 and 512 on one GPU and 512 on two, and ResNet/32 at 64 on one. It cannot find the other two, nor could
 anything that looks at one GPU alone: GoogLeNet at 256 on two GPUs has as many images on each as 512 on four, which they
-do not report as missing, and ResNet/32 at 64 on two as many as 32 on one; besides, that takes less than ResNet/16 at 64
+do not report as missing, and ResNet/32 at 64 on two as many as 32 on one; also, that takes less than ResNet/16 at 64
 on one does.
 
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
@@ -59,7 +59,7 @@ def needed_bytes(
             return FRAMEWORK_BYTES + _torch_bytes(table, image_size, batch_size, precision, strategy)
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size)
-    raise unknown_name("way to count memory", convention, CONVENTIONS, "memory_model")
+    raise unknown_name("memory model", convention, CONVENTIONS, "memory_model")
 
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:
@@ -109,7 +109,7 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
 def _backward_bytes(
     table: Sequence[Layer], image_size: int, batch_size: int, widths: Mapping[str, int], growing: bool
 ) -> Iterator[int]:
-    """What is alive beside what stays, during the backward pass of each layer.
+    """What is alive in addition to what stays, during the backward pass of each layer.
 
     `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before.
     """
@@ -154,8 +154,8 @@ def _kept(table: Sequence[Layer], image_size: int, widths: Mapping[str, int]) ->
                 yield _Kept(place, elements[name] * widths[layer.name])  # a copy
             else:
                 tensors.setdefault(memory[name], place)
-        if beside := _keeps_beside(layer, widths):
-            yield _Kept(place, beside)
+        if extra_bytes := _keeps_in_addition(layer, widths):
+            yield _Kept(place, extra_bytes)
     for name, place in tensors.items():
         yield _Kept(place, elements[name] * widths[name])
 
@@ -174,8 +174,8 @@ def _keeps(layer: Layer) -> tuple[str, ...]:
     return (*layer.inputs, layer.name)
 
 
-def _keeps_beside(layer: Layer, widths: Mapping[str, int]) -> int:
-    """Bytes per image of what it keeps besides the network's tensors; statistics of a batch are too small to count."""
+def _keeps_in_addition(layer: Layer, widths: Mapping[str, int]) -> int:
+    """Bytes per image that it keeps besides tensors of the network; statistics of a batch are too small to count."""
     match layer.kind:
         case "pool":
             return 0 if _is_mean(layer) else INDEX_BYTES * layer.elements

@@ -1,6 +1,6 @@
 """Whether a point fits into the memory of its GPUs: one that does not is missing, as in a measured study."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from resnetx.config import NoExchange
 from resnetx.prediction import memory as model
@@ -8,25 +8,41 @@ from resnetx.prediction.scenario import Point
 from resnetx.record import Unknown
 
 
-def memory(point: Point) -> dict[str, Any]:
+@dataclass(frozen=True)
+class MemoryNeed:
     """What the largest share of the batch needs on a GPU, and what that has."""
-    subject, setting = point.subject, point.setting
-    described: Any = round(point.fabric.described.gpu_part(point.devices[0]).memory_bytes.value)
+
+    needed_bytes: int | Unknown
+    capacity_bytes: int | Unknown
+
+    @property
+    def obstacle(self) -> str:
+        """Why the point cannot run; "" if it can, or if that is not known."""
+        needed, capacity = self.needed_bytes, self.capacity_bytes
+        if isinstance(needed, Unknown) or isinstance(capacity, Unknown) or needed <= capacity:
+            return ""
+        return f"needs {needed / 1e9:.1f} GB of memory on each GPU, which has {capacity / 1e9:.1f}"
+
+
+def memory_need(point: Point) -> MemoryNeed:
+    """The memory that a point needs and has."""
+    return MemoryNeed(_needed_bytes(point), _capacity_bytes(point))
+
+
+def _capacity_bytes(point: Point) -> int | Unknown:
+    if point.setting.memory_bytes is not None:
+        return point.setting.memory_bytes
     if point.fabric.on_cpus:
-        described = Unknown("ranks share their host's")
-    has = described if setting.memory_bytes is None else setting.memory_bytes
+        return Unknown("ranks share their host's")
+    return round(point.fabric.described.gpu_part(point.devices[0]).memory_bytes.value)
+
+
+def _needed_bytes(point: Point) -> int | Unknown:
+    subject = point.subject
     if subject.layers is None or subject.request is None:
-        return {"memory_bytes": Unknown("an imported trace has no activations"), "memory_capacity_bytes": has}
-    images, strategy = point.shares[0][0], subject.strategy if point.gpus > 1 else NoExchange()
-    needs = model.needed_bytes(
-        subject.layers, subject.request.image_size, images, subject.precision, strategy, setting.memory_model
+        return Unknown("an imported trace has no activations")
+    images, _ = point.shares[0]
+    strategy = subject.strategy if point.gpus > 1 else NoExchange()
+    return model.needed_bytes(
+        subject.layers, subject.request.image_size, images, subject.precision, strategy, point.setting.memory_model
     )
-    return {"memory_bytes": needs, "memory_capacity_bytes": has}
-
-
-def too_much(found: dict[str, Any]) -> str:
-    """Why the point cannot run; "" if it can, or if nobody knows."""
-    needs, has = found["memory_bytes"], found["memory_capacity_bytes"]
-    if isinstance(needs, Unknown) or isinstance(has, Unknown) or needs <= has:
-        return ""
-    return f"needs {needs / 1e9:.1f} GB of memory on each GPU, which has {has / 1e9:.1f}"

@@ -8,7 +8,7 @@ from functools import cache
 from resnetx import config
 from resnetx.interconnect import validation
 from resnetx.interconnect.collective import Plan
-from resnetx.prediction.step import Message
+from resnetx.prediction.step import TimedMessage
 from resnetx.workloads import buckets
 from resnetx.workloads.buckets import Gradient
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -22,7 +22,7 @@ LARGE_BYTES = 2**30  # a size at which only bandwidth counts
 class Exchange:
     """The messages of a step with their times, and how far off those may be."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[TimedMessage, ...]
     sizes_bytes: tuple[int, ...]
     library: str
     error: float  # relative, of a message's time
@@ -48,7 +48,7 @@ def exchange(
     costs = [made.cost(size_bytes) for size_bytes in sizes]
     unpacked = isinstance(strategy, config.Bucket) and not strategy.gradient_as_bucket_view
     messages = tuple(
-        Message(message.layers, cost.time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
+        TimedMessage(message.layers, cost.time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
         for message, cost in zip(sent, costs, strict=True)
     )
     if not messages:

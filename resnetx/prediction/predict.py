@@ -9,19 +9,21 @@ and on one host they crowd each other. The interval is the same simulation with 
 bad as they may be (`result`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
 
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.prediction import compute, input, memory_check, messages
+from resnetx.prediction import compute, input, messages
 from resnetx.prediction.compute import Compute
-from resnetx.prediction.input import Fed
+from resnetx.prediction.input import InputTimes
+from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.job import HostShare, Job, RankClass
+from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.result import answer, bars, missing, opening
-from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import HostShare, Job, RankClass
+from resnetx.prediction.provenance import SourcedPoint
+from resnetx.prediction.result import Baseline, missing, predicted
+from resnetx.prediction.scenario import Fabric, Point
 from resnetx.record.prediction import Sensitivity
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -29,41 +31,45 @@ BETTER = 2.0  # how much better each thing is made to see what it is worth
 _BYTES_EACH = {"fp32": 4, "bf16": 2, "fp16": 2}  # of an element of the gradients that are sent
 
 
-def predict(point: Point) -> dict[str, Any]:
-    """The fields of a `PredictedPoint`; what cannot be known of it is an `Unknown`."""
-    memory = memory_check.memory(point)
-    fields = opening(point) | memory
-    if reason := memory_check.too_much(memory):
-        return fields | missing("oom", reason)
-    computes = [compute.of_point(point, images) for images, _ in point.shares]
-    fed = [input.fed(found, point, images) for found, (images, _) in zip(computes, point.shares, strict=True)]
-    sent = _sent(point, computes[0])
-    job = _job(point, computes, fed, sent)
-    fields |= answer(job, sent, computes, fed, point)
-    fields["sensitivity"] = _sensitivity(point, fields["iteration_s"]) if point.setting.sensitivity else []
-    fields["timeline"] = bars(job) if point.setting.timeline else []
-    return fields
+def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
+    """The predicted point; its speed-up is over `baseline`, or over itself."""
+    memory = memory_need(point)
+    if reason := memory.obstacle:
+        return missing(point, "oom", reason, memory)
+    iteration = simulated(point)
+    sensitivity = _sensitivity(iteration) if point.setting.sensitivity else []
+    return predicted(iteration, memory, baseline, sensitivity)
 
 
-def _sent(point: Point, found: Compute) -> Exchange:
+def simulated(point: Point) -> Iteration:
+    """An iteration, from what each kind of rank computes, sends and reads."""
+    computes = tuple(compute.of_point(point, images) for images, _ in point.shares)
+    inputs = tuple(
+        input.times(computed, point, images) for computed, (images, _) in zip(computes, point.shares, strict=True)
+    )
+    exchange = _exchange(point, computes[0])
+    return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
+
+
+def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
     plan, subject = point.fabric.plan(point.devices), point.subject
     bytes_each = _BYTES_EACH[point.setting.gradients]
-    return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, found.gradient_copy_Bps)
+    return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
 
 
-def _job(point: Point, computes: Sequence[Compute], fed: Sequence[Fed], sent: Exchange) -> Job:
+def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:
     classes = []
-    for (_, ranks), found, arriving in zip(point.shares, computes, fed, strict=True):
-        step = arriving.step.slowed(_crowding(point) * slowest_of(point.gpus, found.jitter))
-        if sent.messages:
-            step = step.copying_gradients(1 / found.gradient_copy_Bps)
+    for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
+        step = times.step.slowed(_crowding(point) * slowest_of(point.gpus, computed.jitter))
+        if exchange.messages:
+            step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         classes.append(RankClass(ranks, step))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
-    at_once = GLOO_AT_ONCE if sent.library == "gloo" else 1
-    return Job(tuple(classes), sent.messages, point.setting.overlap, at_once, _host(point))
+    at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
+    return Job(tuple(classes), exchange.messages, point.setting.overlap, at_once, _host(point))
 
 
 def _crowding(point: Point) -> float:
@@ -108,9 +114,9 @@ def _cores_of_a_message(point: Point) -> float:
     return 1.0 if found.cpu_share is None else found.cpu_share
 
 
-def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:
+def _sensitivity(iteration: Iteration) -> list[Sensitivity]:
     """What the iteration gains if each kind of link is twice as fast, or a collective's fixed time half as long."""
-    fabric = point.fabric
+    fabric = iteration.point.fabric
     changes = {
         f"bandwidth of {kind} x {BETTER:g}": replace(
             fabric, bandwidth={**fabric.bandwidth, kind: BETTER * fabric.bandwidth.get(kind, 1.0)}
@@ -118,16 +124,13 @@ def _sensitivity(point: Point, before_s: float) -> list[Sensitivity]:
         for kind in link_kinds(fabric.described)
     }
     changes[f"latency of collectives / {BETTER:g}"] = replace(fabric, latency=fabric.latency / BETTER)
-    plain = replace(point, setting=replace(point.setting, sensitivity=False, timeline=False))
-    found = []
-    for what, changed in changes.items():
-        after = predict(replace(plain, fabric=changed))
-        gain = 1 - after["iteration_s"] / before_s
-        found.append(Sensitivity(what=what, iteration_s=after["iteration_s"], gain=gain, limited_by=_limit(after)))
-    return sorted(found, key=lambda each: -each.gain)
+    gains = [_gain(what, iteration, changed) for what, changed in changes.items()]
+    return sorted(gains, key=lambda sensitivity: -sensitivity.gain)
 
 
-def _limit(found: Mapping[str, Any]) -> str:
-    """What limits a predicted point; of communication, where."""
-    where = f": {found['limiting_link']}" if found["limited_by"] == "communication" else ""
-    return f"{found['limited_by']}{where}"
+def _gain(what: str, before: Iteration, fabric: Fabric) -> Sensitivity:
+    """What a point gains on a changed fabric, and what limits it there: of communication, which link."""
+    after = simulated(replace(before.point, fabric=fabric))
+    link = f": {after.exchange.limiting_link}" if after.limited_by == "communication" else ""
+    gain = 1 - after.time_s / before.time_s
+    return Sensitivity(what=what, iteration_s=after.time_s, gain=gain, limited_by=f"{after.limited_by}{link}")

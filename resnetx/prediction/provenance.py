@@ -1,25 +1,24 @@
-"""Predictions as a record: with what went into them, where the model was checked, when they were made, and a digest."""
+"""Predictions as a record: with their inputs, where the model was checked, when they were made, and a digest."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from resnetx import __version__
 from resnetx.config import CONFIGS
 from resnetx.loading import own_yaml
-from resnetx.record import SCHEMA, Unknown, seal_tree
-from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, digest
+from resnetx.record import SCHEMA, Unknown, known, seal
+from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 
-UNCHECKED = "nothing was measured to hold it against"
+UNCHECKED = "there is no measurement to compare it with"
 
 
 @dataclass(frozen=True)
 class RecordInput:
-    """One line of the record's list of what went in."""
+    """One line of the record's list of inputs."""
 
     what: str
     value: str
@@ -27,27 +26,45 @@ class RecordInput:
     source: str
     error: float | Unknown  # relative, of the time that it decides
 
+    def at_least(self, error: float | Unknown) -> "RecordInput":
+        """The same with the larger of both errors, where both are known."""
+        if isinstance(self.error, Unknown) or isinstance(error, Unknown):
+            return self
+        return replace(self, error=max(self.error, error))
+
+    def recorded(self) -> PredictionInput:
+        return PredictionInput(
+            what=self.what, value=self.value, origin=self.origin, source=self.source, error=known(self.error)
+        )
+
+
+@dataclass(frozen=True)
+class SourcedPoint:
+    """A predicted point, and what it was predicted from."""
+
+    point: PredictedPoint  # with an `Unknown` where a field cannot be known, until it is sealed
+    inputs: tuple[RecordInput, ...] = ()  # none where nothing is predicted
+
 
 def prediction(
-    points: Sequence[Mapping[str, Any]], inputs: Sequence[Mapping[str, Any]], settings: Mapping[str, str]
+    points: Sequence[SourcedPoint], inputs: Sequence[PredictionInput], settings: Mapping[str, str]
 ) -> Prediction:
     """The record of these points, as of now."""
-    made: Prediction = seal_tree(
-        {
-            "kind": "prediction",
-            "schema": SCHEMA,
-            "resnetx": __version__,
-            "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "digest": "",
-            "settings": dict(settings),
-            "inputs": list(inputs),
-            "domains": [msgspec.to_builtins(domain) for domain in domains()],
-            "points": list(points),
-            "unknown": {},
-        },
-        Prediction,
+    sealed = seal(
+        Prediction(
+            kind="prediction",
+            schema=SCHEMA,
+            resnetx=__version__,
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            digest="",
+            settings=dict(settings),
+            inputs=list(inputs),
+            domains=list(domains()),
+            points=[sourced.point for sourced in points],
+            unknown={},
+        )
     )
-    return msgspec.structs.replace(made, digest=digest(made))
+    return msgspec.structs.replace(sealed, digest=digest(sealed))
 
 
 class _Points(msgspec.Struct):
@@ -55,54 +72,25 @@ class _Points(msgspec.Struct):
     unknown: dict[str, str]
 
 
-def sealed(points: Sequence[Mapping[str, Any]]) -> list[PredictedPoint]:
+def sealed_points(points: Sequence[SourcedPoint]) -> list[PredictedPoint]:
     """The points by themselves, where no record is kept of them."""
-    found: _Points = seal_tree({"points": list(points), "unknown": {}}, _Points)
-    return found.points
+    return seal(_Points([sourced.point for sourced in points], {})).points
 
 
-def inputs_of(points: Sequence[Mapping[str, Any]], asked: Sequence[RecordInput]) -> Iterator[dict[str, Any]]:
-    """Inputs, each once: compute source, collectives, input pipeline, memory, and what was `asked` for."""
+def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> Iterator[PredictionInput]:
+    """Inputs, each once: compute source, collectives, input pipeline, memory, and what the user `asked` for."""
     lines: dict[tuple[str, str], RecordInput] = {}
-    for point in points:
-        if point["outcome"] != "ok":
-            continue
-        for found in filter(None, (_compute(point), _collectives(point), *point["input_from"])):
-            known = lines.setdefault((found.what, found.value), found)
-            if not isinstance(known.error, Unknown) and not isinstance(found.error, Unknown):
-                lines[found.what, found.value] = replace(known, error=max(known.error, found.error))
-    yield from map(asdict, lines.values())
-    if any(not isinstance(point["memory_bytes"], Unknown) for point in points):
-        kept = "what a step keeps, by the layer table, and 600 MB of the framework"
-        yield asdict(RecordInput("memory", kept, "assumed", "prediction/memory.py", Unknown(UNCHECKED)))
-    yield from map(asdict, asked)
-
-
-def _compute(point: Mapping[str, Any]) -> RecordInput:
-    return RecordInput(
-        f"compute of {point['workload']} on {point['system']}",
-        point["compute_note"],
-        point["compute_origin"],
-        point["compute_where"],
-        point["compute_error"],
-    )
-
-
-def _collectives(point: Mapping[str, Any]) -> RecordInput | None:
-    if point["gpus"] == 1 or isinstance(point["limiting_link"], Unknown):
-        return None
-    return RecordInput(
-        f"all-reduce on {point['gpus']} GPUs of {point['system']} with {point['library']}",
-        f"limited by {point['limiting_link']}",
-        point["communication_origin"],
-        point["communication_where"] or f"not calibrated: the links of {point['system']}, each with its source",
-        point["communication_error"],
-    )
+    for line in (line for sourced in points for line in sourced.inputs):
+        lines[line.what, line.value] = lines.setdefault((line.what, line.value), line).at_least(line.error)
+    memory = "what a step keeps in memory, by the layer table, and 600 MB of the framework"
+    if any(isinstance(sourced.point.memory_bytes, int) for sourced in points):
+        asked = [RecordInput("memory", memory, "assumed", "prediction/memory.py", Unknown(UNCHECKED)), *asked]
+    yield from (line.recorded() for line in (*lines.values(), *asked))
 
 
 @cache
 def domains() -> tuple[Domain, ...]:
-    """Where predictions were put beside measurements: `results/published/domains.yaml`."""
+    """Where predictions were compared with measurements: `results/published/domains.yaml`."""
     return tuple(own_yaml(CONFIGS.parent / "results" / "published" / "domains.yaml", _Domains).domains)
 
 

@@ -14,7 +14,7 @@ from resnetx.loading import own_yaml
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
-FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel carries it beside `configs`
+FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
 Network = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
@@ -72,7 +72,7 @@ class Scaling(_Entry, frozen=True, kw_only=True):
     not_modelled: str | None  # the reason
 
 
-class Layerwise(_Entry, frozen=True, kw_only=True):
+class LayerwiseTime(_Entry, frozen=True, kw_only=True):
     """Communication of all layers of a network, one all-reduce for each, summed."""
 
     system: str
@@ -108,7 +108,7 @@ class SmallAllreduce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_us: dict[int, float]
 
 
-class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of the validation table, and the worst relative error that one of them may have; null: any."""
 
     about: str
@@ -116,11 +116,11 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    groups: dict[str, Group]
+    groups: dict[str, ValidationGroup]
     one_gpu: list[OneGpu]
     scaling: list[Scaling]
     small_allreduce: SmallAllreduce
-    layerwise: list[Layerwise]
+    layerwise: list[LayerwiseTime]
     iterations: list[Iterations]
 
 

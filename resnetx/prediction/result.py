@@ -1,30 +1,59 @@
-"""What comes out of a simulated job: times, rates, what limits, how sure; and the fields of points without any."""
+"""Predicted points as records: of a simulated iteration, or of a point that cannot run, with the reason.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+A point is made by the constructor of `PredictedPoint`. What cannot be known is an `Unknown` in it until it is sealed
+(`record.unknown`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 import msgspec
 
 from resnetx.config import Request
-from resnetx.prediction.compute import Compute
-from resnetx.prediction.input import RATE_ERRORS, Fed
-from resnetx.prediction.messages import Exchange
+from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.memory_check import MemoryNeed
+from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.ssgd import Job, iteration_s, timeline
-from resnetx.prediction.step import AS_IT_IS, Errors, Stretch
-from resnetx.record import Unknown
-from resnetx.record.prediction import Limit, Origin, PredictedTask
-
-DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
-HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that somebody asks for, as a rate that is assumed
+from resnetx.prediction.step import Errors
+from resnetx.record import Unknown, known
+from resnetx.record.prediction import Origin, PredictedGpu, PredictedPoint, Sensitivity
 
 
-def opening(point: Point) -> dict[str, Any]:
-    """What is known of a point before anything is predicted."""
+@dataclass(frozen=True)
+class Baseline:
+    """The denominator of a speed-up."""
+
+    gpus: int
+    images_per_s: float
+
+
+class Description(TypedDict):
+    """The fields of a `PredictedPoint` that are known before anything is predicted."""
+
+    request: Request | None
+    workload: str
+    batch_size: int
+    scaling: Literal["strong", "weak"]
+    strategy: str
+    precision: str
+    system: str
+    library: str
+    gpus: int
+    devices: list[int]
+    gradient_bytes: int
+    intensity_per_gpu: float | None
+
+
+def _described(point: Point) -> Description:
     subject = point.subject
-    no_activations = Unknown("from an imported trace, which has no activations")
+    request = Unknown("from an imported trace") if subject.request is None else _as_run(subject.request, point)
+    intensity = (
+        Unknown("from an imported trace, which has no activations")
+        if subject.intensity is None
+        else subject.intensity * point.batch_size / point.gpus
+    )
     return {
-        "request": Unknown("from an imported trace") if subject.request is None else _as_run(subject.request, point),
+        "request": known(request),
         "workload": subject.label,
         "batch_size": point.batch_size,
         "scaling": subject.scaling,
@@ -35,9 +64,7 @@ def opening(point: Point) -> dict[str, Any]:
         "gpus": point.gpus,
         "devices": list(point.devices),
         "gradient_bytes": subject.gradient_bytes,
-        "intensity_per_gpu": no_activations
-        if subject.intensity is None
-        else subject.intensity * point.batch_size / point.gpus,
+        "intensity_per_gpu": known(intensity),
     }
 
 
@@ -54,129 +81,130 @@ def _as_run(request: Request, point: Point) -> Request:
     )
 
 
-def answer(job: Job, sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed], point: Point) -> dict[str, Any]:
-    """The predicted fields of a point."""
-    whole_s = iteration_s(job)
-    slowest = max((each.step for each in job.classes), key=lambda step: step.compute_s)
-    input_s = slowest.input_s + slowest.host_to_device_s
-    alone_s: dict[Limit, float] = {
-        "compute": slowest.compute_s,
-        "communication": sent.time_s,
-        "input": input_s,
-        "host": slowest.host_s + slowest.queue_s,
-    }
-    saved = _saved(job, whole_s, alone_s)
-    limit = max(saved, key=lambda name: (round(saved[name], DIGITS), alone_s[name]))
-    alone = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
-    errors = _errors(sent, computes, fed)
-    return {
-        "outcome": "ok",
-        "reason": "",
-        "iteration_s": whole_s,
-        "interval_s": _interval_s(job, whole_s, errors),
-        "interval_by_compute_s": _interval_s(job, whole_s, Errors(compute=errors.compute)),
-        "images_per_s": point.batch_size / whole_s,
-        "compute_s": slowest.compute_s,
-        "communication_s": sent.time_s,
-        "exposed_communication_s": saved["communication"] * whole_s,
-        "input_s": input_s,
-        "input_error": max(each.error for each in fed) if input_s else Unknown("nothing is read or copied"),
-        "limited_by": limit,
-        "limit_share": saved[limit],
-        "limiting_link": alone if sent.limiting_link is None else sent.limiting_link,
-        "link_share": alone if sent.link_share is None else sent.link_share,
-        "gpu": _gpu(point, computes[0].clock_Hz),
-        "compute_source": computes[0].source,
-        "compute_note": computes[0].note,
-        "compute_where": computes[0].where,
-        "compute_error": errors.compute,
-        "communication_error": sent.error if sent.messages else alone,
-        "compute_origin": computes[0].origin,  # these for the record's list of what went in
-        "communication_origin": _origin(point) if sent.calibrated else point.fabric.links_origin,
-        "communication_where": sent.calibrated,
-        "input_from": [line for each in fed for line in each.inputs],
-    }
+# ---- points that can run --------------------------------------------------------------------------------------------
 
 
-def _origin(point: Point) -> Origin:
-    """Where the measured all-reduces are from."""
-    found = point.fabric.measured_on(point.gpus)
-    return "measured here" if found is not None and found.here else "published"
+def predicted(
+    iteration: Iteration, memory: MemoryNeed, baseline: Baseline | None, sensitivity: list[Sensitivity]
+) -> SourcedPoint:
+    """The point of an iteration. Its speed-up is over `baseline`, or over itself."""
+    point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
+    images_per_s = point.batch_size / iteration.time_s
+    base = baseline or Baseline(point.gpus, images_per_s)
+    speedup, errors = images_per_s / base.images_per_s, iteration.errors
+    no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
+    record = PredictedPoint(
+        **_described(point),
+        outcome="ok",
+        reason="",
+        iteration_s=iteration.time_s,
+        interval_s=iteration.interval_s(errors),
+        interval_by_compute_s=iteration.interval_s(Errors(compute=errors.compute)),
+        images_per_s=images_per_s,
+        speedup=speedup,
+        efficiency=speedup * base.gpus / point.gpus,
+        baseline_gpus=base.gpus,
+        compute_s=iteration.slowest.compute_s,
+        communication_s=exchange.time_s,
+        exposed_communication_s=iteration.saved["communication"] * iteration.time_s,
+        input_s=iteration.input_s,
+        input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
+        limited_by=iteration.limited_by,
+        limit_share=iteration.saved[iteration.limited_by],
+        limiting_link=known(no_messages if exchange.limiting_link is None else exchange.limiting_link),
+        link_share=known(no_messages if exchange.link_share is None else exchange.link_share),
+        memory_bytes=known(memory.needed_bytes),
+        memory_capacity_bytes=known(memory.capacity_bytes),
+        gpu=_gpu(point, compute.clock_Hz),
+        compute_source=compute.source,
+        compute_note=compute.note,
+        compute_where=compute.where,
+        compute_error=errors.compute,
+        communication_error=known(exchange.error if exchange.messages else no_messages),
+        sensitivity=sensitivity,
+        timeline=iteration.timeline() if point.setting.timeline else [],
+    )
+    return SourcedPoint(record, (*_compute_input(iteration), *_exchange_input(iteration), *_input_inputs(iteration)))
 
 
-def _gpu(point: Point, clock_Hz: float | None) -> dict[str, Any]:
-    """The fields of a `PredictedGpu`."""
+def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
     device = point.fabric.described.gpus[point.devices[0]]
     part = point.fabric.described.gpu_part(point.devices[0])
-    return {
-        "part": device.part_name,
-        "chip": part.chip or device.part_name,
-        "clock_Hz": Unknown("the trace does not say") if clock_Hz is None else clock_Hz,
-        "memory_Bps": part.memory_Bps.value,
-    }
-
-
-def _saved(job: Job, whole_s: float, alone_s: Mapping[Limit, float]) -> dict[Limit, float]:
-    """The share of the iteration that each part would save if it cost nothing; what is hidden saves nothing."""
-    without: dict[Limit, tuple[Job, Stretch]] = {
-        "compute": (job, Stretch(compute=0.0)),
-        "communication": (job.without_messages(), AS_IT_IS),
-        "input": (job, Stretch(reading=0.0, copying=0.0)),
-        "host": (job, Stretch(host=0.0, queueing=0.0)),
-    }
-    return {
-        name: max(0.0, 1 - iteration_s(*other) / whole_s) if alone_s[name] else 0.0 for name, other in without.items()
-    }
-
-
-def _errors(sent: Exchange, computes: Sequence[Compute], fed: Sequence[Fed]) -> Errors:
-    return Errors(
-        compute=max(each.error for each in computes),
-        messages=sent.error,
-        reading=max(each.reading_error for each in fed),
-        copying=max(each.copying_error for each in fed),
-        host=HOST_ERROR,
-        queueing=max(each.queue_error for each in computes),
+    return PredictedGpu(
+        part=device.part_name,
+        chip=part.chip or device.part_name,
+        clock_Hz=known(Unknown("the trace does not say") if clock_Hz is None else clock_Hz),
+        memory_Bps=part.memory_Bps.value,
     )
 
 
-def _interval_s(job: Job, whole_s: float, errors: Errors) -> list[float]:
-    """The iteration with all errors at their best, and with all of them at their worst; it holds the iteration."""
-    low_s, high_s = (iteration_s(job, errors.stretch(sign)) for sign in (-1, 1))
-    # Sums of other figures round otherwise: where an error changes nothing, an end may differ in its last digit.
-    return [min(low_s, whole_s), max(high_s, whole_s)]
+def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
+    point, compute = iteration.point, iteration.computes[0]
+    what = f"compute of {point.subject.label} on {point.fabric.described.name}"
+    return (RecordInput(what, compute.note, compute.origin, compute.where, iteration.errors.compute),)
 
 
-def bars(job: Job) -> list[PredictedTask]:
-    """An iteration of the slowest class of ranks, and what all of them share."""
-    slowest = max(range(len(job.classes)), key=lambda place: job.classes[place].step.compute_s)
-    return [
-        PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
-        for bar in timeline(job)
-        if bar.rank_class in (-1, slowest)
-    ]
+def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
+    """The cost of the messages; nothing where none are sent."""
+    point, exchange = iteration.point, iteration.exchange
+    if exchange.limiting_link is None:
+        return ()
+    system = point.fabric.described.name
+    what = f"all-reduce on {point.gpus} GPUs of {system} with {point.fabric.library}"
+    origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
+    source = exchange.calibrated or f"not calibrated: the links of {system}, each with its source"
+    return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
 
 
-# ---- points that cannot be ------------------------------------------------------------------------------------------
-
-_PREDICTED = (
-    "iteration_s", "interval_s", "interval_by_compute_s", "images_per_s", "compute_s", "communication_s",
-    "exposed_communication_s", "input_s", "input_error", "limited_by", "limit_share", "limiting_link", "link_share",
-    "gpu", "compute_source", "compute_error", "communication_error",
-)  # fmt: skip
+def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:
+    return tuple(line for times in iteration.inputs for line in times.inputs)
 
 
-def missing(outcome: Literal["oom", "refused"], reason: str) -> dict[str, Any]:
-    """The rest of a point that cannot run, or of which nothing can be said."""
+def _measured_origin(point: Point) -> Origin:
+    """Where the measured all-reduces are from."""
+    measured = point.fabric.measured_on(point.gpus)
+    return "measured here" if measured is not None and measured.here else "published"
+
+
+# ---- points that cannot run -----------------------------------------------------------------------------------------
+
+
+def missing(
+    point: Point, outcome: Literal["oom", "refused"], reason: str, memory: MemoryNeed | None = None
+) -> SourcedPoint:
+    """A point that cannot run, or of which nothing can be predicted; `memory`: what is known of its need."""
     unknown = Unknown(reason)
-    unasked = {"memory_bytes": unknown, "memory_capacity_bytes": unknown} if outcome == "refused" else {}
-    return {
-        **unasked,
-        **dict.fromkeys(_PREDICTED, unknown),
-        "outcome": outcome,
-        "reason": reason,
-        "compute_note": "",
-        "compute_where": "",
-        "sensitivity": [],
-        "timeline": [],
-    }
+    need = memory or MemoryNeed(unknown, unknown)
+    return SourcedPoint(
+        PredictedPoint(
+            **_described(point),
+            outcome=outcome,
+            reason=reason,
+            iteration_s=known(unknown),
+            interval_s=known(unknown),
+            interval_by_compute_s=known(unknown),
+            images_per_s=known(unknown),
+            speedup=known(unknown),
+            efficiency=known(unknown),
+            baseline_gpus=known(unknown),
+            compute_s=known(unknown),
+            communication_s=known(unknown),
+            exposed_communication_s=known(unknown),
+            input_s=known(unknown),
+            input_error=known(unknown),
+            limited_by=known(unknown),
+            limit_share=known(unknown),
+            limiting_link=known(unknown),
+            link_share=known(unknown),
+            memory_bytes=known(need.needed_bytes),
+            memory_capacity_bytes=known(need.capacity_bytes),
+            gpu=known(unknown),
+            compute_source=known(unknown),
+            compute_note="",
+            compute_where="",
+            compute_error=known(unknown),
+            communication_error=known(unknown),
+            sensitivity=[],
+            timeline=[],
+        )
+    )

@@ -9,15 +9,15 @@ A pass (forward or backward) over one layer takes
 so that a layer shrinks with the batch until `pass_s`, what launching and filling a GPU costs, is all that is left. In
 fp32, convolutions with square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's
 algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). That is all that is fitted:
-three figures, to published rates of whole networks on one GPU (`fitting`, which also says how far off it is). Layers by
-themselves were never checked.
+three figures, to published rates of whole networks on one GPU (`fitting`, which also says how far off it is). Single
+layers were never checked.
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
 
     convolution, product   input, output and weights forward; twice that backward
     batch normalisation    input twice and output forward; its input and the gradient twice, and a gradient, backward
-    any other              inputs and output forward; a tensor like the output besides, backward
+    any other              inputs and output forward; in addition a tensor like the output, backward
 """
 
 import math
@@ -88,7 +88,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Work:
+class LayerWork:
     """What layers do: arrays of (forward, backward) by layer."""
 
     flop: Floats  # of an image
@@ -137,7 +137,7 @@ def layer_times(
     precision: str,
     clock_Hz: float | None = None,
 ) -> list[LayerTime]:
-    """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost unless given."""
+    """Each layer's times at a per-GPU `batch_size`; `clock_Hz`: of the multiprocessors, its boost clock unless set."""
     forward_s, backward_s = _times(roofline, table, image_size, batch_size, roofs(gpu, precision, clock_Hz))
     return [
         LayerTime(layer.name, forward, backward, BYTES_PER_PARAMETER * sum(layer.parameters))
@@ -160,7 +160,7 @@ def ratios(
 ) -> list[Ratio]:
     """What to multiply each layer's measured times by, to have them on another GPU, precision or clock.
 
-    Both sides are reckoned with the same efficiencies, so that what these get wrong alike on both cancels.
+    Both sides are computed with the same efficiencies, so that an error that both share cancels.
     """
     have = _times(roofline, table, image_size, batch_size, measured_on)
     want = _times(roofline, table, image_size, batch_size, wanted_on)
@@ -181,7 +181,7 @@ def roofs(gpu: Gpu, precision: str, clock_Hz: float | None = None) -> Roofs:
     return Roofs(peak.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
 
 
-def passes_s(parameters: Parameters, work: Work, batch_size: int, roofs: Roofs) -> Floats:
+def passes_s(parameters: Parameters, work: LayerWork, batch_size: int, roofs: Roofs) -> Floats:
     """Seconds of each pass: (forward, backward) by layer."""
     speed = np.where(work.square & roofs.square, parameters.square_speedup, 1.0)
     computing_s = work.flop * batch_size / (speed * parameters.matmul_efficiency * roofs.peak_FLOPps)
@@ -190,13 +190,13 @@ def passes_s(parameters: Parameters, work: Work, batch_size: int, roofs: Roofs) 
     return found
 
 
-def work(table: Sequence[Layer], image_size: int) -> Work:
+def work(table: Sequence[Layer], image_size: int) -> LayerWork:
     """What the layers of a table do."""
     shapes = {DATA: (3, image_size, image_size)} | {layer.name: layer.output_shape for layer in table}
     elements = {name: math.prod(shape) for name, shape in shapes.items()}
     passes = [_passes(layer, sum(elements[name] for name in layer.inputs), elements[layer.name]) for layer in table]
     flop, moved, parameters = np.array(passes, dtype=float).reshape(-1, 3, 2).transpose(1, 2, 0)
-    return Work(flop, moved, parameters, np.array([_is_square(layer, shapes) for layer in table], dtype=bool))
+    return LayerWork(flop, moved, parameters, np.array([_is_square(layer, shapes) for layer in table], dtype=bool))
 
 
 def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_size: int, on: Roofs) -> Floats:

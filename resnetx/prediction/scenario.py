@@ -13,7 +13,7 @@ from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
-from resnetx.prediction.ssgd import Overlap
+from resnetx.prediction.job import Overlap
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
 from resnetx.workloads import counts

@@ -2,53 +2,55 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 from resnetx.errors import ConfigError
 from resnetx.prediction.predict import predict
-from resnetx.prediction.result import missing, opening
+from resnetx.prediction.provenance import SourcedPoint
+from resnetx.prediction.result import Baseline, missing
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
-from resnetx.record import Unknown
 
-Asked = tuple[tuple[int, ...], int]  # GPU ids, global batch size
+
+class Placement(NamedTuple):
+    """Where a point runs, and with which batch."""
+
+    devices: tuple[int, ...]  # GPU ids
+    batch_size: int  # global
 
 
 def curve(
-    subject: Subject, fabric: Fabric, asked: Sequence[Asked], baseline: Asked, setting: Setting
-) -> list[dict[str, Any]]:
-    """The fields of each point asked for; speed-ups are over `baseline`, or else over the smallest that can run."""
-    points = [_point(Point(subject, fabric, devices, batch_size, setting)) for devices, batch_size in asked]
-    bases = sorted((point for point in points if point["outcome"] == "ok"), key=lambda point: point["gpus"])
-    if baseline not in asked:
-        first = _point(Point(subject, fabric, *baseline, replace(setting, sensitivity=False, timeline=False)))
-        bases = [first, *bases] if first["outcome"] == "ok" else bases
-    return [point | _speedup(point, bases[0] if bases else None) for point in points]
+    subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: Setting
+) -> list[SourcedPoint]:
+    """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
+    base: Baseline | None = None
+    if baseline not in placements:
+        plain = replace(setting, sensitivity=False, timeline=False)
+        base = _baseline(_predicted(Point(subject, fabric, *baseline, plain), None))
+    points: dict[Placement, SourcedPoint] = {}
+    for placement in sorted(placements, key=lambda placement: len(placement.devices)):
+        points[placement] = _predicted(Point(subject, fabric, *placement, setting), base)
+        base = base or _baseline(points[placement])
+    return [points[placement] for placement in placements]
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _baseline(sourced: SourcedPoint) -> Baseline | None:
+    """What other points are compared with; None where the point cannot run."""
+    images_per_s = sourced.point.images_per_s
+    return Baseline(sourced.point.gpus, images_per_s) if isinstance(images_per_s, float) else None
+
+
+def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
     """A prediction, or why there is none."""
-    gpus = point.fabric.described.gpus
-    has = len(gpus)
-    if max(point.devices) >= has:
-        return opening(point) | missing("refused", f"{point.fabric.described.name} has {has} GPUs")
+    gpus, name = point.fabric.described.gpus, point.fabric.described.name
+    if max(point.devices) >= len(gpus):
+        return missing(point, "refused", f"{name} has {len(gpus)} GPUs")
     kinds = {gpus[device].part_name for device in point.devices}
     if len(kinds) > 1:
         reason = (
             f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"
         )
-        return opening(point) | missing("refused", reason)
+        return missing(point, "refused", reason)
     try:
-        return predict(point)
+        return predict(point, base)
     except ConfigError as error:
-        return opening(point) | missing("refused", str(error))
-
-
-def _speedup(point: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
-    if point["outcome"] != "ok" or base is None:
-        return dict.fromkeys(("speedup", "efficiency", "baseline_gpus"), Unknown(point["reason"]))
-    speedup = point["images_per_s"] / base["images_per_s"]
-    return {
-        "speedup": speedup,
-        "efficiency": speedup * base["gpus"] / point["gpus"],
-        "baseline_gpus": base["gpus"],
-    }
+        return missing(point, "refused", str(error))

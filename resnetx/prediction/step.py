@@ -69,7 +69,7 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
-class Message:
+class TimedMessage:
     """One all-reduce of gradients. It can start when all its layers have ended their backward pass on all ranks."""
 
     layers: tuple[str, ...]
@@ -86,7 +86,7 @@ class Stretch:
     reading: float = 1.0  # and decoding
     copying: float = 1.0  # to the device
     host: float = 1.0  # while the device waits
-    queueing: float = 1.0  # by the host, beside the device
+    queueing: float = 1.0  # by the host, while the device runs
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from resnetx.config import After
 from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import Plan, calibrate, plan
-from resnetx.interconnect.measured import Measured, Point
+from resnetx.interconnect.measured import Measured, MeasuredPoint
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute, messages, ssgd
-from resnetx.prediction.published import Iterations, Layerwise, Scaling, training
+from resnetx.prediction.job import Job, RankClass
+from resnetx.prediction.published import Iterations, LayerwiseTime, Scaling, training
 from resnetx.units import size
 from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
@@ -30,7 +31,7 @@ Iteration = Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
-class Row:
+class TrainingRow:
     """One published figure and its prediction, both in `unit`; `error` is predicted / measured - 1."""
 
     group: str
@@ -50,7 +51,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrainingSummary:
     """How far off the predicted rows of a group are."""
 
     group: str
@@ -72,7 +73,7 @@ def after(step_s: float, communication_s: float) -> float:
     return step_s + communication_s
 
 
-def validate(iteration: Iteration = after) -> list[Row]:
+def validate(iteration: Iteration = after) -> list[TrainingRow]:
     """All published rates of more than one GPU, with their predictions, group by group."""
     published = training()
     modelled = [entry for entry in published.scaling if entry.not_modelled is None]
@@ -85,21 +86,21 @@ def validate(iteration: Iteration = after) -> list[Row]:
     return rows
 
 
-def summaries(rows: Sequence[Row]) -> list[Summary]:
+def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     """The groups of `rows`, in the order of the file."""
     found = []
     for name, group in training().groups.items():
         own = [row for row in rows if row.group == name]
         errors = [abs(row.error) for row in own if row.error is not None]
         mean, worst = (sum(errors) / len(errors), max(errors)) if errors else (None, None)
-        found.append(Summary(name, group.about, len(own), len(errors), mean, worst, group.tolerance))
+        found.append(TrainingSummary(name, group.about, len(own), len(errors), mean, worst, group.tolerance))
     return found
 
 
 # ---- weak scaling behind an all-reduce
 
 
-def _scaling(entry: Scaling, iteration: Iteration, calibrated: bool) -> Iterator[Row]:
+def _scaling(entry: Scaling, iteration: Iteration, calibrated: bool) -> Iterator[TrainingRow]:
     """Every count of GPUs but the first, from the rate on one."""
     assert entry.system is not None and entry.gradient_bytes is not None, entry.source
     system = load(entry.system, nodes=1)
@@ -113,7 +114,7 @@ def _scaling(entry: Scaling, iteration: Iteration, calibrated: bool) -> Iterator
             made = calibrate(made, _two_points(made))
         communication_s = made.cost(entry.gradient_bytes).time_s
         predicted = gpus * entry.batch_size_per_gpu / iteration(step_s, communication_s)
-        yield Row(
+        yield TrainingRow(
             group=CALIBRATED if calibrated else UNCALIBRATED,
             source=entry.source,
             system=entry.system,
@@ -137,7 +138,7 @@ def _two_points(made: Plan) -> Measured:
     measured = collectives.published_points(made.system.name, made.library, made.collective, gpus)
     large = [point for point in measured if point.size_bytes == LARGE]
     assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
-    points = (Point(size(small.size), small.time_us[gpus] * 1e-6), *large)
+    points = (MeasuredPoint(size(small.size), small.time_us[gpus] * 1e-6), *large)
     return Measured(f"Tartan at 1 GiB and 8 bytes on {gpus} GPUs", points)
 
 
@@ -145,21 +146,21 @@ def _what(entry: Scaling) -> str:
     return f"{entry.network}, batch {entry.batch_size_per_gpu} per GPU"
 
 
-# ---- what stands beside
+# ---- other groups
 
 
-def _layerwise(entry: Layerwise) -> Row:
+def _layerwise(entry: LayerwiseTime) -> TrainingRow:
     """The time of all layers' all-reduces, one after the other."""
     system = load(entry.system)
     made = plan(system, "allreduce", None, entry.library)
     sizes = [BYTES_PER_PARAMETER * sum(layer.parameters) for layer in entry.table(image_size=224) if layer.parameters]
     predicted = sum(made.cost(size_bytes).time_s for size_bytes in sizes)
-    return Row(
+    return TrainingRow(
         group=LAYERWISE,
         source=entry.source,
         system=entry.system,
         library=entry.library,
-        what=f"{entry.network}, communication beside {entry.backward_s} s of backward pass",
+        what=f"{entry.network}, communication during {entry.backward_s} s of backward pass",
         gpus=len(system.gpus),
         unit="s",
         given="nothing",
@@ -172,8 +173,8 @@ def _layerwise(entry: Layerwise) -> Row:
     )
 
 
-def _not_modelled(entry: Scaling, reason: str) -> Iterator[Row]:
-    row = Row(
+def _not_modelled(entry: Scaling, reason: str) -> Iterator[TrainingRow]:
+    row = TrainingRow(
         group=NOT_MODELLED,
         source=entry.source,
         system=entry.system,
@@ -194,12 +195,12 @@ def _not_modelled(entry: Scaling, reason: str) -> Iterator[Row]:
             yield replace(row, gpus=gpus, measured=measured)
 
 
-def _iterations(entry: Iterations) -> Iterator[Row]:
+def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
     """The rate with each batch and library that it may be of: one all-reduce behind the backward pass."""
     for library in entry.libraries:
         for batch_size in entry.batch_sizes:
             predicted = 1 / _step_s(entry, library, batch_size)
-            yield Row(
+            yield TrainingRow(
                 group=ITERATIONS,
                 source=entry.source,
                 system=entry.system,
@@ -225,4 +226,4 @@ def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     gradients = ready_order(layers, "fp32")
     sent = messages.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
     step = found.step.copying_gradients(1 / found.gradient_copy_Bps)
-    return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(entry.gpus, step),), sent.messages))
+    return ssgd.iteration_s(Job((RankClass(entry.gpus, step),), sent.messages))

@@ -7,6 +7,7 @@ read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -17,56 +18,65 @@ from resnetx.formats.chrome_events import MAX_BYTES, is_json
 from resnetx.loading import File, decode, is_file, is_folder, visible
 from resnetx.record import files, limits
 from resnetx.record.run import SCHEMA
-from resnetx.record.trace import LayerTimes, Trace, TracedCommunication
-from resnetx.record.unknown import Unknown, seal_tree
+from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
+from resnetx.record.unknown import Unknown, known, seal
 from resnetx.traces.checks import refuse_unsound
 
 NAME = "trace.json"
 CPU = "CPU"  # the device of a trace that has none
 DRAWN = 3  # iterations of each batch in a timeline
-SILENT = "imported: the file does not say"
+SILENT = Unknown("imported: the file does not say")
 
 
 def read(path: Path, *, batch_size: int, device: str, workload: str | None = None) -> Trace:
     """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
 
     Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
-    is the caller's to check, or "CPU". `workload` is the file's own name unless given.
+    is the caller's to check, or "CPU". `workload` is the file's own name unless set.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
-    notes: dict[str, str] = {}
-    source, measured_at = visible(str(path)), None  # a path may hold what is no text
+    source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
-        profile = kineto.parse(data, path)
-        _check_device(profile, device, path)
-        times, measured_at = profile.times, profile.measured_at
-        if profile.left_out:
-            source += f" (without {profile.left_out} iterations that executed other layers than most did)"
-        if not profile.has_gradient_sizes:
-            notes["batches.0.times.layers"] = (
-                "the gradient_bytes of all layers are 0: the profile has no shapes (record_shapes=True)"
-            )
+        contents = _of_profile(kineto.parse(data, path), device, path, source)
     else:
-        times = six_columns.parse(_text(data, path), path)
-    tree = {
-        "kind": "trace",
-        "schema": SCHEMA,
-        "how": "imported",
-        "source": source,
-        "workload": workload or visible(path.name.partition(".")[0]),
-        "request": Unknown("imported: no run of resnetx measured it"),
-        "device": device,
-        "cpu": Unknown(SILENT),
-        "cpus": Unknown(SILENT),
-        "sm_clock_Hz": Unknown(SILENT),
-        "software": Unknown(SILENT),
-        "measured_at": measured_at or Unknown(SILENT),
-        "batches": [{"batch_size": batch_size, "times": times, "peak_memory_bytes": Unknown(SILENT)}],
-        "communication": [],
-        "unknown": notes,
-    }
-    trace: Trace = seal_tree(tree, Trace)
-    return refuse_unsound(trace)
+        contents = _Contents(six_columns.parse(_text(data, path), path), source)
+    trace = Trace(
+        kind="trace",
+        schema=SCHEMA,
+        how="imported",
+        source=contents.source,
+        workload=workload or visible(path.name.partition(".")[0]),
+        request=known(Unknown("imported: no run of resnetx measured it")),
+        device=device,
+        cpu=known(SILENT),
+        cpus=known(SILENT),
+        sm_clock_Hz=known(SILENT),
+        software=known(SILENT),
+        measured_at=known(contents.measured_at),
+        batches=[TracedBatch(batch_size=batch_size, times=contents.times, peak_memory_bytes=known(SILENT))],
+        communication=[],
+        unknown=contents.notes,
+    )
+    return refuse_unsound(seal(trace))
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What a file of another program says."""
+
+    times: LayerTimes
+    source: str
+    measured_at: str | Unknown = SILENT
+    notes: dict[str, str] = field(default_factory=dict)  # path in the trace -> what is not known of it
+
+
+def _of_profile(profile: kineto.Profile, device: str, path: Path, source: str) -> _Contents:
+    _check_device(profile, device, path)
+    if profile.left_out:
+        source += f" (without {profile.left_out} iterations that executed other layers than most did)"
+    no_shapes = "the gradient_bytes of all layers are 0: the profile has no shapes (record_shapes=True)"
+    notes = {} if profile.has_gradient_sizes else {"batches.0.times.layers": no_shapes}
+    return _Contents(profile.times, source, profile.measured_at or SILENT, notes)
 
 
 def export(trace: Trace, folder: Path) -> list[Path]:

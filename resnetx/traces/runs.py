@@ -21,20 +21,7 @@ from resnetx.record.run import SCHEMA, GradientBucket, RunRecord
 from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedMessage
 from resnetx.record.unknown import nulls
 
-_UNTOLD = "the run does not tell it"
-
-
-def read_runs(folder: Path) -> Trace:
-    """The trace of the one workload whose runs lie below `folder`; a `ConfigError` if there is none, or several."""
-    found = read_all(folder)
-    if not found:
-        raise ConfigError(f"{folder}: no finished run with measure=layers lies below it; `resnetx trace` makes some")
-    if len(found) > 1:
-        raise ConfigError(
-            f"{folder}: holds the traces of several workloads, where one is expected; choose the folder of one of "
-            f"{'; '.join(map(_told, found))}"
-        )
-    return found[0]
+_NOT_SAID = "the run does not say"
 
 
 def read_all(folder: Path) -> list[Trace]:
@@ -94,15 +81,6 @@ def _above(runs: list[_Run]) -> Path:
     return runs[0].folder if len(runs) == 1 else min(parents, key=lambda path: len(path.parts))
 
 
-def _told(trace: Trace) -> str:
-    assert trace.request, "a trace from runs has their request"
-    request = trace.request
-    return (
-        f"{trace.workload} at {request.image_size} pixels in {request.precision}, input={request.input.kind}, "
-        f"threads={request.threads}, in {trace.source}"
-    )
-
-
 # ---- a trace --------------------------------------------------------------------------------------------------------
 
 
@@ -115,11 +93,11 @@ def _trace(runs: list[_Run], folder: Path) -> Trace:
         clock for run in layered for each in run.record.gpu_samples or [] if each for clock in each.sm_clock_Hz or []
     ]
     if not clocks:
-        unknown["sm_clock_Hz"] = first.unknown.get("gpu_samples", _UNTOLD)
+        unknown["sm_clock_Hz"] = first.unknown.get("gpu_samples", _NOT_SAID)
     if first.environment is None:
-        unknown |= dict.fromkeys(("cpu", "cpus", "software"), first.unknown.get("environment", _UNTOLD))
+        unknown |= dict.fromkeys(("cpu", "cpus", "software"), first.unknown.get("environment", _NOT_SAID))
     if not first.devices:
-        unknown["device"] = first.unknown.get("devices", _UNTOLD)
+        unknown["device"] = first.unknown.get("devices", _NOT_SAID)
     batches = [_batch(run.record, f"batches.{place}", unknown) for place, run in enumerate(layered)]
     together = sorted(
         (run.record for run in runs if run.record.phases),
@@ -166,11 +144,11 @@ def _batch(record: RunRecord, path: str, unknown: dict[str, str]) -> TracedBatch
     assert times, "chosen because it has layers"
     gaps = msgspec.structs.replace(times, layers=[])  # no null is among the layers, which are many
     unknown |= {
-        f"{path}.times.{null}": record.unknown.get(f"layers.{null}", _UNTOLD)
+        f"{path}.times.{null}": record.unknown.get(f"layers.{null}", _NOT_SAID)
         for null in nulls(msgspec.to_builtins(gaps))
     }
     if not record.peak_memory_bytes:
-        unknown[f"{path}.peak_memory_bytes"] = record.unknown.get("peak_memory_bytes", _UNTOLD)
+        unknown[f"{path}.peak_memory_bytes"] = record.unknown.get("peak_memory_bytes", _NOT_SAID)
     peak = max(record.peak_memory_bytes) if record.peak_memory_bytes else None
     return TracedBatch(batch_size=record.request.batch_size, times=times, peak_memory_bytes=peak)
 
@@ -186,7 +164,7 @@ def _software(record: RunRecord) -> str | None:
 
 
 def communication_of(record: RunRecord) -> TracedCommunication:
-    """What the ranks of a run with measure=phases sent, waiting for each other apart from the transfer.
+    """What the ranks of a run with measure=phases sent, with waiting for each other separate from the transfer.
 
     Ranks' clocks are zero as they leave the barrier before a window, so that times of different ranks compare as well
     as a barrier lets them: on one host, to some microseconds.

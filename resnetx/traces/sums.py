@@ -1,4 +1,4 @@
-"""What a traced batch adds up to: its parts, the watched step that they are parts of, and the clean step.
+"""What a traced batch adds up to: its parts, the instrumented step that they are parts of, and the clean step.
 
 Each figure is a median over iterations; the residual is taken within each iteration first. So the parts of a noisy
 trace add up to its step only nearly.
@@ -24,13 +24,13 @@ class TraceSums:
     forward_s: float
     backward_s: float
     update_s: float | None
-    rest_s: float | None  # of the watched step that is in no part: what watching takes between forward and backward
-    step_s: float | None  # watched
+    rest_s: float | None  # of the instrumented step that is in no part: instrumenting, between forward and backward
+    step_s: float | None  # instrumented
     clean_step_s: float | None
-    # Watched step over clean step: by so much, layer times may be too long. And all parts over the clean step: 1 where
-    # they account for it. Medians over the windows, each against the clean window before it: what slows the machine
-    # for a while slows both.
-    watched_over_clean: float | None
+    # Instrumented step over clean step: by so much, layer times may be too long. And all parts over the clean step: 1
+    # where they account for it. Medians over the windows, each against the clean window before it: what slows the
+    # machine for a while slows both.
+    instrumented_over_clean: float | None
     parts_over_clean: float | None
 
     @property
@@ -44,9 +44,9 @@ def sums(times: LayerTimes) -> TraceSums:
     forward = _per_iteration([layer.forward_s for layer in times.layers])
     backward = _per_iteration([layer.backward_s for layer in times.layers])
     parts = [part for part in (times.input_wait_s, times.host_to_device_s, forward, backward, times.update_s) if part]
-    watched, clean = times.step_s or [], times.clean_step_s or []
-    rest = [step - sum(of_step) for step, *of_step in zip(watched, *parts, strict=False)]
-    accounted = [step - left for step, left in zip(watched, rest, strict=False)]
+    instrumented, clean = times.step_s or [], times.clean_step_s or []
+    rest = [step - sum(of_step) for step, *of_step in zip(instrumented, *parts, strict=False)]
+    accounted = [step - left for step, left in zip(instrumented, rest, strict=False)]
     return TraceSums(
         input_s=_median(times.input_s),
         host_s=_median(times.host_s or []),
@@ -56,19 +56,19 @@ def sums(times: LayerTimes) -> TraceSums:
         backward_s=_median(backward) or 0.0,
         update_s=_median(times.update_s),
         rest_s=_median(rest),
-        step_s=_median(watched),
+        step_s=_median(instrumented),
         clean_step_s=_median(clean),
-        watched_over_clean=_over_clean(watched, clean),
+        instrumented_over_clean=_over_clean(instrumented, clean),
         parts_over_clean=_over_clean(accounted, clean),
     )
 
 
-def _over_clean(watched: Sequence[float], clean: Sequence[float]) -> float | None:
-    """Watched seconds over those of the clean window before them; there are as many watched windows as clean ones."""
-    if not clean or not watched or len(watched) % len(clean):
+def _over_clean(instrumented: Sequence[float], clean: Sequence[float]) -> float | None:
+    """Instrumented seconds over those of the clean window before them; None without as many windows of both."""
+    if not clean or not instrumented or len(instrumented) % len(clean):
         return None
-    length = len(watched) // len(clean)
-    windows = [watched[begin : begin + length] for begin in range(0, len(watched), length)]
+    length = len(instrumented) // len(clean)
+    windows = [instrumented[begin : begin + length] for begin in range(0, len(instrumented), length)]
     return median(fmean(window) / clean_s for window, clean_s in zip(windows, clean, strict=True))
 
 

@@ -255,10 +255,11 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["timeout=soon"], "timeout=soon: expected a duration"),
         (
             ["all_reduce.txt"],
-            "all_reduce.txt: `resnetx bench` measures; to take over a file of nccl-tests, add --import",
+            "all_reduce.txt: `resnetx bench` measures; to import a file of nccl-tests, add --import",
         ),
         (["--import"], "--import: expected one file of nccl-tests, got 0"),
         (["--import", "nowhere.txt"], "--import nowhere.txt: No such file or directory"),
+        (["--import", "x.txt", "gpus=[2,4]"], "gpus=[2, 4]: a file of nccl-tests is of one number of GPUs"),
         (["--import", "x.txt", "iterations=3"], "iterations: nothing is measured with --import"),
     ],
 )
@@ -352,7 +353,7 @@ def test_json_of_nccl_tests_becomes_a_record(capsys, tmp_path):
     assert status == 0
     assert found.world_size == 4
     assert [(point.collective, point.wrong) for point in found.points] == [("allreduce", 0), ("allreduce", None)]
-    assert found.unknown["points.1.wrong"] == "nccl-tests does not tell"
+    assert found.unknown["points.1.wrong"] == "nccl-tests does not say"
 
 
 def test_what_a_file_does_not_say_is_asked_for(capsys, tmp_path):

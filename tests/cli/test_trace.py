@@ -8,7 +8,7 @@ from resnetx.api.trace import layered, together
 from resnetx.cli import main
 from resnetx.host import node_name
 from resnetx.traces.files import read
-from resnetx.traces.runs import read_runs
+from resnetx.traces.runs import read_all
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "threads=1"]
 QUICK = [*SMALL, "batch_size=8", "iterations=5", "steps=2", "warmup=3"]
@@ -27,7 +27,7 @@ def test_every_batch_is_traced_once_and_kept(capsys, tmp_path):
     assert status == 0, err
     (told,) = map(json.loads, out.splitlines())
     (folder,) = (tmp_path / node_name() / "trace").glob("resnet-1-width-16_32_fp32_*")
-    trace = read_runs(folder)
+    (trace,) = read_all(folder)
     assert (told["workload"], told["source"]) == ("ResNet/1 width 16", str(folder)) == (trace.workload, trace.source)
     assert [batch.batch_size for batch in trace.batches] == [4, 8]
     for batch in trace.batches:

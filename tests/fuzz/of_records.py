@@ -20,7 +20,7 @@ from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study import sweep
 from resnetx.prediction.scenario import Fabric, Setting, Subject
-from resnetx.prediction.speedup import curve
+from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.comparison import Comparison
@@ -37,7 +37,7 @@ from resnetx.reporting.study.scaling import rows
 from resnetx.reporting.study.series import named
 from resnetx.reporting.systems.comparison import compare_systems as compared
 from resnetx.traces.files import export
-from resnetx.traces.runs import read_runs
+from resnetx.traces.runs import read_all
 from tests.fuzz.harness import Target, of_two, seldom
 from tests.fuzz.of_yaml import use_calibration
 
@@ -172,7 +172,7 @@ def _traced_runs() -> list[bytes]:
 
 def _traces() -> list[bytes]:
     (folder,) = TRUTH.glob("trace/alexnet*")
-    trace = msgspec.to_builtins(read_runs(folder))
+    trace = msgspec.to_builtins(read_all(folder)[0])
     trace["batches"] = [{**batch, "times": _shorter(batch["times"])} for batch in trace["batches"]]
     imported = trace | {"how": "imported", "request": None, "device": "v100-sxm2-16gb"}
     return [json.dumps(each).encode() for each in (trace, imported)]
@@ -194,7 +194,7 @@ def _use_trace(path: Path) -> None:
 def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
     subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
-    curve(subject, _dgx1(), [((0, 1), 2 * batch_size)], ((0,), batch_size), Setting())
+    curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), Setting())
 
 
 # ---- what is made of them -------------------------------------------------------------------------------------------

@@ -95,14 +95,14 @@ def test_in_switch_reduction_needs_such_a_switch():
 
 def test_only_allreduce_has_trees_and_in_switch_reduction():
     made = plan(load("dgx-h100"), "broadcast", library="nvls")
-    assert [way.algorithm for way in made.ways] == ["ring"]
+    assert [algorithm.name for algorithm in made.algorithms] == ["ring"]
 
 
 def test_broadcast_fills_the_ring_piece_by_piece():
     made = plan(P100, "broadcast", range(8), "nccl2")
     small, large = made.cost(MIB), made.cost(2**30)
     assert small.busbw_Bps < 0.2 * large.busbw_Bps  # Tartan: 7.0 of 54.5 GB/s
-    assert plan(P100, "broadcast", range(2), "nccl2").ways[0].fill_s_per_byte == 0
+    assert plan(P100, "broadcast", range(2), "nccl2").algorithms[0].fill_s_per_byte == 0
 
 
 def test_cost_is_size_over_time():
@@ -261,7 +261,7 @@ def test_bus_bandwidth_stays_below_every_cut(machine, case):
 def test_in_switch_reduction_stays_below_its_cut(switched, count, lanes):
     """Each GPU sends its data once and its share of the sum: algbw <= port / (1 + 1/n)."""
     system = switched(count, lanes)
-    (way,) = [way for way in plan(system, library="nvls").ways if way.algorithm == "nvls"]
+    (way,) = [way for way in plan(system, library="nvls").algorithms if way.name == "nvls"]
     assert 1e12 / way.time_s(1e12) <= system.links[0].copy_Bps / (1 + 1 / count)
 
 

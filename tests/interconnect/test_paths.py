@@ -4,6 +4,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths
+from resnetx.interconnect.max_min import fair_shares
 from resnetx.interconnect.system import load
 
 DGX1 = load("dgx1-p100")
@@ -80,8 +81,10 @@ def test_pair_matrix_holds_every_pair():
 
 
 def test_copies_at_once_share_the_uplink():
-    assert paths.concurrent_Bps(DGX1, [(0, 2), (1, 3)], "host") == pytest.approx([10.1e9 / 2] * 2)
-    assert paths.concurrent_Bps(DGX1, [(0, 1), (2, 3)]) == pytest.approx([18.41e9] * 2)
+    staged = [paths.flow(DGX1, 0, 2, "host"), paths.flow(DGX1, 1, 3, "host")]
+    assert [rate for rate, _ in fair_shares(DGX1, staged)] == pytest.approx([10.1e9 / 2] * 2)
+    direct = [paths.flow(DGX1, 0, 1), paths.flow(DGX1, 2, 3)]
+    assert [rate for rate, _ in fair_shares(DGX1, direct)] == pytest.approx([18.41e9] * 2)
 
 
 def test_between_nodes_a_copy_takes_the_network():

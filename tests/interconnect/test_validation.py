@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from resnetx.interconnect.validation import Summary, summaries, validate
+from resnetx.interconnect.validation import CollectiveSummary, summaries, validate
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,9 @@ def test_some_rows_were_never_seen(rows):
 
 
 def test_summary_fails_where_an_error_is_too_large():
-    good = Summary("g", "about", 2, 0, mean_error=0.04, worst_error=0.1, mean_tolerance=0.05, worst_tolerance=0.15)
+    good = CollectiveSummary(
+        "g", "about", 2, 0, mean_error=0.04, worst_error=0.1, mean_tolerance=0.05, worst_tolerance=0.15
+    )
     assert good.holds
-    assert not Summary("g", "about", 2, 0, 0.06, 0.1, 0.05, 0.15).holds
-    assert not Summary("g", "about", 2, 0, 0.04, 0.2, 0.05, 0.15).holds
+    assert not CollectiveSummary("g", "about", 2, 0, 0.06, 0.1, 0.05, 0.15).holds
+    assert not CollectiveSummary("g", "about", 2, 0, 0.04, 0.2, 0.05, 0.15).holds

@@ -44,7 +44,7 @@ def test_latency_is_the_time_that_no_byte_costs():
     made = plan(DGX1, "allreduce")
     halved = with_latency(made, 0.5)
     saved_s = made.cost(8).time_s - halved.cost(8).time_s
-    assert saved_s == pytest.approx(made.ways[0].fixed_s / 2)
+    assert saved_s == pytest.approx(made.algorithms[0].fixed_s / 2)
     assert made.cost(SIZE).time_s - halved.cost(SIZE).time_s == pytest.approx(saved_s)
 
 

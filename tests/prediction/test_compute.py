@@ -8,8 +8,9 @@ from resnetx.config import request_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load, parts_table
 from resnetx.prediction import roofline
-from resnetx.prediction.compute import jitter_of, of_point, of_roofline, of_trace
+from resnetx.prediction.compute import of_point, of_roofline, of_trace
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
+from resnetx.prediction.traced_step import jitter_of
 from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
 
@@ -176,7 +177,7 @@ def test_a_step_that_mostly_waits_for_input_is_not_stretched():
 def test_what_was_taken_once_has_an_assumed_error_and_says_so():
     found = of_trace(trace(batch(8, [layer("a", 1, 1)])), 8, H200, 0, None)
     assert found.error == 0.3
-    assert "taken once" in found.note
+    assert "measured once" in found.note
 
 
 def test_jitter_is_how_steps_differ_from_the_next_and_not_how_they_drift():

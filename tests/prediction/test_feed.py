@@ -10,9 +10,9 @@ from resnetx.config import request_from
 from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load, parts_table
 from resnetx.prediction.input import RATE_ERRORS, STORED
+from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
-from resnetx.prediction.ssgd import Overlap
 from resnetx.settings.compose import compose
 
 GX8 = load("gx8")
@@ -26,8 +26,8 @@ def point(*, gpus=8, batch_size=256, recipe="imagenet", **setting):
     return Point(subject, Fabric(GX8, "nccl1"), tuple(range(gpus)), batch_size, Setting(**setting))
 
 
-def what(found):
-    return {line.what: line for line in found["input_from"]}
+def what(answer):
+    return {line.what: line for line in answer.inputs}
 
 
 # ---- the errors are those of what was measured
@@ -63,9 +63,9 @@ def test_bytes_of_an_image_are_those_of_the_recipe_unless_asked_for():
         ("paper", None, STORED["paper"].size_bytes),
         ("paper", 196_608, 196_608),
     ):
-        found = predict(point(recipe=recipe, image_bytes=asked, overlap=Overlap(False, False)))
+        found = predict(point(recipe=recipe, image_bytes=asked, overlap=Overlap(False, False))).point
         copied_s = 32 * 3 * 227**2 * 4 / from_host(GX8, range(8)).rate_Bps
-        assert found["input_s"] == pytest.approx(256 * size_bytes / 0.5e9 + copied_s)
+        assert found.input_s == pytest.approx(256 * size_bytes / 0.5e9 + copied_s)
     assert STORED["paper"].size_bytes < STORED["imagenet"].size_bytes
 
 
@@ -81,35 +81,35 @@ def test_each_rate_stands_among_the_inputs_with_its_error():
 
 
 def test_input_that_outlasts_everything_is_the_limit_and_the_interval_is_as_wide_as_its_error():
-    found = predict(point(batch_size=512))
-    assert found["iteration_s"] == pytest.approx(found["input_s"])
-    assert found["limited_by"] == "input"
-    without = predict(point(batch_size=512, image_bytes=1))
-    assert found["limit_share"] == pytest.approx(1 - without["iteration_s"] / found["iteration_s"])
-    assert found["input_error"] == pytest.approx(0.47, abs=0.02)  # of reading 50 %, of copying 14
-    low_s, high_s = found["interval_s"]
-    assert high_s == pytest.approx(found["iteration_s"] * (1 + found["input_error"]))
-    assert low_s < 0.8 * found["iteration_s"]
+    found = predict(point(batch_size=512)).point
+    assert found.iteration_s == pytest.approx(found.input_s)
+    assert found.limited_by == "input"
+    without = predict(point(batch_size=512, image_bytes=1)).point
+    assert found.limit_share == pytest.approx(1 - without.iteration_s / found.iteration_s)
+    assert found.input_error == pytest.approx(0.47, abs=0.02)  # of reading 50 %, of copying 14
+    low_s, high_s = found.interval_s
+    assert high_s == pytest.approx(found.iteration_s * (1 + found.input_error))
+    assert low_s < 0.8 * found.iteration_s
 
 
 def test_compute_is_a_limit_only_where_the_iteration_gets_shorter_without_it():
-    hidden = predict(point(batch_size=512))
-    assert hidden["compute_s"] > 0.25 * hidden["iteration_s"]
-    assert hidden["interval_by_compute_s"] == pytest.approx([hidden["iteration_s"]] * 2)
-    alone = predict(point(gpus=1, batch_size=32, image_bytes=1))
-    assert (alone["limited_by"], alone["limit_share"]) == ("compute", pytest.approx(1, abs=0.1))
+    hidden = predict(point(batch_size=512)).point
+    assert hidden.compute_s > 0.25 * hidden.iteration_s
+    assert hidden.interval_by_compute_s == pytest.approx([hidden.iteration_s] * 2)
+    alone = predict(point(gpus=1, batch_size=32, image_bytes=1)).point
+    assert (alone.limited_by, alone.limit_share) == ("compute", pytest.approx(1, abs=0.1))
 
 
 def test_of_two_parts_that_hide_each_other_the_longer_one_is_named():
     """Nothing is saved without either of them."""
     equal = point(batch_size=512)
-    balanced = predict(replace(equal, setting=Setting(image_bytes=1)))
-    input_s, iteration_s = balanced["input_s"], balanced["iteration_s"]
+    balanced = predict(replace(equal, setting=Setting(image_bytes=1))).point
+    input_s, iteration_s = balanced.input_s, balanced.iteration_s
     size_bytes = round((iteration_s - input_s) * 0.5e9 / 512)
-    found = predict(replace(equal, setting=Setting(image_bytes=size_bytes)))
-    assert found["iteration_s"] == pytest.approx(found["input_s"], rel=1e-4)
-    assert found["limit_share"] < 1e-3
-    assert found["limited_by"] == "input"
+    found = predict(replace(equal, setting=Setting(image_bytes=size_bytes))).point
+    assert found.iteration_s == pytest.approx(found.input_s, rel=1e-4)
+    assert found.limit_share < 1e-3
+    assert found.limited_by == "input"
 
 
 @pytest.mark.parametrize(("strategy", "batch_size"), [("after", 256), ("layerwise", 512), ("bucket", 256)])
@@ -119,13 +119,13 @@ def test_an_interval_holds_its_iteration_to_the_last_digit(strategy, batch_size,
     subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
     for library in ("nccl1", "nccl2"):
         asked = Point(subject, Fabric(GX8, library), tuple(range(gpus)), batch_size, Setting(clock_Hz=1.227e9))
-        found = predict(asked)
-        for low_s, high_s in (found["interval_s"], found["interval_by_compute_s"]):
-            assert low_s <= found["iteration_s"] <= high_s
+        found = predict(asked).point
+        for low_s, high_s in (found.interval_s, found.interval_by_compute_s):
+            assert low_s <= found.iteration_s <= high_s
 
 
 def test_host_time_is_somebodys_figure_and_as_uncertain():
-    plain = predict(point(image_bytes=1))
-    held_up = predict(point(image_bytes=1, host_s=0.1))
-    wider = [math.dist(found["interval_s"][:1], found["interval_s"][1:]) for found in (plain, held_up)]
+    plain = predict(point(image_bytes=1)).point
+    held_up = predict(point(image_bytes=1, host_s=0.1)).point
+    wider = [math.dist(found.interval_s[:1], found.interval_s[1:]) for found in (plain, held_up)]
     assert wider[1] - wider[0] == pytest.approx(2 * 0.5 * 0.1, rel=0.05)

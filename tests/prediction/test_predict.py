@@ -7,13 +7,12 @@ import pytest
 
 from resnetx import workloads
 from resnetx.config import After, Bucket, Layerwise, request_from
-from resnetx.interconnect.measured import Measured
-from resnetx.interconnect.measured import Point as MeasuredPoint
+from resnetx.interconnect.measured import Measured, MeasuredPoint
 from resnetx.interconnect.system import load
+from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict, slowest_of
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
-from resnetx.prediction.speedup import curve
-from resnetx.prediction.ssgd import Overlap
+from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import Unknown
 from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
@@ -37,71 +36,73 @@ SECONDS = flat(_8=0.5, _4000=0.5, _8000=0.5, _12000=0.5)
 def tiny(strategy, gpus=2, fabric=None, **setting):
     subject = Subject.of_import(TINY, strategy)
     fabric = fabric or Fabric(H200, "nccl2", measured=SECONDS)
-    return predict(Point(subject, fabric, tuple(range(gpus)), 4 * gpus, Setting(Overlap(False, False), **setting)))
+    return predict(
+        Point(subject, fabric, tuple(range(gpus)), 4 * gpus, Setting(Overlap(False, False), **setting))
+    ).point
 
 
 def test_one_gpu_computes_and_sends_nothing():
     found = tiny(After(), gpus=1)
-    assert found["iteration_s"] == 7.0
-    assert found["exposed_communication_s"] == 0
-    assert found["limited_by"] == "compute"
-    assert isinstance(found["limiting_link"], Unknown)
+    assert found.iteration_s == 7.0
+    assert found.exposed_communication_s == 0
+    assert found.limited_by == "compute"
+    assert isinstance(found.limiting_link, Unknown)
 
 
 def test_after_the_backward_pass_nothing_is_hidden():
-    assert tiny(After())["iteration_s"] == pytest.approx(7.5, rel=1e-6)
-    assert tiny(After())["exposed_communication_s"] == pytest.approx(0.5, rel=1e-6)
+    assert tiny(After()).iteration_s == pytest.approx(7.5, rel=1e-6)
+    assert tiny(After()).exposed_communication_s == pytest.approx(0.5, rel=1e-6)
 
 
 def test_layer_by_layer_the_first_message_hides_behind_the_second_backward_pass():
     found = tiny(Layerwise())
-    assert found["communication_s"] == pytest.approx(1.0, rel=1e-6)
-    assert found["exposed_communication_s"] == pytest.approx(0.5, rel=1e-6)
+    assert found.communication_s == pytest.approx(1.0, rel=1e-6)
+    assert found.exposed_communication_s == pytest.approx(0.5, rel=1e-6)
 
 
 def test_small_gradients_are_one_bucket():
     strategy = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
-    assert tiny(strategy)["communication_s"] == pytest.approx(0.5, rel=1e-6)
+    assert tiny(strategy).communication_s == pytest.approx(0.5, rel=1e-6)
 
 
 def test_a_straggler_holds_up_everybody():
-    assert tiny(After(), gpus=8, straggler=1.5)["iteration_s"] == pytest.approx(7.0 * 1.5 + 0.5, rel=1e-6)
+    assert tiny(After(), gpus=8, straggler=1.5).iteration_s == pytest.approx(7.0 * 1.5 + 0.5, rel=1e-6)
 
 
 def test_the_host_is_a_limit_of_its_own():
     found = tiny(After(), host_s=20.0)
-    assert found["iteration_s"] == pytest.approx(27.5, rel=1e-6)
-    assert found["limited_by"] == "host"
+    assert found.iteration_s == pytest.approx(27.5, rel=1e-6)
+    assert found.limited_by == "host"
 
 
 def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
     def host_bound(cpu):
         slow = trace(batch(4, LAYERS, clean_s=[9.0, 9.0], update_s=1.0, host_s=[9.0, 9.0]), cpu=cpu)
-        return predict(Point(Subject.of_import(slow, After()), Fabric(H200, "nccl2"), (0,), 4, Setting()))
+        return predict(Point(Subject.of_import(slow, After()), Fabric(H200, "nccl2"), (0,), 4, Setting())).point
 
     own = host_bound("Intel(R) Xeon(R) Platinum 8480C")
-    assert (own["iteration_s"], own["limited_by"]) == (9.0, "host")
-    assert own["limit_share"] == pytest.approx(2 / 9)
-    assert own["interval_s"] == [9.0, 9.0]  # as its steps are all alike
+    assert (own.iteration_s, own.limited_by) == (9.0, "host")
+    assert own.limit_share == pytest.approx(2 / 9)
+    assert own.interval_s == [9.0, 9.0]  # as its steps are all alike
     other = host_bound("AMD EPYC 7742")
-    assert (other["iteration_s"], other["interval_s"]) == (9.0, [7.0, 18.0])
-    assert "took 9,000.00 ms to queue a step, and what this one takes is assumed to be between" in other["compute_note"]
+    assert (other.iteration_s, other.interval_s) == (9.0, [7.0, 18.0])
+    assert "took 9,000.00 ms to queue a step, and this host is assumed to take between" in other.compute_note
 
 
 def test_gradients_in_half_precision_are_half_the_bytes():
     slow = {None: Measured("made up", (MeasuredPoint(6e8, 6.0), MeasuredPoint(12e8, 12.0)))}
     large = trace(batch(4, [layer("a", 1.0, 1.0, 12 * 10**8)]))
     point = Point(Subject.of_import(large, After()), Fabric(H200, "nccl2", measured=slow), (0, 1), 8, Setting())
-    whole = predict(point)["communication_s"]
-    half = predict(replace(point, setting=Setting(gradients="bf16")))["communication_s"]
+    whole = predict(point).point.communication_s
+    half = predict(replace(point, setting=Setting(gradients="bf16"))).point.communication_s
     assert (whole, half) == (pytest.approx(12.0, rel=0.01), pytest.approx(6.0, rel=0.01))
 
 
 def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages():
     plain = tiny(After(), fabric=Fabric(H200, "nccl2"))
-    low, high = plain["interval_s"]
-    assert low < plain["iteration_s"] < high
-    known = tiny(After())["interval_s"]
+    low, high = plain.interval_s
+    assert low < plain.iteration_s < high
+    known = tiny(After()).interval_s
     assert known[1] - known[0] < 1e-6  # made-up points that agree to the last digit, and a trace without spread
 
 
@@ -118,7 +119,7 @@ def test_ranks_on_one_host_crowd_each_other():
     for crowding in (None, 1.2):
         measured = {2: Measured("made up", SECONDS[None].points, gpus=2, crowding=crowding)}
         fabric = Fabric(load("cpu-host"), "gloo", measured=measured)
-        times.append(predict(Point(Subject.of_import(on_cpu, After()), fabric, (0, 1), 8, Setting()))["compute_s"])
+        times.append(predict(Point(Subject.of_import(on_cpu, After()), fabric, (0, 1), 8, Setting())).point.compute_s)
     assert times[1] == pytest.approx(1.2 * times[0])
 
 
@@ -133,9 +134,9 @@ def test_ranks_on_cpus_pay_for_moving_gradients():
         Setting(),
     )
     # b's message starts at 4 s; it and a's backward pass want 4 cores of 2 until it ends, 1 s later.
-    assert predict(alone)["iteration_s"] == pytest.approx(7.0 + 0.5 + 0.5, rel=1e-6)
+    assert predict(alone).point.iteration_s == pytest.approx(7.0 + 0.5 + 0.5, rel=1e-6)
     many = replace(alone, subject=replace(alone.subject, trace=trace(*TINY.batches, device="CPU", cpus=8)))
-    assert predict(many)["iteration_s"] == pytest.approx(7.0 + 0.5, rel=1e-6)
+    assert predict(many).point.iteration_s == pytest.approx(7.0 + 0.5, rel=1e-6)
 
 
 def googlenet(batch_size):
@@ -152,27 +153,37 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, Setting(sensitivit
 
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     subject, fabric = Subject.of_import(TINY, After()), Fabric(H200, "nccl2", measured=SECONDS)
-    asked = [(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    two, sixteen = curve(subject, fabric, asked, ((0,), 4), Setting(Overlap(False, False)))
-    assert two["speedup"] == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
-    assert two["baseline_gpus"] == 1
-    assert (sixteen["outcome"], sixteen["reason"]) == ("refused", "dgx-h200 has 8 GPUs")
+    placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
+    answers = curve(subject, fabric, placements, Placement((0,), 4), Setting(Overlap(False, False)))
+    two, sixteen = (answer.point for answer in answers)
+    assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
+    assert two.baseline_gpus == 1
+    assert (sixteen.outcome, sixteen.reason) == ("refused", "dgx-h200 has 8 GPUs")
 
 
 def paper(gpus, batch_size=512, **changed):
-    asked = [(tuple(range(count)), batch_size) for count in gpus]
-    return curve(googlenet(batch_size), FABRIC, asked, ((0,), batch_size), Setting(memory_model="caffe", **changed))
+    placements, baseline = [Placement(tuple(range(count)), batch_size) for count in gpus], Placement((0,), batch_size)
+    answers = curve(googlenet(batch_size), FABRIC, placements, baseline, Setting(memory_model="caffe", **changed))
+    return [answer.point for answer in answers]
 
 
 def test_a_point_without_memory_is_missing_and_is_no_baseline():
     one, two, four = paper([1, 2, 4])
-    assert [each["outcome"] for each in (one, two, four)] == ["oom", "oom", "ok"]
-    assert "GB of memory on each GPU" in one["reason"]
-    assert (four["baseline_gpus"], four["speedup"]) == (4, 1.0)
+    assert [each.outcome for each in (one, two, four)] == ["oom", "oom", "ok"]
+    assert "GB of memory on each GPU" in one.reason
+    assert (four.baseline_gpus, four.speedup) == (4, 1.0)
+
+
+def test_points_keep_the_order_that_was_asked_for_whichever_is_the_baseline():
+    eight, two, four = paper([8, 2, 4])
+    assert [each.gpus for each in (eight, two, four)] == [8, 2, 4]
+    assert (eight.baseline_gpus, four.baseline_gpus) == (4, 4)
+    assert eight.speedup == pytest.approx(eight.images_per_s / four.images_per_s)
+    assert isinstance(two.speedup, Unknown)
 
 
 def test_more_memory_brings_it_back():
-    assert [each["outcome"] for each in paper([1, 2, 4], memory_bytes=10**12)] == ["ok"] * 3
+    assert [each.outcome for each in paper([1, 2, 4], memory_bytes=10**12)] == ["ok"] * 3
 
 
 def test_a_calibration_is_of_the_machine_as_it_is_described():
@@ -189,7 +200,10 @@ def test_a_calibration_is_of_the_machine_as_it_is_described():
 
 def test_what_is_faster_already_is_made_faster_still():
     (plain,), (twice,) = (
-        [found["sensitivity"] for found in [predict(replace(GOOGLENET, fabric=replace(FABRIC, bandwidth=bandwidth)))]]
+        [
+            found.sensitivity
+            for found in [predict(replace(GOOGLENET, fabric=replace(FABRIC, bandwidth=bandwidth))).point]
+        ]
         for bandwidth in ({}, {"nvlink1": 2.0})
     )
     assert all(each.gain > -1e-9 for each in twice)
@@ -198,15 +212,15 @@ def test_what_is_faster_already_is_made_faster_still():
 
 def test_what_a_link_is_worth_is_sorted_and_the_limiting_one_comes_first():
     (found,) = paper([8], batch_size=64, sensitivity=True)
-    gains = [each.gain for each in found["sensitivity"]]
+    gains = [each.gain for each in found.sensitivity]
     assert gains == sorted(gains, reverse=True)
-    assert found["sensitivity"][0].what == "bandwidth of nvlink1 x 2"
-    assert {each.what for each in found["sensitivity"]} >= {"bandwidth of pcie3 x 2", "latency of collectives / 2"}
+    assert found.sensitivity[0].what == "bandwidth of nvlink1 x 2"
+    assert {each.what for each in found.sensitivity} >= {"bandwidth of pcie3 x 2", "latency of collectives / 2"}
 
 
 def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     steps = trace(batch(4, [layer("a", 1.0, 1.0, 4)]), batch(5, [layer("a", 2.0, 2.0, 4)]))
     subject = Subject.of_import(steps, After())
     fabric = Fabric(H200, "nccl2", measured=SECONDS)
-    found = predict(Point(subject, fabric, (0, 1), 9, Setting(Overlap(False, False))))
-    assert found["iteration_s"] == pytest.approx(4.5, rel=1e-6)
+    found = predict(Point(subject, fabric, (0, 1), 9, Setting(Overlap(False, False)))).point
+    assert found.iteration_s == pytest.approx(4.5, rel=1e-6)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resnetx.prediction import ssgd
-from resnetx.prediction.ssgd import HostShare, Job, Overlap, RankClass, timeline
+from resnetx.prediction.job import HostShare, Job, Overlap, RankClass
 from resnetx.prediction.ssgd import simulated_s as iteration_s
-from resnetx.prediction.step import LayerTime, Message, StepTimes, Stretch
+from resnetx.prediction.ssgd import timeline
+from resnetx.prediction.step import LayerTime, StepTimes, Stretch, TimedMessage
 
 NOTHING = Overlap(input=False, host_to_device=False)
 seconds = st.integers(0, 40).map(lambda eighths: eighths / 8)
@@ -37,7 +38,7 @@ def steps(draw):
 def layerwise(each, times):
     """A message for each layer, in the order of the backward pass."""
     pairs = zip(each.layers, times, strict=True)
-    return [Message((layer.name,), time_s) for layer, time_s in reversed(list(pairs))]
+    return [TimedMessage((layer.name,), time_s) for layer, time_s in reversed(list(pairs))]
 
 
 def not_overlapped(each, times):
@@ -63,14 +64,14 @@ def test_equation_2_naive_exchange_adds_itself(drawn):
     each, times = drawn
     names = tuple(layer.name for layer in each.layers)
     alone = each.input_s + each.host_to_device_s + each.compute_s
-    assert iteration_s(job(each, [Message(names, sum(times))])) == pytest.approx(alone + sum(times))
+    assert iteration_s(job(each, [TimedMessage(names, sum(times))])) == pytest.approx(alone + sum(times))
 
 
 @given(steps())
 def test_equation_3_overlapped_input(drawn):
     each, times = drawn
     names = tuple(layer.name for layer in each.layers)
-    message = Message(names, sum(times))
+    message = TimedMessage(names, sum(times))
     rest = each.compute_s + sum(times)
     read, copy = each.input_s, each.host_to_device_s
     assert iteration_s(job(each, [message], Overlap())) == pytest.approx(max(read + copy, rest))
@@ -97,7 +98,7 @@ def test_the_formula_that_predictions_use_says_what_is_simulated(
     drawn, reading, copying, host_s, queue_s, unpack_s, slowness
 ):
     each, times = drawn
-    messages = [Message(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
+    messages = [TimedMessage(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
     overlap = Overlap(reading, copying and reading)
     if host_s or not (reading and copying):
         queue_s = 0.0  # is simulated
@@ -114,7 +115,7 @@ def test_the_formula_that_predictions_use_says_what_is_simulated(
 
 def test_a_steady_iteration_bar_by_bar():
     each = step([1, 2], [3, 4], update=1, input_s=2, host_to_device_s=1)
-    bars = timeline(job(each, [Message(("b",), 5), Message(("a",), 2)], Overlap()))
+    bars = timeline(job(each, [TimedMessage(("b",), 5), TimedMessage(("a",), 2)], Overlap()))
     assert [(bar.name, bar.lane, bar.start_s, bar.end_s) for bar in bars] == [
         ("forward a", "compute", 0, 1),
         ("forward b", "compute", 1, 3),
@@ -130,25 +131,25 @@ def test_a_steady_iteration_bar_by_bar():
 
 def test_two_messages_at_once():
     each = step([0, 0], [1, 1], update=0)
-    messages = [Message(("b",), 4), Message(("a",), 4)]
+    messages = [TimedMessage(("b",), 4), TimedMessage(("a",), 4)]
     assert iteration_s(job(each, messages)) == 9  # 1 + 4 + 4
     assert iteration_s(job(each, messages, at_once=2)) == 6  # the second starts at 2
 
 
 def test_a_message_waits_for_the_slowest_class_of_ranks():
     fast, slow = step([1], [1], update=1), step([2], [2], update=1)
-    both = Job((RankClass(1023, fast), RankClass(1, slow)), (Message(("a",), 1.0),))
+    both = Job((RankClass(1023, fast), RankClass(1, slow)), (TimedMessage(("a",), 1.0),))
     assert iteration_s(both) == 6
 
 
 def test_a_bucket_is_ready_when_its_last_layer_is():
     each = step([0, 0, 0], [1, 1, 1], update=0)
-    assert iteration_s(job(each, [Message(("c", "b"), 1), Message(("a",), 1)])) == 4  # sent at 2 and at 3
+    assert iteration_s(job(each, [TimedMessage(("c", "b"), 1), TimedMessage(("a",), 1)])) == 4  # sent at 2 and at 3
 
 
 def test_sums_are_unpacked_before_the_update():
     each = step([0, 0], [1, 1], update=0.25)
-    messages = [Message(("b",), 1, unpack_s=0.5), Message(("a",), 2, unpack_s=0.5)]
+    messages = [TimedMessage(("b",), 1, unpack_s=0.5), TimedMessage(("a",), 2, unpack_s=0.5)]
     assert iteration_s(job(each, messages)) == 4.75  # sums at 2 and 4; unpacked until 2.5 and 4.5
 
 
@@ -157,7 +158,7 @@ def test_sending_takes_cores_from_computing():
     # go on at half speed, so that a's backward pass takes 2 s; what is left of the message, 1 s, runs alone.
     each = step([0, 0], [1, 1], update=0)
     host = HostShare(cores=2, computing=1, sending=1)
-    shared = Job((RankClass(2, each),), (Message(("b",), 2), Message(("a",), 0)), host=host)
+    shared = Job((RankClass(2, each),), (TimedMessage(("b",), 2), TimedMessage(("a",), 0)), host=host)
     assert iteration_s(shared) == 4
     assert iteration_s(Job(shared.classes, shared.messages)) == 3
 
@@ -168,7 +169,7 @@ def test_the_host_is_a_term_of_its_own():
 
 def test_a_host_that_queues_more_slowly_than_the_device_runs_is_what_a_step_takes():
     each = step([1], [1], update=1)
-    message = Message(("a",), 2)
+    message = TimedMessage(("a",), 2)
     assert (
         iteration_s(job(replace(each, queue_s=4), [message], Overlap())) == 5
     )  # the device, with its message, takes longer

@@ -8,11 +8,12 @@ from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import ssgd
+from resnetx.prediction.job import Job, RankClass
 from resnetx.prediction.predict import predict
 from resnetx.prediction.published import training
 from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
-from resnetx.prediction.step import LayerTime, Message, StepTimes
-from resnetx.prediction.validation import Summary, after, summaries, validate
+from resnetx.prediction.step import LayerTime, StepTimes, TimedMessage
+from resnetx.prediction.validation import TrainingSummary, after, summaries, validate
 from resnetx.settings.compose import compose
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
@@ -70,8 +71,8 @@ def test_a_model_that_is_a_tenth_off_does_not_hold():
 def test_the_simulation_gives_the_same_rows(rows):
     def simulated(step_s, communication_s):
         step = StepTimes((LayerTime("net", step_s / 3, step_s * 2 / 3, 4),), update_s=0.0)
-        messages = (Message(("net",), communication_s),)
-        return ssgd.iteration_s(ssgd.Job((ssgd.RankClass(8, step),), messages))
+        messages = (TimedMessage(("net",), communication_s),)
+        return ssgd.iteration_s(Job((RankClass(8, step),), messages))
 
     for ours, closed in zip(validate(simulated), rows, strict=True):
         assert ours.predicted == (None if closed.predicted is None else pytest.approx(closed.predicted))
@@ -109,7 +110,7 @@ def test_that_is_what_the_same_point_is_predicted_to_take(rows):
     for row in rows:
         if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
             point = Point(subject, Fabric(load(row.system), row.library), tuple(range(8)), 512, setting)
-            assert row.predicted == pytest.approx(1 / predict(point)["iteration_s"])
+            assert row.predicted == pytest.approx(1 / predict(point).point.iteration_s)
 
 
 def test_layerwise_communication_of_shi_et_al_for_information(rows):
@@ -142,7 +143,7 @@ def test_nothing_overlaps():
 
 
 def test_a_group_without_predictions_holds_only_without_a_tolerance():
-    assert Summary("g", "about", 2, 0, None, None, None).holds
-    assert not Summary("g", "about", 2, 0, None, None, 0.05).holds
-    assert Summary("g", "about", 2, 2, 0.02, 0.05, 0.05).holds
-    assert not Summary("g", "about", 2, 2, 0.02, 0.06, 0.05).holds
+    assert TrainingSummary("g", "about", 2, 0, None, None, None).holds
+    assert not TrainingSummary("g", "about", 2, 0, None, None, 0.05).holds
+    assert TrainingSummary("g", "about", 2, 2, 0.02, 0.05, 0.05).holds
+    assert not TrainingSummary("g", "about", 2, 2, 0.02, 0.06, 0.05).holds

@@ -36,7 +36,7 @@ def test_lanes_are_threads_and_what_overlaps_gets_threads_of_its_own() -> None:
 
 
 def test_every_timeline_is_a_process_and_every_event_is_complete() -> None:
-    trace = chrome.chrome_trace({"two GPUs": TASKS, "four GPUs": TASKS[:2]})
+    trace = json.loads(chrome.encode({"two GPUs": TASKS, "four GPUs": TASKS[:2]}))
     assert trace["displayTimeUnit"] == "ms"
     events = trace["traceEvents"]
     processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}

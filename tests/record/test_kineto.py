@@ -14,6 +14,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from resnetx.errors import ConfigError
 from resnetx.formats import kineto
+from resnetx.record.trace import TracedLayer
 
 STEPS = 3
 PROFILE = Path("profile.json")
@@ -49,8 +50,8 @@ class Profiled:
     found: kineto.Profile
 
     @property
-    def layers(self) -> dict[str, dict[str, Any]]:
-        return {layer["name"]: layer for layer in self.found.times["layers"]}
+    def layers(self) -> dict[str, TracedLayer]:
+        return {layer.name: layer for layer in self.found.times.layers}
 
     def total_s(self, key: str) -> float:
         """Seconds of all events of a name, as the profiler adds them up itself."""
@@ -144,7 +145,7 @@ def test_with_modules_their_calls_are_the_layers(with_modules: Profiled) -> None
 
 @pytest.mark.parametrize("which", ["plain", "with_modules"])
 def test_gradients_are_those_of_the_parameters(which: str, request: pytest.FixtureRequest) -> None:
-    sizes = [layer["gradient_bytes"] for layer in request.getfixturevalue(which).found.times["layers"]]
+    sizes = [layer.gradient_bytes for layer in request.getfixturevalue(which).found.times.layers]
     conv, second, norm, linear = (3 * 9 * 4 + 4, 4 * 9 * 4, 4 + 4, 4 * 10 + 10)
     assert [size for size in sizes if size] == [4 * count for count in (conv, second, norm, linear)]
 
@@ -154,26 +155,26 @@ def test_gradients_are_those_of_the_parameters(which: str, request: pytest.Fixtu
 
 def test_layers_take_what_the_profiler_says_of_their_operations(plain: Profiled) -> None:
     convs = [plain.layers["conv2d"], plain.layers["conv2d@1"]]
-    assert sum(sum(conv["forward_s"]) for conv in convs) == pytest.approx(plain.total_s("aten::conv2d"))
-    assert sum(plain.layers["linear"]["forward_s"]) == pytest.approx(plain.total_s("aten::linear"))
+    assert sum(sum(conv.forward_s) for conv in convs) == pytest.approx(plain.total_s("aten::conv2d"))
+    assert sum(plain.layers["linear"].forward_s) == pytest.approx(plain.total_s("aten::linear"))
     node = "autograd::engine::evaluate_function: ReluBackward0"
     relus = [plain.layers[name] for name in ("relu_", "relu", "relu@1")]
-    assert sum(sum(relu["backward_s"]) for relu in relus) == pytest.approx(plain.total_s(node))
-    assert all(len(layer["forward_s"]) == STEPS for layer in plain.layers.values())
+    assert sum(sum(relu.backward_s) for relu in relus) == pytest.approx(plain.total_s(node))
+    assert all(len(layer.forward_s) == STEPS for layer in plain.layers.values())
 
 
 @pytest.mark.parametrize("which", ["plain", "with_modules"])
 def test_nothing_is_lost_and_nothing_counts_twice(which: str, request: pytest.FixtureRequest) -> None:
     it: Profiled = request.getfixturevalue(which)
-    layers = it.found.times["layers"]
+    layers = it.found.times.layers
     backward_s = (
         sum(each.cpu_time_total for each in it.profiler.key_averages() if each.key.startswith("autograd::engine::"))
         / 1e6
     )
-    assert sum(sum(layer["backward_s"]) for layer in layers) == pytest.approx(backward_s)
+    assert sum(sum(layer.backward_s) for layer in layers) == pytest.approx(backward_s)
     if which == "plain":  # with modules, events lie below them
         forward_s = it.below_steps_s(lambda name: name.startswith("aten::"))
-        assert sum(sum(layer["forward_s"]) for layer in layers) == pytest.approx(forward_s)
+        assert sum(sum(layer.forward_s) for layer in layers) == pytest.approx(forward_s)
 
 
 def test_updates_input_and_steps_are_those_of_the_annotations(plain: Profiled) -> None:
@@ -183,19 +184,19 @@ def test_updates_input_and_steps_are_those_of_the_annotations(plain: Profiled) -
 
     times = plain.found.times
     zero_s, step_s = annotated_s("zero_grad"), annotated_s("Optimizer.step")
-    assert times["update_s"] == pytest.approx([a + b for a, b in zip(zero_s, step_s, strict=True)])
-    assert times["input_wait_s"] == pytest.approx(annotated_s("enumerate(DataLoader)"))
-    assert times["input_s"] == times["input_wait_s"]  # this loader has no processes that work ahead
-    assert times["step_s"] == pytest.approx(annotated_s("ProfilerStep#"), rel=1e-4)
-    parts_s = [sum(sum(layer["forward_s"]) + sum(layer["backward_s"]) for layer in times["layers"])]
-    assert sum(parts_s) + sum(times["update_s"]) + sum(times["input_s"]) < sum(times["step_s"])
+    assert times.update_s == pytest.approx([a + b for a, b in zip(zero_s, step_s, strict=True)])
+    assert times.input_wait_s == pytest.approx(annotated_s("enumerate(DataLoader)"))
+    assert times.input_s == times.input_wait_s  # this loader has no processes that work ahead
+    assert times.step_s == pytest.approx(annotated_s("ProfilerStep#"), rel=1e-4)
+    parts_s = [sum(sum(layer.forward_s) + sum(layer.backward_s) for layer in times.layers)]
+    assert sum(parts_s) + sum(times.update_s) + sum(times.input_s) < sum(times.step_s)
 
 
 def test_the_loss_that_is_looked_at_is_no_layer(plain: Profiled) -> None:
     rest = plain.layers["unattributed"]
     looking_s = plain.below_steps_s(lambda name: name in ("aten::item", "aten::ones_like"))
-    assert sum(rest["forward_s"]) == pytest.approx(looking_s)
-    assert sum(rest["backward_s"]) == 0
+    assert sum(rest.forward_s) == pytest.approx(looking_s)
+    assert sum(rest.backward_s) == 0
 
 
 # ---- what profiles may lack -----------------------------------------------------------------------------------------
@@ -204,21 +205,21 @@ def test_the_loss_that_is_looked_at_is_no_layer(plain: Profiled) -> None:
 def test_without_shapes_gradients_have_no_size(tmp_path: Path) -> None:
     found = profiled(tmp_path).found
     assert not found.has_gradient_sizes
-    assert {layer["gradient_bytes"] for layer in found.times["layers"]} == {0}
+    assert {layer.gradient_bytes for layer in found.times.layers} == {0}
 
 
 def test_without_steps_the_profile_is_one_iteration_of_unknown_length(tmp_path: Path, plain: Profiled) -> None:
     found = profiled(tmp_path, steps=False, record_shapes=True).found
-    assert [layer["name"] for layer in found.times["layers"]] == list(plain.layers)
-    assert all(len(layer["forward_s"]) == 1 for layer in found.times["layers"])
-    assert "no ProfilerStep#n" in found.times["step_s"]
+    assert [layer.name for layer in found.times.layers] == list(plain.layers)
+    assert all(len(layer.forward_s) == 1 for layer in found.times.layers)
+    assert "no ProfilerStep#n" in found.times.step_s
 
 
 def test_an_iteration_that_executes_other_layers_is_left_out(tmp_path: Path, plain: Profiled) -> None:
     it = profiled(tmp_path, odd=2, record_shapes=True)
     assert it.found.left_out == 1
     assert list(it.layers) == list(plain.layers)
-    assert len(it.found.times["step_s"]) == len(it.layers["linear"]["forward_s"]) == STEPS - 1
+    assert len(it.found.times.step_s) == len(it.layers["linear"].forward_s) == STEPS - 1
 
 
 def test_inference_has_layers_without_a_backward_pass(tmp_path: Path) -> None:
@@ -227,9 +228,9 @@ def test_inference_has_layers_without_a_backward_pass(tmp_path: Path) -> None:
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as profiler:
         model(images)
     profiler.export_chrome_trace(str(tmp_path / "profile.json"))
-    layers = kineto.parse((tmp_path / "profile.json").read_bytes(), PROFILE).times["layers"]
-    assert [layer["name"] for layer in layers][:3] == ["conv2d", "relu_", "conv2d@1"]
-    assert all(layer["backward_s"] == [0.0] for layer in layers)
+    layers = kineto.parse((tmp_path / "profile.json").read_bytes(), PROFILE).times.layers
+    assert [layer.name for layer in layers][:3] == ["conv2d", "relu_", "conv2d@1"]
+    assert all(layer.backward_s == [0.0] for layer in layers)
 
 
 # ---- a GPU's profile ------------------------------------------------------------------------------------------------
@@ -297,33 +298,29 @@ def on_gpu() -> OnGpu:
 
 def test_kernels_count_where_they_were_launched(on_gpu: OnGpu) -> None:
     times = on_gpu.parse().times
-    linear, rest = times["layers"]
-    assert linear == {
-        "name": "linear",
-        "forward_s": [37e-6] * 2,
-        "backward_s": [54e-6] * 2,
-        "communication_s": [],
-        "gradient_bytes": 2 * 40,
-    }
-    assert rest["name"] == "unattributed"
-    assert rest["communication_s"] == [60e-6] * 2
-    assert rest["forward_s"] == [3e-6] * 2
-    assert times["host_to_device_s"] == [40e-6] * 2
-    assert times["update_s"] == [11e-6] * 2
-    assert times["clock"] == "torch.profiler (kernels)"
+    linear, rest = times.layers
+    assert linear == TracedLayer(
+        name="linear", forward_s=[37e-6] * 2, backward_s=[54e-6] * 2, communication_s=[], gradient_bytes=2 * 40
+    )
+    assert rest.name == "unattributed"
+    assert rest.communication_s == [60e-6] * 2
+    assert rest.forward_s == [3e-6] * 2
+    assert times.host_to_device_s == [40e-6] * 2
+    assert times.update_s == [11e-6] * 2
+    assert times.clock == "torch.profiler (kernels)"
 
 
 def test_a_step_is_as_long_as_the_device_takes_to_the_next(on_gpu: OnGpu) -> None:
-    assert on_gpu.parse().times["step_s"] == pytest.approx([150e-6, 178e-6])
+    assert on_gpu.parse().times.step_s == pytest.approx([150e-6, 178e-6])
 
 
 def test_a_kernel_without_its_launch_belongs_to_the_operation_that_it_names(on_gpu: OnGpu) -> None:
-    before = on_gpu.parse().times["layers"][0]["forward_s"]
+    before = on_gpu.parse().times.layers[0].forward_s
     lone = {"External id": 51, "correlation": 999}
     on_gpu.events.append(
         {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 20, "ts": 30, "dur": 5, "args": lone}
     )
-    after = on_gpu.parse().times["layers"][0]["forward_s"]
+    after = on_gpu.parse().times.layers[0].forward_s
     assert after == pytest.approx([before[0] + 5e-6, before[1]])
 
 

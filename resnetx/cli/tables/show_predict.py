@@ -9,7 +9,7 @@ from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.units import si
 
 if TYPE_CHECKING:
-    from resnetx.prediction.validation import Row, Summary
+    from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
 MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
@@ -267,7 +267,7 @@ def _domains(made: Prediction) -> None:
 # ---- validation -----------------------------------------------------------------------------------------------------
 
 
-def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
+def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
     """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
     verdicts = [
         [
@@ -294,7 +294,7 @@ def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
         show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
 
 
-def _validation_cells(row: "Row") -> list[str]:
+def _validation_cells(row: "TrainingRow") -> list[str]:
     return [
         row.what,
         row.system or "",

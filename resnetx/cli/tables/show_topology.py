@@ -15,7 +15,7 @@ from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.subsets import Choice
-    from resnetx.interconnect.validation import Row, Summary
+    from resnetx.interconnect.validation import CollectiveRow, CollectiveSummary
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
 ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
@@ -207,7 +207,7 @@ def _cost_cells(cost: Cost) -> list[str]:
 # ---- the model's truth ----------------------------------------------------------------------------------------------
 
 
-def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
+def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveSummary]") -> None:
     """How far off the model is of each group of published measurements, then the measurements of groups that it misses.
 
     With --all the measurements of every group.
@@ -242,7 +242,7 @@ def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
         show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
 
 
-def _validation_cells(row: "Row") -> list[str]:
+def _validation_cells(row: "CollectiveRow") -> list[str]:
     quantity, _, unit = row.unit.partition("_")
     return [
         row.system,

@@ -64,7 +64,7 @@ def _batches(found: Trace) -> None:
             [
                 f"{batch.batch_size}",
                 *map(_ms, (*parts, each.step_s, each.clean_step_s)),
-                _ratio(each.watched_over_clean),
+                _ratio(each.instrumented_over_clean),
                 _ratio(each.parts_over_clean),
                 _ms(each.input_s),
                 *[_ms(each.host_s)] * hosts,

@@ -1,0 +1,117 @@
+"""Searches for the links that data crosses between two components of a system: fewest links, then least latency.
+
+A search is given the links it may use and the components it may pass: peer traffic passes switches, and a CPU only
+where its PCIe root lets it (`peer_Bps`). Nothing passes a third node.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from heapq import heappop, heappush
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect.graph import NO_NODE, Component, Link, System
+from resnetx.interconnect.max_min import Steps
+from resnetx.interconnect.parts import Cpu
+
+
+def shortest(
+    system: System,
+    source: str,
+    ends: Collection[str],
+    usable: Callable[[Link], bool],
+    passable: Callable[[Component], bool],
+) -> Steps:
+    """The path from `source` to the nearest of `ends`: fewest links, then least latency; () if there is none."""
+    nodes = {system.component(name).node for name in (source, *ends)} | {NO_NODE}  # never through a third node
+    back: dict[str, tuple[str, Link]] = {}
+    ahead: list[tuple[int, float, str, str, str, Link | None]] = [(0, 0.0, source, source, "", None)]
+    while ahead:
+        hops, latency_s, name, before, _, link = heappop(ahead)
+        if name in back:
+            continue
+        if link is not None:
+            back[name] = (before, link)
+        if name in ends:
+            return _walk_back(back, source, name)
+        if name != source and not passable(system.component(name)):
+            continue
+        for link, near in system.neighbours[name]:
+            elsewhere = system.component(near).node not in nodes
+            if near not in back and near != source and not elsewhere and usable(link):
+                heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link.part_name, link))
+    return ()
+
+
+def _walk_back(back: Mapping[str, tuple[str, Link]], source: str, end: str) -> Steps:
+    steps: list[tuple[str, str, Link]] = []
+    while end != source:
+        before, link = back[end]
+        steps.append((before, end, link))
+        end = before
+    return tuple(reversed(steps))
+
+
+def peer_steps(system: System, a: str, b: str) -> Steps:
+    """The path of peer traffic: over NVLink and its switches if there is one, else over any links that let it cross."""
+    return nvlink_steps(system, a, b) or shortest(
+        system, a, {b}, lambda link: link.wire.peer, lambda c: c.kind in ("switch", "nic") or _peers_cross(c)
+    )
+
+
+def nvlink_steps(system: System, a: str, b: str) -> Steps:
+    return shortest(system, a, {b}, is_peer_nvlink, lambda component: component.kind == "switch")
+
+
+def bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
+    return shortest(
+        system,
+        a,
+        {b},
+        lambda link: link.wire.peer and {system.component(end).kind for end in (link.a, link.b)} != {"gpu"},
+        lambda c: c.kind == "switch" or (cross_cpus and _peers_cross(c)),
+    )
+
+
+def host_steps(system: System, a: str, b: str) -> Steps:
+    """The path through the memory of a CPU near each GPU; () if no CPU is described."""
+    up, down = to_host(system, a), to_host(system, b)
+    if not (up and down):
+        return ()
+    if up[-1][1] == down[-1][1]:
+        return (*up, *backward(down))
+    across = shortest(system, up[-1][1], {down[-1][1]}, lambda _: True, lambda c: c.kind != "gpu")
+    return (*up, *across, *backward(down))
+
+
+def to_host(system: System, gpu: str) -> Steps:
+    node = system.component(gpu).node
+    cpus = {component.name for component in system.components if component.kind == "cpu" and component.node == node}
+    return shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
+
+
+def to_card(system: System, gpu: str, card: str) -> tuple[Steps, bool]:
+    """The path from a GPU to a network card, and whether it is staged in the host."""
+    direct = shortest(system, gpu, {card}, lambda link: link.wire.peer, lambda c: c.kind == "switch" or _peers_cross(c))
+    return (direct, False) if direct else (through_host(system, gpu, card), True)
+
+
+def through_host(system: System, gpu: str, card: str) -> Steps:
+    up = to_host(system, gpu)
+    if not up:
+        raise ConfigError(
+            f"{system.name}: no links lead from {gpu} to {card} for copies between GPUs, nor to a CPU, through which "
+            "all others go; add them"
+        )
+    onward = shortest(system, up[-1][1], {card}, lambda link: link.wire.family != "network", lambda c: c.kind != "gpu")
+    return (*up, *onward)
+
+
+def backward(steps: Steps) -> Steps:
+    return tuple((after, before, link) for before, after, link in reversed(steps))
+
+
+def _peers_cross(component: Component) -> bool:
+    return isinstance(component.part, Cpu) and component.part.peer_Bps is not None
+
+
+def is_peer_nvlink(link: Link) -> bool:
+    return link.wire.family == "nvlink" and link.wire.peer

@@ -1,0 +1,105 @@
+"""The simulated iteration of a point: how long it takes, what limits it, and how far off it may be."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from resnetx.prediction.compute import Compute
+from resnetx.prediction.input import RATE_ERRORS, InputTimes
+from resnetx.prediction.job import Job
+from resnetx.prediction.messages import Exchange
+from resnetx.prediction.scenario import Point
+from resnetx.prediction.ssgd import iteration_s, timeline
+from resnetx.prediction.step import AS_IT_IS, Errors, StepTimes, Stretch
+from resnetx.prediction.task_graph import ALL_RANKS
+from resnetx.record.prediction import Limit, PredictedTask
+
+DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
+HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user sets, like a rate that is assumed
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration of a point that can run, and what it was simulated from."""
+
+    point: Point
+    job: Job
+    exchange: Exchange
+    computes: tuple[Compute, ...]  # of each kind of rank, as `point.shares` lists them
+    inputs: tuple[InputTimes, ...]  # of the same
+
+    @cached_property
+    def time_s(self) -> float:
+        """From one update to the next."""
+        return iteration_s(self.job)
+
+    @cached_property
+    def slowest(self) -> StepTimes:
+        """The step of the ranks that compute longest."""
+        return max((ranks.step for ranks in self.job.classes), key=lambda step: step.compute_s)
+
+    @property
+    def input_s(self) -> float:
+        """Reading, decoding and copying the slowest rank's share of a batch."""
+        return self.slowest.input_s + self.slowest.host_to_device_s
+
+    @property
+    def input_error(self) -> float:
+        """Relative, of `input_s`."""
+        return max(times.error for times in self.inputs)
+
+    @cached_property
+    def alone_s(self) -> dict[Limit, float]:
+        """What each part takes when nothing else runs."""
+        return {
+            "compute": self.slowest.compute_s,
+            "communication": self.exchange.time_s,
+            "input": self.input_s,
+            "host": self.slowest.host_s + self.slowest.queue_s,
+        }
+
+    @cached_property
+    def saved(self) -> dict[Limit, float]:
+        """The share of the iteration that each part would save if it cost nothing; what is hidden saves nothing."""
+        without: dict[Limit, tuple[Job, Stretch]] = {
+            "compute": (self.job, Stretch(compute=0.0)),
+            "communication": (self.job.without_messages(), AS_IT_IS),
+            "input": (self.job, Stretch(reading=0.0, copying=0.0)),
+            "host": (self.job, Stretch(host=0.0, queueing=0.0)),
+        }
+        return {
+            part: max(0.0, 1 - iteration_s(*changed) / self.time_s) if self.alone_s[part] else 0.0
+            for part, changed in without.items()
+        }
+
+    @cached_property
+    def limited_by(self) -> Limit:
+        """The part that would save most."""
+        return max(self.saved, key=lambda part: (round(self.saved[part], DIGITS), self.alone_s[part]))
+
+    @cached_property
+    def errors(self) -> Errors:
+        """How far off each part may be: for each, that of the rank that is known worst."""
+        return Errors(
+            compute=max(compute.error for compute in self.computes),
+            messages=self.exchange.error,
+            reading=max(times.reading_error for times in self.inputs),
+            copying=max(times.copying_error for times in self.inputs),
+            host=HOST_ERROR,
+            queueing=max(compute.queue_error for compute in self.computes),
+        )
+
+    def interval_s(self, errors: Errors) -> list[float]:
+        """The iteration with all errors at their best, and with all of them at their worst; it holds the iteration."""
+        low_s, high_s = (iteration_s(self.job, errors.stretch(sign)) for sign in (-1, 1))
+        # Sums of other figures round otherwise: where an error changes nothing, an end may differ in its last digit.
+        return [min(low_s, self.time_s), max(high_s, self.time_s)]
+
+    def timeline(self) -> list[PredictedTask]:
+        """The tasks of the slowest class of ranks, and of what all ranks share."""
+        classes = self.job.classes
+        slowest = max(range(len(classes)), key=lambda place: classes[place].step.compute_s)
+        return [
+            PredictedTask(name=bar.name, lane=bar.lane, start_s=bar.start_s, end_s=bar.end_s)
+            for bar in timeline(self.job)
+            if bar.rank_class in (ALL_RANKS, slowest)
+        ]

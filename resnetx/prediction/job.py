@@ -1,0 +1,58 @@
+"""What a simulated iteration depends on: the ranks with their steps, their messages, and what may overlap."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from resnetx.prediction.step import StepTimes, TimedMessage
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What the next iteration's input may do while this one computes."""
+
+    input: bool = True
+    host_to_device: bool = True
+
+
+@dataclass(frozen=True)
+class RankClass:
+    """Ranks that do the same in the same time."""
+
+    ranks: int
+    step: StepTimes
+
+
+@dataclass(frozen=True)
+class HostShare:
+    """Where ranks compute on the cores of one host, what they want of them, in cores; see `simulator`.
+
+    Reading wants none here: `input` has shared the cores out for it.
+    """
+
+    cores: float
+    computing: float  # of one rank while it computes
+    sending: float  # of one rank while one message is on its way
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a simulated iteration depends on."""
+
+    classes: tuple[RankClass, ...]
+    messages: tuple[TimedMessage, ...]  # in the order in which they are sent
+    overlap: Overlap = Overlap()
+    at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
+    host: HostShare | None = None
+
+    def without_messages(self) -> "Job":
+        return replace(self, messages=())
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
+        layers = self.classes[0].step.layers
+        done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
+        cuts: list[int] = []
+        for message in self.messages:
+            cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
+        return cuts

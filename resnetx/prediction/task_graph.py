@@ -1,0 +1,201 @@
+"""The task graph of synchronous SGD.
+
+The graph is that of Shi et al. 2018, Fig. 1: each rank reads its share of a batch, copies it to its device, runs
+forward layer by layer and backward in the reverse order; messages of gradients are all-reduced between all ranks as
+they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
+
+    reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
+    copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
+    forward          needs its batch on the device, and the update before it
+    queueing         of the host, while the passes run: needs its batch read, and the queueing before it
+    message          needs the backward pass of its layers, on all ranks
+    update           needs the passes, all messages, and that the host has queued it
+
+Ranks that do the same in the same time stand for each other: the graph has one chain for each *class* of ranks, so that
+a thousand GPUs cost no more than two.
+
+Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from resnetx.prediction.job import Job
+from resnetx.prediction.simulator import Resource, Task
+from resnetx.prediction.step import LayerTime, StepTimes, Stretch, TimedMessage
+
+HOST_CORES = "host cores"
+ALL_RANKS = -1  # the class of a task that is not of one class
+
+
+@dataclass
+class TaskGraph:
+    """Tasks with what each one is called, and which of them end an iteration."""
+
+    resources: list[Resource]
+    capacities: dict[str, float]
+    tasks: list[Task] = field(default_factory=list)
+    labels: list[tuple[str, str, int]] = field(default_factory=list)  # name, lane, class of ranks
+    updates: list[list[int]] = field(default_factory=list)  # [iteration][class]
+
+    def add(self, lane: str, rank_class: int, name: str, work_s: float, after: Sequence[int]) -> int:
+        """Adds a task behind the tasks `after`; returns its place."""
+        resource = 0 if lane == "collectives" else 1 + 4 * rank_class + _LANES.index(lane)
+        self.tasks.append(Task(resource, work_s, tuple(after)))
+        self.labels.append((name, lane, rank_class))
+        return len(self.tasks) - 1
+
+
+_LANES = ("input", "copies", "compute", "host")
+
+
+def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
+    """The network, then four lanes for each class of ranks; and a host's cores, which computing and sending share."""
+    host, pool = job.host, None if job.host is None else HOST_CORES
+    sending = 0.0 if host is None else host.sending * sum(ranks.ranks for ranks in job.classes)
+    resources = [Resource("collectives", job.at_once, pool, sending)]
+    for ranks in job.classes:
+        computing = Resource("compute", 1, pool, 0.0 if host is None else ranks.ranks * host.computing)
+        resources += [Resource("input"), Resource("copies"), computing, Resource("host")]
+    return resources, {} if host is None else {HOST_CORES: host.cores}
+
+
+def task_graph(job: Job, by: Stretch, iterations: int, detailed: bool) -> TaskGraph:
+    """The tasks of so many iterations; `detailed`: a task for each layer, not for what lies between two messages."""
+    graph = TaskGraph(*_resources(job))
+    passes = [_Passes.of(ranks.step, by, job.cuts, detailed) for ranks in job.classes]
+    arrivals: list[list[_Arrival]] = []  # [iteration][class]
+    for _ in range(iterations):
+        arrivals.append(_arrivals(graph, job, by, arrivals))
+        _add_iteration(graph, job, by, passes, arrivals[-1])
+    return graph
+
+
+def _add_iteration(
+    graph: TaskGraph, job: Job, by: Stretch, passes: Sequence["_Passes"], batches: Sequence["_Arrival"]
+) -> None:
+    """Forward and backward of each class, the messages between all ranks, and each class's update."""
+    computed = []
+    for number, of_class in enumerate(passes):
+        last_update = [graph.updates[-1][number]] if graph.updates else []
+        computed.append(_compute(graph, number, of_class, batches[number], last_update))
+    sent = [
+        graph.add(
+            "collectives",
+            ALL_RANKS,
+            f"all-reduce {index + 1}",
+            message.time_s * by.messages,
+            [tasks.layers_done[cut] for tasks in computed],
+        )
+        for index, (message, cut) in enumerate(zip(job.messages, job.cuts, strict=True))
+    ]
+    graph.updates.append(
+        [_update(graph, number, passes[number], job.messages, sent, tasks) for number, tasks in enumerate(computed)]
+    )
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """The tasks that end the arrival of a batch: in the host's memory, and on the device."""
+
+    read: int
+    copied: int
+
+
+def _arrivals(graph: TaskGraph, job: Job, by: Stretch, arrivals: Sequence[Sequence[_Arrival]]) -> list[_Arrival]:
+    """The next batch of each class, read and copied to the device; `arrivals`: those of the iterations before."""
+    updates, overlap = graph.updates, job.overlap
+    batches = []
+    for number, ranks in enumerate(job.classes):
+        last_update = [updates[-1][number]] if updates else []
+        last_copy = [arrivals[-1][number].copied] if arrivals else []
+        reading_s = ranks.step.input_s * by.reading
+        read = graph.add("input", number, "read", reading_s, last_copy if overlap.input else last_update)
+        room = [updates[-2][number]] if len(updates) > 1 else []  # one batch on the device is in use, one waits
+        copy_s = ranks.step.host_to_device_s * by.copying
+        copy_after = [read, *(room if overlap.host_to_device else last_update)]
+        batches.append(_Arrival(read, graph.add("copies", number, "copy to device", copy_s, copy_after)))
+    return batches
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """What one class computes between a batch and its update: tasks with their seconds, alike in every iteration."""
+
+    host_s: float
+    queue_s: float
+    forward: list[tuple[str, float]]
+    backward: list[tuple[int, str, float]]  # (layers done, name, seconds)
+    update_s: float
+    slowness: float
+
+    @classmethod
+    def of(cls, step: StepTimes, by: Stretch, cuts: Sequence[int], detailed: bool) -> "_Passes":
+        slowness = by.compute
+        return cls(
+            step.host_s * by.host,
+            step.queue_s * by.queueing,
+            [(name, work_s * slowness) for name, work_s in _forward(step.layers, detailed)],
+            [(place, name, work_s * slowness) for place, name, work_s in _backward(step.layers, set(cuts), detailed)],
+            step.update_s * slowness,
+            slowness,
+        )
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """The tasks of one class that others wait for, of its passes in one iteration."""
+
+    layers_done: dict[int, int]  # so many layers of the backward pass -> the task that ends the last of them
+    backward: int  # ends the backward pass
+    queued: list[int]  # ends the host's queueing; [] where that takes no time
+
+
+def _compute(graph: TaskGraph, number: int, passes: _Passes, batch: _Arrival, updated: list[int]) -> _Computed:
+    """Forward and backward of one class; `updated`: the update before."""
+    waits, may_queue = [batch.copied, *updated], [batch.read]
+    if passes.host_s:
+        waits = may_queue = [graph.add("host", number, "host", passes.host_s, waits)]
+    queued = [graph.add("host", number, "queue", passes.queue_s, may_queue)] if passes.queue_s else []
+    for name, work_s in passes.forward:
+        waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, waits)]
+    layers_done: dict[int, int] = {}
+    task = waits[0]
+    for place, name, work_s in passes.backward:
+        task = graph.add("compute", number, f"backward {name}".rstrip(), work_s, waits)
+        waits, layers_done[place] = [task], task
+    return _Computed(layers_done, task, queued)
+
+
+def _forward(layers: Sequence[LayerTime], detailed: bool) -> Iterator[tuple[str, float]]:
+    if detailed:
+        yield from ((layer.name, layer.forward_s) for layer in layers)
+    else:
+        yield "", sum(layer.forward_s for layer in layers)
+
+
+def _backward(layers: Sequence[LayerTime], cuts: set[int], detailed: bool) -> Iterator[tuple[int, str, float]]:
+    """(layers done, name, seconds): a task for each layer, or only for what lies between two cuts."""
+    summed_s = 0.0
+    for place, layer in enumerate(reversed(layers), start=1):
+        summed_s += layer.backward_s
+        if detailed or place in cuts or place == len(layers):
+            yield place, layer.name if detailed else "", summed_s
+            summed_s = 0.0
+
+
+def _update(
+    graph: TaskGraph,
+    number: int,
+    passes: _Passes,
+    messages: Sequence[TimedMessage],
+    sent: Sequence[int],
+    computed: _Computed,
+) -> int:
+    """Sums are taken out of the buffers in the order in which they arrive, then all parameters are updated."""
+    waits = [computed.backward, *computed.queued, *sent]
+    for index, (message, arrived) in enumerate(zip(messages, sent, strict=True)):
+        if unpack_s := message.unpack_s * passes.slowness:
+            unpacked = graph.add("compute", number, f"unpack {index + 1}", unpack_s, [arrived, computed.backward])
+            waits.append(unpacked)
+    return graph.add("compute", number, "update", passes.update_s, waits)

@@ -1,0 +1,160 @@
+"""One rank's step by a trace: at a traced per-GPU batch size, or on the line between two of them.
+
+A step is the median of each layer over the iterations, stretched so that all layers together take as long as the clean
+steps, which were not instrumented. Its error follows from how much the clean steps differ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median, stdev
+
+from resnetx.errors import ConfigError
+from resnetx.prediction.step import LayerTime, StepTimes
+from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedLayer
+
+SPREAD = 2.0  # standard deviations of a step that the interval of a prediction reaches to either side
+LEAST_STEPS = 10  # from which a jitter is taken
+ONCE = 0.3  # assumed: relative error of a step that was measured once
+RECONCILED = 0.1  # layers that add up to more or less than this share of the clean step are noted
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """What a trace says of a step at one per-GPU batch size."""
+
+    step: StepTimes
+    error: float  # relative: how far from the truth the step may be
+    jitter: float  # standard deviation of one step from the next over their mean
+    queue_error: float  # relative, of the host's time to queue a step
+    batches: tuple[TracedBatch, ...]  # that it is taken from: one, or one to either side
+    note: str  # caveats, each behind a semicolon; "" if there are none
+
+
+def traced_step(trace: Trace, batch_size: int) -> TracedStep:
+    """The step of `batch_size` images; refused outside of the traced batches."""
+    batches, share = _around(trace, batch_size)
+    steps = [step_of(batch) for batch in batches]
+    step, note = steps[0], _caveats(batches)
+    if len(batches) > 1:
+        if [layer.name for layer in steps[0].layers] != [layer.name for layer in steps[1].layers]:
+            raise ConfigError(f"{trace.source}: its batches have different layers, so that nothing lies between them")
+        sizes = " and ".join(str(batch.batch_size) for batch in batches)
+        step, note = _between(steps[0], steps[1], share), f"; on the line between its batches {sizes}{note}"
+    return TracedStep(
+        step,
+        max(spread_of(batch.times) for batch in batches),
+        max(jitter_of(batch.times) for batch in batches),
+        max(_spread(batch.times.host_s) if batch.times.host_s else 0.0 for batch in batches),
+        tuple(batches),
+        note,
+    )
+
+
+def _around(trace: Trace, batch_size: int) -> tuple[list[TracedBatch], float]:
+    """The traced batches that a per-GPU batch lies on or between, and its share of the way from the first."""
+    traced = {batch.batch_size: batch for batch in trace.batches}
+    if batch_size in traced:
+        return [traced[batch_size]], 0.0
+    below = max((size for size in traced if size < batch_size), default=None)
+    above = min((size for size in traced if size > batch_size), default=None)
+    if below is None or above is None:
+        known = ", ".join(map(str, sorted(traced)))
+        raise ConfigError(
+            f"{trace.source}: has the per-GPU batches {known}, and {batch_size} is outside of them; layer times do not "
+            f"shrink in proportion, so trace it too (resnetx trace batch_size={batch_size})"
+        )
+    return [traced[below], traced[above]], (batch_size - below) / (above - below)
+
+
+def _caveats(batches: Sequence[TracedBatch]) -> str:
+    """What limits the use of these batches; "" if nothing does."""
+    note = ""
+    if any(batch.times.host_bound is None for batch in batches):
+        note += "; whether the device waited for its host is not known"
+    if any(spread_of(batch.times) == ONCE for batch in batches):
+        note += f"; measured once, so that {ONCE:.0%} is assumed for its error"
+    stretches = [_stretch(_parts(batch), batch.times) for batch in batches]
+    most = max(stretches, key=lambda stretch: abs(stretch - 1))
+    if abs(most - 1) > RECONCILED:
+        note += f"; its layers add up to {1 / most:.0%} of the clean step, and were stretched to it"
+    return note
+
+
+def step_of(traced: TracedBatch) -> StepTimes:
+    """Medians over the iterations, stretched so that together they are the clean step."""
+    parts = _parts(traced)
+    return parts.slowed(_stretch(parts, traced.times))
+
+
+def _parts(traced: TracedBatch) -> StepTimes:
+    times = traced.times
+    layers = tuple(map(_layer, times.layers))
+    input_s, copy_s, queue_s = map(_median, (times.input_s, times.host_to_device_s, times.host_s or []))
+    return StepTimes(layers, _median(times.update_s), input_s, copy_s, queue_s=queue_s)
+
+
+def _stretch(parts: StepTimes, times: LayerTimes) -> float:
+    """The computing of a clean step over that of the instrumented parts.
+
+    Instrumenting makes steps longer, and what no part covers is shared by all of them. Waiting for input is no
+    computing; nor is waiting for a host that takes longer to queue a step than the device to run it.
+    """
+    if not times.clean_step_s or parts.compute_s == 0:
+        return 1.0
+    waited_s = _median(times.input_wait_s) + parts.host_to_device_s
+    computing_s = median(times.clean_step_s) - waited_s
+    # A step that mostly waits for its input says little of computing: instrumenting it shortens the wait.
+    return computing_s / max(parts.compute_s, parts.queue_s) if computing_s > waited_s else 1.0
+
+
+def spread_of(times: LayerTimes) -> float:
+    """How far from the truth a step may be: the half-width of an interval of the clean steps over their mean.
+
+    Without clean steps, of what the layers of each iteration add up to; of a single iteration nothing is known, and
+    `ONCE` is assumed.
+    """
+    return _spread(times.clean_step_s or times.step_s or _iterations_s(times))
+
+
+def _spread(values: Sequence[float]) -> float:
+    return SPREAD * stdev(values) / fmean(values) if len(values) > 1 else ONCE
+
+
+def jitter_of(times: LayerTimes) -> float:
+    """How much one step differs from the next, whatever both drift to; 0 where it was not measured step by step."""
+    steps = times.step_s or []
+    if len(steps) < LEAST_STEPS:
+        return 0.0
+    return stdev(after - before for before, after in pairwise(steps)) / 2**0.5 / fmean(steps)
+
+
+def _iterations_s(times: LayerTimes) -> list[float]:
+    """What the layers of each iteration add up to, of those in which all of them were timed."""
+    columns = [values for layer in times.layers for values in (layer.forward_s, layer.backward_s) if values]
+    return [sum(row) for row in zip(*columns, strict=False)]
+
+
+def _layer(traced: TracedLayer) -> LayerTime:
+    return LayerTime(traced.name, _median(traced.forward_s), _median(traced.backward_s), traced.gradient_bytes)
+
+
+def _median(values: Sequence[float]) -> float:
+    return median(values) if values else 0.0
+
+
+def _between(below: StepTimes, above: StepTimes, share: float) -> StepTimes:
+    def line(a: float, b: float) -> float:
+        return a + share * (b - a)
+
+    layers = [
+        LayerTime(a.name, line(a.forward_s, b.forward_s), line(a.backward_s, b.backward_s), a.gradient_bytes)
+        for a, b in zip(below.layers, above.layers, strict=True)
+    ]
+    return StepTimes(
+        tuple(layers),
+        line(below.update_s, above.update_s),
+        line(below.input_s, above.input_s),
+        line(below.host_to_device_s, above.host_to_device_s),
+        queue_s=line(below.queue_s, above.queue_s),
+    )
