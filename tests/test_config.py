@@ -3,16 +3,17 @@ import math
 import msgspec
 import pytest
 
-from resnetx import config
+from resnetx import choices, config
 from resnetx.cli.compose import chosen, compose
-from resnetx.config import Request, check, images_from, request_from, run_settings_from
+from resnetx.config import check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
+from resnetx.request import Request
 
 
 def test_the_defaults_describe_a_request_that_can_run(request_of):
     request = request_of()
     check(request)
-    assert request.model == config.ResNetX(x=8, width=64, classes=1000)
+    assert request.model == choices.ResNetX(x=8, width=64, classes=1000)
     assert (request.image_size, request.batch_size, request.precision) == (224, 32, "fp32")
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 from resnetx.cli.grammar import VERBS, reads
 from resnetx.cli.settings import choices, searching, settings
-from resnetx.config import CONFIGS, GROUPS, Images, Request, RunSettings
+from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
 from resnetx.errors import ConfigError, allowed
+from resnetx.request import Request
 
 SHELLS = ("bash", "zsh", "fish")
 

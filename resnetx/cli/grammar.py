@@ -16,7 +16,7 @@ JSON = "print JSON, one object per line"
 ALL = "print every row, and every column however narrow the terminal is"
 CFG = "cfg"  # the one flag that has a value: --cfg job
 
-# The settings of a point (`config.Request`) and of how its runs are kept (`config.RunSettings`).
+# The settings of a point (`request.Request`) and of how its runs are kept (`config.RunSettings`).
 POINT = (
     "model", "batch_size", "scaling", "split", "image_size", "precision", "input", "strategy", "optimizer", "gpus",
     "devices", "env", "threads", "seed", "measure", "warmup", "steps", "windows", "channels_last", "memory_limit",

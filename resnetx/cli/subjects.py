@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 
 from resnetx import bounds, study, workloads
+from resnetx.choices import Strategy
 from resnetx.cli.compose import compose, group_of, points_of
 from resnetx.cli.grammar import PREDICTED
-from resnetx.config import Request, Strategy, check, request_from
+from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
@@ -17,6 +18,7 @@ from resnetx.prediction.scenario import Subject
 from resnetx.prediction.speedup import Asked
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
+from resnetx.request import Request
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import read_trace
 from resnetx.traces.runs import read_all

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resnetx import packages
-from resnetx.config import Input, Request, SyntheticInput
+from resnetx.choices import Input, SyntheticInput
 from resnetx.errors import ConfigError
+from resnetx.request import Request
 
 if TYPE_CHECKING:
     import torch

@@ -27,7 +27,7 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
 from torch.utils.dlpack import from_dlpack
 
-from resnetx.config import DaliInput
+from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import Share, damage, folders, header, order, recipes
 from resnetx.record import Unknown

@@ -25,7 +25,7 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from resnetx.config import TorchvisionInput
+from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.host import dying_with
 from resnetx.inputs import Share, damage, folders, header, memory_format, order, recipes

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from resnetx.config import NoExchange
+from resnetx.choices import NoExchange
 from resnetx.prediction import memory as model
 from resnetx.prediction.scenario import Point
 from resnetx.record import Unknown

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import RATE_ERRORS, Fed
 from resnetx.prediction.messages import Exchange
@@ -14,6 +13,7 @@ from resnetx.prediction.ssgd import Job, iteration_s, timeline
 from resnetx.prediction.step import AS_IT_IS, Errors, Stretch
 from resnetx.record import Unknown
 from resnetx.record.prediction import Limit, Origin, PredictedTask
+from resnetx.request import Request
 
 DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
 HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that somebody asks for, as a rate that is assumed

@@ -20,10 +20,11 @@ from statistics import median
 from resnetx import record
 from resnetx.cli import main as resnetx
 from resnetx.cli.compose import compose
-from resnetx.config import Request, request_from
+from resnetx.config import request_from
 from resnetx.host import node_name
 from resnetx.measure.launch import executor
 from resnetx.record.prediction import prediction_file
+from resnetx.request import Request
 from resnetx.traces.runs import read_all
 
 GRIDS: list[dict[str, object]] = [  # batch sizes are each rank's

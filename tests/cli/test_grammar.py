@@ -11,7 +11,8 @@ from resnetx.cli import main
 from resnetx.cli.grammar import BENCH, CLOCKED, KEPT, POINT, PREDICTION, TOPOLOGY, VERBS, WORKLOAD, reads
 from resnetx.cli.settings import names, settings
 from resnetx.cli.verbs import bench, doctor_clock, predict, topology
-from resnetx.config import Request, RunSettings
+from resnetx.config import RunSettings
+from resnetx.request import Request
 
 
 def run(capsys, *words):

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from resnetx import record
+from resnetx.choices import Bucket
 from resnetx.cli.subjects import traces
 from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
 from resnetx.cli.verbs import compare_systems
-from resnetx.config import CONFIGS, Bucket, check, check_ranks
+from resnetx.config import CONFIGS, check, check_ranks
 from resnetx.interconnect import measured
 from resnetx.interconnect.system import load
 from resnetx.measure.launch import ending

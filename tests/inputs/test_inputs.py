@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from resnetx import inputs, record
-from resnetx.config import DaliInput, Input, SyntheticInput, TorchvisionInput
+from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import damage
 from resnetx.inputs import torchvision as torchvision_batches
@@ -401,7 +401,7 @@ def test_a_missing_dali_names_the_command_and_the_other_inputs(made: Path, monke
 _CHECK = """
 import sys
 from resnetx import inputs
-from resnetx.config import TorchvisionInput
+from resnetx.choices import TorchvisionInput
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="paper", threads=1, prefetch=1)
 inputs.check(given, batch_size=4, gpus=1, image_size=224, classes=3)
 heavy = {name.split(".")[0] for name in sys.modules} & {"torch", "torchvision", "nvidia"}

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from resnetx import host, inputs, packages
+from resnetx.choices import DaliInput
 from resnetx.cli.verbs import train
-from resnetx.config import DaliInput
 from resnetx.errors import ConfigError
 from resnetx.measure.bench import collectives
 from resnetx.measure.doctor import examination, probes

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from resnetx import workloads
+from resnetx.choices import After, Bucket, Layerwise
 from resnetx.cli.compose import compose
-from resnetx.config import After, Bucket, Layerwise, request_from
+from resnetx.config import request_from
 from resnetx.interconnect.measured import Measured
 from resnetx.interconnect.measured import Point as MeasuredPoint
 from resnetx.interconnect.system import load

@@ -12,12 +12,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from resnetx.bounds import BOUNDS, Range
+from resnetx.choices import CONVENTIONS
 from resnetx.cli.grammar import VERBS, Verb, reads
 from resnetx.cli.reference.markdown import GENERATED, code, table
 from resnetx.cli.settings import Setting, choices, settings
 from resnetx.cli.verbs import bench, doctor_clock, predict, topology, trace_import
-from resnetx.config import CONFIGS, CONVENTIONS, GROUPS, Images, Request, RunSettings
+from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
 from resnetx.loading import YAML_BYTES, File
+from resnetx.request import Request
 
 # What reads settings from the command line, by the group that its settings are in.
 STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [

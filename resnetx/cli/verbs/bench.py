@@ -12,21 +12,13 @@ from resnetx.cli import show
 from resnetx.cli.compose import chosen, compose, points_of, settings
 from resnetx.cli.tables.show_bench import bench
 from resnetx.cli.verbs.train import announce_variables, run_folder, too_many_ranks
-from resnetx.config import (
-    Request,
-    check,
-    check_ranks,
-    request_from,
-    run_settings_from,
-    sizes_from,
-    threads_share,
-    variables,
-)
+from resnetx.config import check, check_ranks, request_from, run_settings_from, sizes_from, threads_share, variables
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import COLLECTIVES
 from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder, Unknown, seal_tree
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
+from resnetx.request import Request
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.

@@ -15,7 +15,7 @@ from resnetx.cli.compose import chosen, compose, group_of, one_point, settings
 from resnetx.cli.grammar import CLOCKED, VERBS
 from resnetx.cli.tables.show_clock import show_clock
 from resnetx.cli.verbs.train import obstacle_to
-from resnetx.config import FIND, Request, check_ranks, clock_from, request_from
+from resnetx.config import FIND, check_ranks, clock_from, request_from
 from resnetx.errors import ConfigError
 from resnetx.host import kernel_file
 from resnetx.measure.clocks import journal, trial
@@ -28,6 +28,7 @@ from resnetx.measure.machine.nvml import Nvml, open_nvml
 from resnetx.measure.machine.sensors import Gpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
+from resnetx.request import Request
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,13 +8,14 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx import bounds
+from resnetx.choices import After, Layerwise, Strategy, SyntheticInput
 from resnetx.cli import show, subjects
 from resnetx.cli.compose import chosen, group_of, settings
 from resnetx.cli.folders import new_folder
 from resnetx.cli.subjects import Curve, Wanted
 from resnetx.cli.tables import show_predict
 from resnetx.cli.verbs.validate import validate_
-from resnetx.config import FIND, After, Layerwise, Strategy, SyntheticInput, bytes_from, clock_from
+from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system

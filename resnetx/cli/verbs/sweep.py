@@ -14,7 +14,7 @@ from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.tables import show_run
 from resnetx.cli.verbs.train import announce_variables, obstacle_to, run_file, show_tracked
-from resnetx.config import Request, RunSettings, request_from, run_settings_from
+from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import node_name
 from resnetx.measure.launch import launcher
@@ -36,6 +36,7 @@ from resnetx.measure.study.sweep import (
     sweep,
 )
 from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.request import Request
 from resnetx.units import duration
 
 if TYPE_CHECKING:

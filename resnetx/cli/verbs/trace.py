@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 from resnetx import bounds
+from resnetx.choices import NoExchange
 from resnetx.cli import show
 from resnetx.cli.compose import compose, points_of
 from resnetx.cli.tables import show_trace
 from resnetx.cli.verbs.sweep import execute, one_for_all, requests_of, skip
 from resnetx.cli.verbs.trace_import import imported
 from resnetx.cli.verbs.train import announce_variables, obstacle_to, run_file, show_tracked
-from resnetx.config import NoExchange, Request, RunSettings, check
+from resnetx.config import RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_folder
@@ -23,6 +24,7 @@ from resnetx.measure.study import trackers
 from resnetx.measure.study.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace
+from resnetx.request import Request
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_all, subject

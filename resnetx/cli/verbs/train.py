@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from resnetx import bounds
+from resnetx.choices import Torchvision, Tracker
 from resnetx.cli import show
 from resnetx.cli.folders import new_folder
 from resnetx.cli.tables import show_run
-from resnetx.config import Request, RunSettings, Torchvision, Tracker, check, request_from, run_settings_from
+from resnetx.config import RunSettings, check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_file
 from resnetx.measure.launch.moment import Moment
 from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFile, RunFolder, Task, TaskRecord, read_task
+from resnetx.request import Request
 from resnetx.variables import check_file_variables, opening, unlisted
 
 

@@ -4,12 +4,13 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
+from resnetx.choices import NoExchange
 from resnetx.cli import show
 from resnetx.cli.compose import compose, one_point
 from resnetx.cli.grammar import VERBS
 from resnetx.cli.tables import show_run
 from resnetx.cli.verbs.train import announce_variables, obstacle_to, run_file, run_folder
-from resnetx.config import NoExchange, check, request_from, run_settings_from
+from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import Equality, RunFile
 

@@ -17,7 +17,6 @@ from typing import IO, Any
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with
 from resnetx.measure.clocks.lock import Lock
@@ -37,6 +36,7 @@ from resnetx.measure.clocks.search import (
 from resnetx.measure.machine.nvml import Nvml
 from resnetx.measure.machine.sensors import Gpu
 from resnetx.record import Unknown
+from resnetx.request import Request
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from resnetx.config import Request
 from resnetx.measure.study.sweep import PlannedRun, hopeless, pointless
 from resnetx.record import RunRecord
+from resnetx.request import Request
 from resnetx.statistics import summarize
 
 

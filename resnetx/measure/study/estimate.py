@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from resnetx.config import WINDOW_S, Model, Request
+from resnetx.choices import Model
 from resnetx.record import Brief
+from resnetx.request import WINDOW_S, Request
 
 BACKWARD = 3  # a training step is about three forward passes
 # For a machine on which nothing has run. Start-up: this tool on two cores of a Xeon (imports, torchrun, DDP, DALI).

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
-from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError
 from resnetx.host import flock
 from resnetx.loading import is_file
@@ -24,6 +23,7 @@ from resnetx.measure.launch.results_folder import not_writable
 from resnetx.measure.machine.environment import identity
 from resnetx.measure.machine.revision import has_changes, revision, same_code
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.request import Request, TwinName
 
 Tell = Callable[[str], object]  # called with a sentence for the user
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from resnetx import packages
-from resnetx.config import NoTracker, Tracker, Wandb
+from resnetx.choices import NoTracker, Tracker, Wandb
 from resnetx.errors import ConfigError
 from resnetx.record import Environment, RunFolder, RunRecord
 
