@@ -124,8 +124,8 @@ def test_a_value_of_the_wrong_type_is_named_with_what_was_expected(settings, sen
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("A", "a\0b", r"env\.A: its value holds a NUL character"),
-        ("PET_STANDALONE", "1", r"env\.PET_STANDALONE: it decides how ranks are started"),
+        ("A", "a\0b", r"env\.A: its value contains a NUL character"),
+        ("PET_STANDALONE", "1", r"env\.PET_STANDALONE: controls how ranks are started"),
         ("TORCHELASTIC_RUN_ID", "1", r"env\.TORCHELASTIC_RUN_ID: it decides"),
         ("RESNETX_RUN_FOLDER", "/tmp", r"env\.RESNETX_RUN_FOLDER: it decides"),
     ],

@@ -55,9 +55,9 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
         ("about: x\nsettings: {dirty: true}\ngrids: [{gpus: 1}]", "dirty: not a setting of a run"),
         ("about: x\nsettings: {results: /tmp}\ngrids: [{gpus: 1}]", "results: not a setting of a run"),
         ("about: x\ngrids: [{tracker.project: theirs}]", "tracker.project: not a setting of a run"),
-        ("about: x\ngrids: [{env.NCCL_NET_PLUGIN: x.so}]", "env.NCCL_NET_PLUGIN: a file may not set this variable"),
-        ("about: x\nsettings: {env: {PATH: /tmp}}\ngrids: [{gpus: 1}]", "env.PATH: a file may not set"),
-        ("about: x\ngrids: [{env: [{NCCL_ALGO: Ring}, {GCONV_PATH: x}]}]", "env.GCONV_PATH: a file may not set"),
+        ("about: x\ngrids: [{env.NCCL_NET_PLUGIN: x.so}]", "env.NCCL_NET_PLUGIN: not allowed in a file"),
+        ("about: x\nsettings: {env: {PATH: /tmp}}\ngrids: [{gpus: 1}]", "env.PATH: not allowed in a file"),
+        ("about: x\ngrids: [{env: [{NCCL_ALGO: Ring}, {GCONV_PATH: x}]}]", "env.GCONV_PATH: not allowed in a file"),
     ],
 )
 def test_a_wrong_study_file_is_refused_with_its_name(tmp_path, text, sentence):

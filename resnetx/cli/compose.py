@@ -1,4 +1,4 @@
-"""From words to configurations: the only module that knows Hydra."""
+"""From command-line settings to configurations: the only module that uses Hydra."""
 
 import copy
 import difflib
@@ -34,23 +34,23 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def chosen(overrides: list[str]) -> Point:
-    """What the words of a command line set, as values; a list is several values of one setting."""
+    """The settings given on the command line, as values; a list is several values of one setting."""
     for override in (parsed := [_parsed(word) for word in overrides]):
         if override.is_sweep_override():
             key, _, values = shortened(override.input_line).partition("=")
-            raise ConfigError(f"{key}={values}: several values are written as a list, {key}=[{values}]")
+            raise ConfigError(f"{key}={values}: write several values as a list, {key}=[{values}]")
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(
-                f"{shortened(override.input_line)}: settings are changed (key=value), not added or removed"
+                f"{shortened(override.input_line)}: settings can be changed (key=value), not added or removed"
             )
     return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
 
 
 def out_and_baseline(overrides: list[str]) -> tuple[Path | None, int | None]:
-    """The settings of a verb that reads studies: the folder to write into, and the GPUs that speed-ups are over."""
+    """The settings of a verb that reads studies: the output folder and the baseline of speed-ups."""
     asked = chosen(overrides)
     for key in asked.keys() - {"out", "baseline"}:
-        raise ConfigError(f"{key}={asked[key]}: goes with systems=[...]; studies are compared with out= and baseline=")
+        raise ConfigError(f"{key}={asked[key]}: only with systems=[...]; studies are compared with out= and baseline=")
     out, baseline = asked.get("out"), asked.get("baseline")
     if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool)):
         raise ConfigError(f"baseline={baseline}: expected a number of GPUs")
@@ -59,7 +59,7 @@ def out_and_baseline(overrides: list[str]) -> tuple[Path | None, int | None]:
 
 
 def settings(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
-    """The settings that a verb reads, as its struct `kind`; of those in `listed`, one value is a list of one."""
+    """The settings that a verb reads, as its struct `kind`; a single value of one in `listed` becomes a list."""
     tree = compose(given)
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
@@ -69,7 +69,7 @@ def settings(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
 
 
 def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
-    """The study that is asked for, if any, and the points that it and the command line describe."""
+    """The given study, if any, and the points that it and the command line describe."""
     asked = chosen(overrides)
     name = asked.pop("study", None)
     named = load(str(name)) if name is not None else None
@@ -77,12 +77,12 @@ def points_of(overrides: list[str]) -> tuple[Study | None, list[Point]]:
 
 
 def group_of(word: str) -> str:
-    """The setting, or the group of settings, that a word of the command line changes."""
+    """The setting, or the group of settings, that an argument changes."""
     return key_of(word).partition(".")[0]
 
 
 def one_point(overrides: list[str], instead: str) -> Point:
-    """The only point that a command line describes; `instead`: what to tell somebody who described several."""
+    """The only point that a command line describes; `instead`: what to suggest for several."""
     named, found = points_of(overrides)
     if len(found) != 1 or named:
         raise ConfigError(f"{shortened(' '.join(overrides))}: more than one point; {instead}")
@@ -97,38 +97,40 @@ def _fitting(found: list[Point]) -> list[Point]:
     for group in GROUPS:
         options = {str(point[group]) for point in found if group in point}
         if len(options) > 1:
-            brought = {option: options_of(group, option) for option in options}
-            found = [_without_others(point, brought, str(point[group])) if group in point else point for point in found]
+            of_option = {option: options_of(group, option) for option in options}
+            found = [
+                _without_others(point, of_option, str(point[group])) if group in point else point for point in found
+            ]
     return distinct(found)
 
 
-def _without_others(point: Point, brought: Mapping[str, set[str]], option: str) -> Point:
-    """A point without the settings that other options of a group bring, but not its own one."""
-    of_others = set().union(*brought.values()) - brought[option]
+def _without_others(point: Point, of_option: Mapping[str, set[str]], option: str) -> Point:
+    """A point without the settings that only other options of a group have."""
+    of_others = set().union(*of_option.values()) - of_option[option]
     return {key: value for key, value in point.items() if key not in of_others}
 
 
 def options_of(group: str, option: str) -> set[str]:
-    """The settings that a choice of a group brings; none where there is no such choice, which composing will say."""
+    """The settings of a choice of a group; none for an unknown choice, which `compose` rejects."""
     return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
 
 
 def _parsed(word: str) -> Override:
     try:
         word.encode()
-    except UnicodeEncodeError:  # Python gives what is not UTF-8 as characters that no text can have
-        raise ConfigError(f"{shortened(ascii(word))}: not UTF-8; settings are text") from None
+    except UnicodeEncodeError:  # Python passes bytes that are not UTF-8 as lone surrogates
+        raise ConfigError(f"{shortened(ascii(word))}: not valid UTF-8") from None
     try:
         if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
             raise ValueError
         return OverridesParser.create().parse_override(_with_tilde_quoted(word))
-    except (HydraException, RecursionError, ValueError):  # the last two: of brackets and digits without end
-        quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
+    except (HydraException, RecursionError, ValueError):  # the last two: from very many brackets or digits
+        quoted = "a value with characters other than letters, digits and ./_-+ needs quotes: key=\"'a b'\""
         raise ConfigError(f"{shortened(word)}: not of the form key=value; {quoted}") from None
 
 
 def _with_tilde_quoted(word: str) -> str:
-    """The word as Hydra's grammar has it, which knows `~` between quotes only: out=~/x is out="~/x"."""
+    """The word in Hydra's grammar, which accepts `~` in quotes only: out=~/x is out="~/x"."""
     if key_of(word) not in PATHS or re.search("['\"]", word):
         return word
     return re.sub(r"(?<=[=\[,])~[^,\[\]]*", lambda path: f'"{path[0]}"', word)
@@ -145,9 +147,9 @@ def _unquoted(value: Any) -> Any:
 def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     """The whole configuration of a point (setting -> value), as plain values.
 
-    Hydra composes each choice of a group once (it takes 40 ms): groups know nothing of each other. The other settings
-    are then changed in its result, which knows which settings there are. Values stay as they are given: what looks like
-    an interpolation, as ${oc.env:HOME}, is text.
+    Hydra composes each choice of a group once (it takes 40 ms): groups do not depend on each other. The other settings
+    are then changed in its result, which has every setting. Values are taken literally: what looks like an
+    interpolation, as ${oc.env:HOME}, is text.
     """
     tree = copy.deepcopy(_composed(own_folders()))
     for group in GROUPS:
@@ -165,7 +167,7 @@ def _written(value: Any) -> str:
 
 
 def _change(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Sets a setting; only the environment has room for names that no file has."""
+    """Sets a setting; only `env` accepts names that no file has."""
     *above, name = key.split(".")
     group: Any = tree
     for step in above:
@@ -185,14 +187,14 @@ def _composed(folders: tuple[Path, ...], group: str = "", choice: str = "") -> d
     try:
         with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
             found = OmegaConf.to_container(hydra.compose("config", [*words, f"hydra.searchpath=[{searched}]"]))
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:  # of a folder of the user's own
-        raise ConfigError(f"{' '.join(words)}: Hydra refuses it: {shortened(' '.join(str(error).split()))}") from None
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:  # in a folder of the user
+        raise ConfigError(f"{' '.join(words)}: Hydra rejects it: {shortened(' '.join(str(error).split()))}") from None
     assert isinstance(found, dict), "the root of a configuration is a mapping"
     return {str(key): value for key, value in found.items()}
 
 
 def _check_choice(group: str, choice: str) -> None:
-    """Refuses what is no choice of a group; and what its file says, before Hydra reads it."""
+    """Rejects an unknown choice of a group, and a malformed file of one before Hydra reads it."""
     known = choices_of(group)
     if choice not in known:
         near = difflib.get_close_matches(choice[:100], known, n=1)
@@ -204,13 +206,13 @@ def _check_choice(group: str, choice: str) -> None:
     if not isinstance(text.tree, dict):
         raise text.file.error("expected settings by their names")
     if "defaults" in text.tree:  # Hydra would read these files itself, and look up ${...} among their names
-        raise text.error(["defaults"], "defaults: a choice includes no other; write its settings out")
+        raise text.error(["defaults"], "defaults: a choice cannot include another one; write its settings out")
     if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
         raise text.file.error("@package: the settings of a choice are those of its group; leave that line out")
 
 
 def _escaped(text: str) -> str:
-    """As Hydra's grammar has it between single quotes."""
+    """Escaped for single quotes in Hydra's grammar."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
@@ -221,7 +223,7 @@ def _no_such_setting(key: str) -> str:
     known = names()
     group = key.partition(".")[0]
     if key in known:
-        return f"{key}: not a setting of the {group} that is chosen here, but of another one"
+        return f"{key}: a setting of another {group}, not of the one chosen here"
     key = shortened(key)
     siblings = [name for name in known if name.startswith(f"{group}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):

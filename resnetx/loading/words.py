@@ -11,7 +11,7 @@ def name_fault(name: str) -> str:
     A name from a file must lead nowhere else, and be shown as what it is.
     """
     if not name or name != name.strip():
-        return "expected a name, without blanks around it"
+        return "expected a name without spaces around it"
     if not name.isprintable():  # nor are surrogates, controls of direction, and breaks of lines
         return "expected a name of printable characters"
     if "/" in name or "\\" in name:

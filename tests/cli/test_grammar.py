@@ -64,8 +64,8 @@ def test_every_verb_is_tried():
         (["describe", "frobnicate=1"], "frobnicate: no such setting; see `resnetx describe --help`"),
         (["trian"], "trian: no such verb; did you mean train?"),
         (["frobnicate"], "frobnicate: no such verb; the verbs are describe, images, train"),
-        (["train", "batch_size", "=", "8"], "batch_size =: a setting is written without blanks: batch_size=VALUE"),
-        (["train", "batch_size=", "8"], "batch_size= 8: a setting is written without blanks: batch_size=VALUE"),
+        (["train", "batch_size", "=", "8"], "batch_size =: write a setting without spaces: batch_size=VALUE"),
+        (["train", "batch_size=", "8"], "batch_size= 8: write a setting without spaces: batch_size=VALUE"),
         (
             ["train", "--resolve"],
             "--resolve: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir",
@@ -228,9 +228,9 @@ def test_a_wrong_choice_of_the_users_own_is_refused_with_what_is_wrong(capsys, o
     [
         (
             "defaults: ['${oc.env:OF_MINE}']\nkind: resnetx\n",
-            "small.yaml, line 1: defaults: a choice includes no other",
+            "small.yaml, line 1: defaults: a choice cannot include another one",
         ),
-        ("defaults: [small]\n", "defaults: a choice includes no other"),
+        ("defaults: [small]\n", "defaults: a choice cannot include another one"),
         ("# @package env\nkind: resnetx\n", "small.yaml: @package: the settings of a choice are those of its group"),
     ],
 )

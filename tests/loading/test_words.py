@@ -17,7 +17,7 @@ def test_names_are_what_people_give(name):
         ("/etc/passwd", "not a path"),
         ("a\\b", "not a path"),
         ("", "expected a name"),
-        (" a", "without blanks around it"),
+        (" a", "without spaces around it"),
         (".hidden", "begins with none of"),
         ("..", "begins with none of"),
         ("-rf", "begins with none of"),
