@@ -36,7 +36,7 @@ def test_a_file_may_set_nothing_else_and_the_command_line_may(name):
         ({"PYTHONPATH": "x"}, "env.PYTHONPATH: could load other code"),
         ({"A B": "x"}, "env.A B: not the name of an environment variable"),
         ({"RANK": "3"}, "env.RANK: set by resnetx for each rank; use gpus"),
-        ({"NCCL_ALGO": "a\0b"}, "env.NCCL_ALGO: its value holds a NUL"),
+        ({"NCCL_ALGO": "a\0b"}, "env.NCCL_ALGO: its value contains a NUL"),
         ({"WANDB_API_KEY": "x"}, "env.WANDB_API_KEY: looks like a secret"),
     ],
 )

@@ -1,9 +1,9 @@
-"""What is trained: models as PyTorch modules, as layer tables, and as the work that they are.
+"""Workloads: models as PyTorch modules, as layer tables, and the work that they do.
 
     from resnetx import choices, workloads
     workloads.workload(choices.ResNetX(x=8, width=64, classes=1000), 224, batch_size=64, convention="caffe").intensity
 
-Importing this package loads no torch; building a model does, and so does a table that is not kept (`tables`).
+Importing this package loads no torch; building a model does, and so does a table that is not stored (`tables`).
 """
 
 import functools
@@ -33,9 +33,9 @@ def build(model: choices.Model, image_size: int) -> "nn.Module":
 
 
 def check(model: choices.Model, image_size: int) -> None:
-    """Refuses a model that cannot be built, or cannot be trained on images of `image_size` pixels.
+    """Rejects a model that cannot be built, or cannot be trained on images of `image_size` pixels.
 
-    Of our own models `config.check` knows that; torchvision's are followed by torch.fx, unless their table is kept.
+    `config.check` does so for our own models; torchvision's are traced with torch.fx, unless their table is stored.
     """
     if isinstance(model, choices.Torchvision):
         _table(model, image_size)
@@ -65,7 +65,7 @@ def traced(model: choices.Model, image_size: int) -> list[Layer]:
         own = classifiers.image_size(model.name) if isinstance(model, choices.Torchvision) else None
         if own in (None, image_size) or not str(error).startswith("image_size="):
             raise
-        raise ConfigError(f"{error}, as image_size={own}, which {model.label} is made for") from error
+        raise ConfigError(f"{error}, e.g. image_size={own}, the default of {model.label}") from error
 
 
 def installed_classifiers() -> dict[str, int]:
@@ -150,7 +150,7 @@ def _torchvision(model: choices.Torchvision, image_size: int) -> "nn.Module":
     except (ValueError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(
-            f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it takes"
+            f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it accepts"
         ) from error
     return module
 
@@ -167,7 +167,7 @@ _BUILDERS: dict[str, Callable[[Any, int], "nn.Module"]] = {
 
 
 def _stated(model: choices.Model, image_size: int, batch_size: int, convention: str) -> dict[str, float]:
-    """What Tallent et al. 2017 state of this very workload (sections 3 and 4.2); empty where they state nothing."""
+    """What Tallent et al. 2017 state about this workload (sections 3 and 4.2); empty if nothing."""
     if convention != "caffe" or image_size != model.image_size or model.classes != 1000:
         return {}
     match model:
@@ -185,17 +185,17 @@ def _stated(model: choices.Model, image_size: int, batch_size: int, convention: 
 
 
 def _notes(model: choices.Model, image_size: int) -> list[str]:
-    """What somebody who compares the figures has to know."""
+    """Notes for comparing the figures with others."""
     notes = []
     if isinstance(model, choices.AlexNet | choices.GoogLeNet) and image_size != model.image_size:
         what = "first classifier layer, fc6," if isinstance(model, choices.AlexNet) else "auxiliary classifiers"
         notes.append(
             f"image_size={image_size}, not {model.image_size}: the size of {model.label}'s {what} depends on it, so "
-            "that parameters and intensity are not those of the paper's net"
+            "its parameters and intensity differ from the paper's"
         )
     if isinstance(model, choices.GoogLeNet):
         notes.append(
-            "the paper states 5.5 M parameters, which no countable version of GoogLeNet has: with 1000 classes it has "
+            "the paper states 5.5 M parameters, which no version of GoogLeNet has: with 1000 classes it has "
             "13.4 M with its two auxiliary classifiers, which train, and 7.0 M without them"
         )
     is_family = isinstance(model, choices.ResNetX)

@@ -48,7 +48,7 @@ def run(capsys, *words):
         ),
         (
             ["train", "input=synthetic", "model=torchvision", "model.name=inception_v3"],
-            "expected a size that it takes, as image_size=299, which inception_v3 is made for",
+            "expected a size that it accepts, e.g. image_size=299, the default of inception_v3",
         ),
         (
             ["train", "input=synthetic", "model=torchvision", "model.name=vit_b_16", "image_size=225"],

@@ -27,7 +27,7 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
         "use batch_size=3 or 6, another gpus, or split=uneven"
     ) in lines
     assert "# 2 points, 2 runs (0 of twins)" in lines
-    assert any("assumed, as nothing has run on this machine yet" in line for line in lines)
+    assert any("assumed, as no runs of this machine are recorded yet" in line for line in lines)
     assert not list(tmp_path.iterdir())
 
 
@@ -122,7 +122,7 @@ def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost
         capsys, "sweep", "study=" + study_file.path, *SMALL[:-2], "steps=1", "windows=1", *study_file.quick
     )
     assert status == 2
-    assert "holds another study of this name: batch_size=8 there, 16 now" in err
+    assert "contains another study of this name: batch_size=8 before, 16 now" in err
     assert before == (folder.study.read_bytes(), [run.record.read_bytes() for run in folder.runs()])
 
 

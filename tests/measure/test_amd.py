@@ -200,7 +200,7 @@ def test_gpus_are_counted_by_the_kernel_and_by_what_schedulers_set(rocm, two_gpu
         monkeypatch.setenv(name, value)
     assert gpus_here() == count
     by_mistake = count == 0 and "-1" not in variables.values()
-    assert hidden_by_mistake().startswith("HIP_VISIBLE_DEVICES=1 leaves none of this machine's 1 GPU") == by_mistake
+    assert hidden_by_mistake().startswith("HIP_VISIBLE_DEVICES=1 selects none of this machine's 1 GPU") == by_mistake
 
 
 def test_amd_gpus_that_this_torch_cannot_use_do_not_count(two_gpus, monkeypatch):
@@ -390,7 +390,7 @@ def test_a_gpu_that_tells_no_power_of_the_instant_tells_a_mean(rocm, monkeypatch
 
 def test_a_gpu_that_amd_smi_does_not_know_is_unknown_with_the_reason(rocm, monkeypatch):
     assert (
-        sensed(monkeypatch, FourMi300s(), bus=0x11)["gpu_samples"] == "AMD SMI knows 0 GPUs at PCI address 0000:11:00.*"
+        sensed(monkeypatch, FourMi300s(), bus=0x11)["gpu_samples"] == "AMD SMI shows 0 GPUs at PCI address 0000:11:00.*"
     )
     assert str(sensed(monkeypatch, NoDriver())["gpu_samples"]).startswith("no AMD driver answers")
 

@@ -277,7 +277,7 @@ def test_a_study_is_not_continued_with_other_software(task_of, folder, record_en
         ("git_revision", "0" * 40),
     ):
         with pytest.raises(
-            ConfigError, match=rf"begun with {field} {value}, and here is .*: its runs would not be repeats"
+            ConfigError, match=rf"started with {field} {value}, and here is .*: runs would not be repeats"
         ):
             check_same_machine([same, msgspec.structs.replace(same, environment=record_environment(**{field: value}))])
 

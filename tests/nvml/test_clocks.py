@@ -184,7 +184,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     child = started("hot", "clock=1500", changes=ENDLESS)
     locked(child, changes)
     status, _, err = doctor("hot", "clock=1485")
-    assert (status, "another `resnetx doctor` has locked clocks" in err) == (2, True), err
+    assert (status, "another `resnetx doctor` is using the clocks" in err) == (2, True), err
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     assert left(changes) == {0: 1500, 1: 1500}
@@ -205,7 +205,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
 @pytest.mark.parametrize(
     ("machine", "says"),
     [
-        ("no right to clocks", "only root may, so use sudo; unlocked, no GPU ran slower than 1515 MHz"),
+        ("no right to clocks", "this needs root; use sudo; unlocked, no GPU ran slower than 1515 MHz"),
         ("dgx1-p100", "clocks of GPUs before Volta cannot be locked"),
         ("shared", "others use GPU 0 too"),
         ("mig", "MIG is on"),

@@ -252,7 +252,7 @@ def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
     if not lockable(gpus[0]):
         what += "; before Volta, set an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
         return limited(what, "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS")
-    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (locks none permanently)')
+    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (restores them after)')
 
 
 def _shared_memory(host: dict[str, Any]) -> Verdict:
