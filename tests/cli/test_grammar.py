@@ -57,7 +57,7 @@ def test_every_verb_is_tried():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "clock=1227"], "(it is one of compare, predict and doctor); see `resnetx train --help`"),
+        (["train", "clock=1227"], "(it belongs to compare, predict and doctor); see `resnetx train --help`"),
         (["doctor", "gpus=2"], "see `resnetx doctor --help`"),
         (["images", "input.foo=1"], "input.foo: no such setting; did you mean input.root?"),
         (["report", "basline=2"], "basline: no such setting; did you mean baseline?"),

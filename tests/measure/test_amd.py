@@ -420,7 +420,7 @@ def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypa
     monkeypatch.setattr(torch.version, "hip", HIP)
     assert "has not loaded amdgpu" in verdict()[1]
     kernel({"sys/module/amdgpu/version": "6.12.12"})
-    assert verdict()[:2] == ("missing", f"AMD GPUs at 0000:c1:00.0, but there is no {tmp_path}/dev/kfd")
+    assert verdict()[:2] == ("missing", f"AMD GPUs at 0000:c1:00.0, but {tmp_path}/dev/kfd is missing")
     kernel({"dev/kfd": ""})
     state, what, fix = verdict()
     assert (state, fix) == ("limited", packages.install("rocm"))

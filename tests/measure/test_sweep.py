@@ -261,7 +261,7 @@ def test_a_study_that_can_be_read_stays_where_it_is_and_a_newer_one_is_refused(f
 
 def test_another_study_under_the_same_name_is_refused_with_what_differs(folder, study_of):
     record.write(folder.study, study_of(batch_size=[16, 32]))
-    with pytest.raises(ConfigError, match=r"batch_size=\[16,32\] there, \[32,64\] now; set results=FOLDER"):
+    with pytest.raises(ConfigError, match=r"batch_size=\[16,32\] before, \[32,64\] now; set results=FOLDER"):
         definition(folder, study_of(batch_size=[32, 64]))
 
 
