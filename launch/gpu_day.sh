@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The first day on a GPU machine, in the order of docs/gpu.md:   bash launch/gpu_day.sh [first] [--dry-run]
-# A step that has ended well is left out the next time, and studies go on where they were: run it again after anything.
-# "first" ends after the steps with a time limit, which together take at most 10 minutes.
-# SYSTEM: what is here, as predictions know it; GPUS: rank counts; ONE, STUDY: names or YAML files of studies of one GPU
-# and of several; RESULTS; MORE, TRACE, BENCH: further settings of sweeps, of the trace, of the bench.
+# A step that succeeded is skipped the next time, and studies resume: run it again after any interruption.
+# "first" runs only the steps with a time limit, which take at most 10 minutes together.
+# SYSTEM: the system to predict; GPUS: rank counts; ONE, STUDY: names or YAML files of studies on one GPU and on several;
+# RESULTS: folder; MORE, TRACE, BENCH: further settings of sweeps, of the trace, of the bench.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ -d .venv/bin ] && PATH="$PWD/.venv/bin:$PATH"
@@ -23,7 +23,7 @@ day=$results/$node/gpu_day named=$(basename "${study%.y*ml}")
 read -ra more <<<"${MORE:-}"
 read -ra trace <<<"${TRACE:-}"
 read -ra bench <<<"${BENCH:-}"
-trap 'echo; echo "launch/gpu_day.sh: interrupted; run it again to go on" >&2; exit 130' INT TERM
+trap 'echo; echo "launch/gpu_day.sh: interrupted; run it again to resume" >&2; exit 130' INT TERM
 [ "$dry" ] || mkdir -p "$day" || exit
 shown=() failed=0
 
@@ -31,14 +31,14 @@ step() {  # NAME LIMIT_s (0: none) COMMAND...
   local name=$1 limit=$2 status start=$SECONDS
   shift 2
   if [ "$dry" ]; then printf '%-9s %s\n' "$name" "$*"; return; fi
-  if [ -e "$day/$name.done" ]; then shown+=("$name|done before"); return; fi
+  if [ -e "$day/$name.done" ]; then shown+=("$name|done earlier"); return; fi
   printf '\n==== %s: %s\n' "$name" "$*"
   timeout --foreground "$limit" "$@" | tee "$day/$name.log"
   status=${PIPESTATUS[0]}
   case $status in
     0) touch "$day/$name.done"; shown+=("$name|done in $((SECONDS - start)) s") ;;
-    124) failed=1; shown+=("$name|not finished within $limit s: run it again to go on") ;;
-    *) failed=1; shown+=("$name|FAILED with status $status, as said above") ;;
+    124) failed=1; shown+=("$name|not finished within $limit s: run it again to resume") ;;
+    *) failed=1; shown+=("$name|FAILED with status $status, see above") ;;
   esac
 }
 
@@ -56,7 +56,7 @@ if [ -z "$first" ]; then
     step bench 0 resnetx bench "results=$results" "study=$study" "gpus=[${gpus#1,}]" "${bench[@]}"
   fi
   sweep scaling 0 "study=$study" "gpus=[$gpus]"
-  rm -f "$day/compare.done"  # a second's work, on whatever is measured by now
+  rm -f "$day/compare.done"  # takes a second; compares what has been measured so far
   step compare 0 resnetx compare "$day/predicted/prediction.json" "$results/$node/$named"
 fi
 [ "$dry" ] && exit

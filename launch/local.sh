@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One point by hand, straight under torchrun:   launch/local.sh 8 model=resnetx model.x=16 batch_size=64
-# (`resnetx train gpus=8 ...` does the same under a launcher that also records runs that are killed or hang.)
+# (`resnetx train gpus=8 ...` does the same, and also records runs that are killed or hang.)
 set -euo pipefail
 gpus=${1:?usage: launch/local.sh GPUS key=value ...}
 shift

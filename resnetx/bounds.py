@@ -1,9 +1,9 @@
-"""How small and how large each setting may be, and why: the one table that every verb, and every run file, is held to.
+"""The range of every setting, with the reason: one table for all verbs and run files.
 
     bounds.check({"gpus": 0})       # ConfigError: gpus=0: expected at least 1
 
-A setting is refused where it could mean nothing, or crash what reads it hours later; whether a machine can do what is
-asked is another question. Numbers that are not finite are refused for every setting.
+A value is rejected where it has no meaning, or would crash a run hours later; whether a given machine can run it is
+checked elsewhere. Numbers that are not finite are rejected for every setting.
 """
 
 import math
@@ -22,27 +22,27 @@ class Range:
 
     least: float
     most: float = math.inf
-    why: str = ""  # what `most` is far enough for
-    above: bool = False  # more than `least`, which is refused itself
-    null: str = ""  # what null means, where somebody who asks for too little may mean that
+    why: str = ""  # why `most` is large enough
+    above: bool = False  # `least` itself is rejected
+    null: str = ""  # what null means, to suggest it instead of a value that is too small
 
 
 # El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes.
 _GPUS = Range(1, 2**16, "El Capitan has 44,544")
 _BUCKET = Range(0, 2**20, "a TiB of gradients", above=True, null="DDP's own")
 _FACTOR = Range(0, 10**6, "a million times", above=True)
-_SEED = Range(0, 2**32 - 1, "32 bits, which every library takes")
-_TIMES = "the record keeps the time of each"
+_SEED = Range(0, 2**32 - 1, "32 bits, which every library accepts")
+_TIMES = "the record stores the time of each"
 
 BOUNDS = {
     # ---- the workload
-    "model.x": Range(1, 2**15, "the activations of one image of 224x224 take 158 GB then"),
-    "model.width": Range(1, 2**13, "a block has 738 million parameters then"),
+    "model.x": Range(1, 2**15, "the activations of one 224x224 image then take 158 GB"),
+    "model.width": Range(1, 2**13, "a block then has 738 million parameters"),
     "model.classes": Range(2, 10**6, "ImageNet-21k has 21,841"),
     "image_size": Range(1, 2**12, "4K has 3,840 pixels"),
     "batch_size": Range(1, 2**28, "4,096 images on each of 65,536 GPUs"),
     "input.threads": Range(1, 2**10, "threads or processes of one rank"),
-    "input.prefetch": Range(1, 2**8, "batches that wait in memory"),
+    "input.prefetch": Range(1, 2**8, "batches held in memory"),
     "optimizer.learning_rate": Range(0),
     "optimizer.momentum": Range(0),
     "optimizer.weight_decay": Range(0),
@@ -56,10 +56,10 @@ BOUNDS = {
     "free": Range(0, _GPUS.most - 1, _GPUS.why),
     "nodes": Range(1, 2**14, "El Capitan has 11,136"),
     "nics": Range(1, 2**7, "network ports of one node"),
-    "threads": Range(1, 2**12, "no host has as many"),
-    # ---- what is measured, and how long
+    "threads": Range(1, 2**12, "no host has that many"),
+    # ---- what is measured, and for how long
     "seed": _SEED,
-    "warmup": Range(1, 10**5, "steps before the first that counts"),
+    "warmup": Range(1, 10**5, "steps before the first window"),
     "steps": Range(1, 10**9, "a window of a year, at 30 steps a second"),
     "windows": Range(1, 10**4, _TIMES),
     "iterations": Range(1, 10**4, _TIMES),
@@ -67,7 +67,7 @@ BOUNDS = {
     "twins": Range(0, 1000, "fresh processes for every twin"),
     "timeout": Range(1, 30 * _DAY_S, "30 days, in seconds"),
     "budget": Range(1, 366 * _DAY_S, "a year, in seconds"),
-    # ---- images that are made
+    # ---- generated images
     "images.classes": Range(1, 10**5, "ImageNet-21k has 21,841"),
     "images.per_class": Range(1, 10**6, "ILSVRC2012 has 1,300"),
     "images.classes x images.per_class": Range(1, 10**7, "1.1 TB; ILSVRC2012 has 1.3 million"),
@@ -87,10 +87,10 @@ BOUNDS = {
 
 
 def check(given: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:
-    """Refuses numbers that are out of their setting's range; what is no number is left to others.
+    """Rejects numbers outside of their setting's range; values of other types are checked elsewhere.
 
-    `given`: setting -> value, or a list of values, or a group of settings. `least`: where more than the table's is
-    needed, that and the words for what needs it (" for AlexNet").
+    `given`: setting -> value, list of values, or group of settings. `least`: larger minima than the table's, each with
+    the text that explains it (" for AlexNet").
     """
     for name, number in _numbers("", given):
         low, needed_for = (least or {}).get(name, (None, ""))
@@ -98,7 +98,7 @@ def check(given: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | Non
 
 
 def _range(name: str) -> Range:
-    """A setting's own range, or that of the group which it is in."""
+    """The range of a setting, or of the group that it is in."""
     while name and name not in BOUNDS:
         name = name.rpartition(".")[0]
     return BOUNDS.get(name, Range(-math.inf))
@@ -129,7 +129,7 @@ def _check(name: str, number: float, bounds: Range, least: float | None, needed_
 
 
 def _text(number: float) -> str:
-    """As a setting is written, but for what has more digits than a line."""
+    """A number as it is written, unless it has more digits than fit on a line."""
     if isinstance(number, float):
         return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:g}"
     return str(number) if abs(number) < 10**40 else "a number of more than 40 digits"

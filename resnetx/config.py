@@ -1,21 +1,19 @@
-"""What can be asked: the request of one run, its parts, and every check that needs no device.
+"""Settings as structs: a composed configuration becomes a `Request`, `RunSettings` or `Images`, or one `ConfigError`.
 
-The defaults live in `configs/`, and only there; `request_from` turns a composed configuration into a frozen
-`Request` or raises `ConfigError` with one sentence for the user. A request is complete (nothing is filled in later),
-so the same request on the same machine is the same measurement.
+The defaults are in `configs/`, and only there. `check` makes every check of a request that needs no device.
 """
 
-import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from resnetx import bounds
+from resnetx.choices import Convention, Folders, Model, SyntheticInput, Tracker
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
+from resnetx.request import Request
 from resnetx.units import frequency, seconds, size
 from resnetx.variables import check_variables
 
@@ -26,255 +24,6 @@ CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.
 # Settings that are paths, or may be: `~` at their beginning is the home of the user.
 PATHS = ("study", "input.root", "results", "out", "calibration", "systems")
 GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settings of their own: folders of `configs/`
-
-
-# A window ends when the slowest rank has ended, and begins with an empty queue: some 0.1 ms, which 0.2 s make small.
-WINDOW_S = 0.2  # at least: windows have as many steps as that takes
-
-Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
-CONVENTIONS = get_args(Convention)
-
-
-class _Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """One option of a configuration group; the tag is its name on the command line."""
-
-    @property
-    def kind(self) -> str:
-        return str(self.__struct_config__.tag)
-
-
-class ResNetX(_Choice, frozen=True, tag="resnetx"):
-    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x dials the work per parameter."""
-
-    x: int  # residual blocks
-    width: int  # channels of every convolution
-    classes: int
-    image_size: ClassVar[int] = 224
-    smallest_image_size: ClassVar[int] = 8
-
-    @property
-    def label(self) -> str:
-        return f"ResNet/{self.x}" + (f" width {self.width}" if self.width != 64 else "")
-
-
-class AlexNet(_Choice, frozen=True, tag="alexnet"):
-    """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
-
-    classes: int
-    label: ClassVar[str] = "AlexNet"
-    image_size: ClassVar[int] = 227
-    smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
-
-
-class GoogLeNet(_Choice, frozen=True, tag="googlenet"):
-    """Caffe's `bvlc_googlenet` with its two auxiliary classifiers."""
-
-    classes: int
-    label: ClassVar[str] = "GoogLeNet"
-    image_size: ClassVar[int] = 224
-    smallest_image_size: ClassVar[int] = 47  # below, nothing is left for the auxiliary classifiers
-
-
-class Torchvision(_Choice, frozen=True, tag="torchvision"):
-    """Any classifier of `torchvision.models`, by its name there."""
-
-    name: str
-    classes: int
-    image_size: ClassVar[int] = 224
-    smallest_image_size: ClassVar[int] = 32
-
-    @property
-    def label(self) -> str:
-        return self.name
-
-
-Model = ResNetX | AlexNet | GoogLeNet | Torchvision
-
-
-class _Folders(_Choice, frozen=True):
-    """Real images: a folder of class folders of JPEG files, as ILSVRC2012 is usually unpacked."""
-
-    root: str
-    format: Literal["folders"]  # how the images are stored
-    # imagenet: a crop of random size and shape, resized. paper: stored 256x256, a random crop (Tallent et al. 2017).
-    recipe: Literal["imagenet", "paper"]
-    threads: int  # decoding threads (torchvision: worker processes) of each rank
-    prefetch: int  # batches prepared ahead
-
-
-class DaliInput(_Folders, frozen=True, tag="dali"):
-    """NVIDIA DALI; decodes on the GPU where the run has one, unless `decoder=cpu`."""
-
-    decoder: Literal["auto", "cpu"]
-
-
-class TorchvisionInput(_Folders, frozen=True, tag="torchvision"):
-    """torchvision's decoder and transforms under a DataLoader: the peer to compare DALI with."""
-
-
-class SyntheticInput(_Choice, frozen=True, tag="synthetic"):
-    """One random batch, made once and used for every step: no input work at all."""
-
-
-Input = DaliInput | TorchvisionInput | SyntheticInput
-
-
-class Bucket(_Choice, frozen=True, tag="bucket"):
-    """DistributedDataParallel: gradients are all-reduced in buckets while the backward pass goes on."""
-
-    # MB (2**20 bytes) after which a bucket is closed; None: DDP's own rule (the first at 1 MiB, then 25 MiB).
-    bucket_cap_mb: float | None
-    first_bucket_mb: float | None  # the same for the first bucket; None: DDP's own, which depends on bucket_cap_mb
-    gradient_as_bucket_view: bool  # gradients live in the buckets, which saves a copy of each
-
-
-class Layerwise(_Choice, frozen=True, tag="layerwise"):
-    """Wait-free backpropagation: each layer's gradients are all-reduced as soon as they are ready."""
-
-
-class After(_Choice, frozen=True, tag="after"):
-    """One all-reduce of all gradients, after the backward pass: nothing overlaps."""
-
-
-class NoExchange(_Choice, frozen=True, tag="none"):
-    """Gradients stay where they are: not data-parallel training, but the twin that shows what communication costs."""
-
-
-Strategy = Bucket | Layerwise | After | NoExchange
-
-
-class NoTracker(_Choice, frozen=True, tag="none"):
-    """Records on disk only."""
-
-
-class Wandb(_Choice, frozen=True, tag="wandb"):
-    """Weights & Biases; offline where no API key is set."""
-
-    project: str
-
-
-Tracker = NoTracker | Wandb
-
-
-class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stochastic gradient descent with momentum."""
-
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-
-
-# What a run measures. step: clean training steps. phases: the same steps, instrumented (and so a little slower).
-# layers: one rank's steps, layer by layer. input: the input pipeline alone. equality: whether the ranks compute what
-# one process would.
-Measure = Literal["step", "phases", "layers", "input", "equality"]
-TwinName = Literal["synthetic", "alone", "input", "phases"]
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a measurement depends on, apart from the machine: a point."""
-
-    model: Model
-    batch_size: int  # images per step, over all ranks
-    image_size: int  # pixels, square
-    precision: Literal["fp32", "tf32", "bf16", "fp16"]
-    input: Input
-    strategy: Strategy
-    optimizer: Sgd
-    gpus: int  # ranks
-    devices: list[int] | None  # GPU ids, one per rank; None: the first ones
-    scaling: Literal["strong", "weak"]  # how batch_size came about: fixed over all GPUs, or for each of them
-    split: Literal["even", "uneven"]  # uneven: some ranks have one image more than others
-    env: dict[str, str]  # environment variables of the ranks
-    measure: Measure
-    threads: int  # CPU threads for computing, of each rank
-    warmup: int  # steps before the first window, at least
-    steps: int  # in a window
-    windows: int
-    seed: int
-    # Settings that came later have the value here that all runs before them had: their keys stay.
-    channels_last: bool = True  # images and weights lie in memory channel by channel of each pixel (NHWC), else NCHW
-    memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
-    graph: bool = False  # each step is one CUDA graph
-
-    @property
-    def key(self) -> str:
-        """Eight hexadecimal digits that differ between any two different requests."""
-        given = msgspec.to_builtins(self, order="deterministic")
-        leave_out_defaults(given, Request)
-        return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
-
-    @property
-    def baseline_key(self) -> str:
-        """The key of the same point on one GPU, the usual denominator of its speed-up.
-
-        All points of one scaling curve share it: it tells of neither the number of GPUs nor their ids.
-        """
-        return self.on(1).key
-
-    def on(self, gpus: int) -> "Request":
-        """The same point on the first `gpus` GPUs."""
-        batch_size = self.batch_size if self.scaling == "strong" else self.batch_size // self.gpus * gpus
-        split: Literal["even", "uneven"] = "uneven" if batch_size % gpus else "even"
-        return msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split)
-
-    def share(self, rank: int) -> int:
-        """Images of each batch that a rank trains on: the first ranks take what does not divide."""
-        whole, rest = divmod(self.batch_size, self.gpus)
-        return whole + (rank < rest)
-
-    @property
-    def twins(self) -> "dict[TwinName, Request]":
-        """The runs that tell what limits this point, each with one part of its work left out or watched.
-
-        synthetic: without input work. alone: without exchanging gradients. input: nothing but input work. phases: the
-        instrumented steps. Left out is what would be no other run than the point itself. Nothing can be watched
-        in a graph, so its steps are watched as they are without one.
-        """
-        if self.measure != "step":
-            return {}
-        found: dict[TwinName, Request] = {}
-        if not isinstance(self.input, SyntheticInput):
-            found["synthetic"] = msgspec.structs.replace(self, input=SyntheticInput())
-        if self.gpus > 1 and not isinstance(self.strategy, NoExchange):
-            found["alone"] = msgspec.structs.replace(self, strategy=NoExchange())
-        if not isinstance(self.input, SyntheticInput):
-            found["input"] = msgspec.structs.replace(self, measure="input", graph=False)
-        return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Every setting of the command line with its value here: {"model": "resnetx", "model.x": 4, ...}."""
-        found: dict[str, Any] = {}
-        for name, value in msgspec.to_builtins(self).items():
-            if isinstance(value, dict):
-                found |= {name: value["kind"]} if "kind" in value else {}
-                found |= {f"{name}.{below}": inner for below, inner in value.items() if below != "kind"}
-            else:
-                found[name] = value
-        return found
-
-    @property
-    def model_slug(self) -> str:
-        """The model's name in names of folders: "resnet-4"."""
-        return re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
-
-    @property
-    def slug(self) -> str:
-        """A name for people and folders: "resnet-4_b16_g2_" and the key."""
-        strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
-        measure = "" if self.measure == "step" else f"{self.measure}_"
-        return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
-
-
-def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None:
-    """Takes fields with a default, which came later than others, out of plain values where they have it.
-
-    What is made of the rest, a key or a digest, is then what it was before there were such fields.
-    """
-    for field in msgspec.structs.fields(kind):
-        if not field.required and tree[field.name] == field.default:
-            del tree[field.name]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -451,7 +200,7 @@ def check(r: Request) -> None:
         "image_size": (r.model.smallest_image_size, f" for {r.model.label}"),
     }
     bounds.check(msgspec.to_builtins(r), least)
-    if isinstance(r.input, _Folders) and not r.input.root:
+    if isinstance(r.input, Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
     if r.split == "uneven" and r.batch_size < r.gpus:
         raise ConfigError(f"batch_size={r.batch_size} leaves some of gpus={r.gpus} without an image; raise batch_size")

@@ -1,10 +1,10 @@
-"""The user's mistakes: one sentence saying what was given, what was expected, and which setting to change.
+"""User errors: one sentence with what was given, what was expected, and which setting to change.
 
     raise ConfigError("batch_size=0: expected at least 1")
-    request = convert(tree, Request)            # a mistake in a tree is named by its path, as on the command line
+    request = convert(tree, Request)            # an error in a tree is reported by its path, as on the command line
 
-What is wrong with a file is a `FileError`, which is a `ConfigError`: whoever can do without the file catches it, all
-others end with its sentence. Our own mistakes are `assert`s.
+A problem with a file is a `FileError`, which is a `ConfigError`: code that can do without the file catches it, other
+code lets it end the command. Our own invariants are `assert`s.
 """
 
 import difflib
@@ -17,21 +17,21 @@ import msgspec
 
 
 class ConfigError(Exception):
-    """The user asked wrongly: one sentence saying what was given, what was expected and which setting to change."""
+    """A user error: one sentence with what was given, what was expected and which setting to change."""
 
 
 class FileError(ConfigError):
-    """A file that cannot be read, or is not what it should be: one sentence that names the file and the line."""
+    """A file that cannot be read or is malformed: one sentence that names the file and the line."""
 
 
 def shortened(given: Any, characters: int = 200) -> str:
-    """What was given, as a sentence repeats it: a file may hold a megabyte where a word belongs."""
+    """A given value, cut to fit into a message: a file may hold a megabyte where a word is expected."""
     text = str(given)
     return text if len(text) <= characters else f"{text[:characters]}..."
 
 
 def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> ConfigError:
-    """The error for a name that nothing has: lists the known ones, the nearest first."""
+    """The error for an unknown name: suggests the nearest known name and lists all of them."""
     names = sorted(known)
     given = shortened(given)
     near = difflib.get_close_matches(given, names, n=1)
@@ -40,7 +40,7 @@ def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> Confi
 
 
 def convert(tree: Any, kind: Any, root: str = "") -> Any:
-    """The struct of type `kind` that plain values describe; `root`: the setting that they are the value of."""
+    """Plain values as a struct of type `kind`; `root`: the setting whose value they are."""
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
@@ -59,9 +59,9 @@ _TYPES = {
 
 
 def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
-    """msgspec's message ("Expected `int`, got `str` - at `$.batch_size`") in the words of the command line.
+    """msgspec's message ("Expected `int`, got `str` - at `$.batch_size`") as an error about a setting.
 
-    `tree` is what was to become a `kind`.
+    `tree` is the value that was converted to `kind`.
     """
     what, _, where = message.partition(" - at `$")
     path = where.rstrip("`").lstrip(".")
@@ -83,7 +83,7 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
 
 
 def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """The values that a `Literal` at a path of a type may have; none where it is no `Literal`."""
+    """The values of the `Literal` at a path of a type; none if it is not a `Literal`."""
     if not steps:
         for each in _members(kind):
             yield from get_args(each) if get_origin(each) is Literal else ()
@@ -100,7 +100,7 @@ def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """The types that a union is of; any other type is one of itself."""
+    """The member types of a union; any other type alone."""
     if get_origin(kind) is Annotated:
         yield from _members(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):

@@ -1,11 +1,11 @@
-"""Packages that only parts of resnetx need: what each is for, and the command that installs it.
+"""Optional packages: what each is needed for, and the command that installs it.
 
-    packages.missing(error)       # of a ModuleNotFoundError: "Altair is not installed (needed for figures); ..."
-    packages.obstacle("torch")    # the same before anything is started, as training would fail late without it
+    packages.missing(error)       # for a ModuleNotFoundError: "Altair is not installed (needed for figures); ..."
+    packages.obstacle("torch")    # the same before a run is started, which would fail late without it
 
 The core describes, predicts, compares and reports on every platform; the rest are extras of pyproject.toml, of which
-`train` is the one that measures. Modules import what they need where they need it, and the command line (`cli`) turns
-the error into the sentence. A missing module that is not in the table is a mistake of our own, and stays an exception.
+`train` is needed to measure. Modules import what they need where they need it, and the command line (`cli`) turns
+the error into a sentence. A missing module that is not in the table is our own bug, and stays an exception.
 """
 
 import importlib.util
@@ -16,69 +16,69 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-CORE, TRAIN = "", "train"  # an extra is named as in pyproject.toml; the core is none
-_HOME = Path(__file__).resolve().parent.parent  # of a checkout; else where packages are installed
+CORE, TRAIN = "", "train"  # extras have the names of pyproject.toml; the core is not an extra
+_HOME = Path(__file__).resolve().parent.parent  # of a checkout, or where packages are installed
 
 
 @dataclass(frozen=True)
 class Package:
-    """One package: its name in prose, the extra that brings it, and what it is needed for."""
+    """One package: its display name, the extra that includes it, and what it is needed for."""
 
     name: str
     extra: str
     needed: str
-    only_on: str = ""  # the start of "linux x86_64", where the extra brings it on no other platform
+    only_on: str = ""  # a prefix of "linux x86_64" if the extra includes it on that platform only
 
     @property
     def offered(self) -> bool:
-        """Whether its extra brings it on this platform."""
+        """Whether its extra includes it on this platform."""
         return _here().startswith(self.only_on)
 
     @property
     def command(self) -> str:
-        """What installs it; "" where nothing of resnetx does."""
+        """The command that installs it; "" where no extra includes it."""
         return install(self.extra) if self.offered else ""
 
     @property
     def sentence(self) -> str:
-        """That it is missing, what for, and what to do."""
+        """A sentence: it is missing, what needs it, and how to install it."""
         what = f"{self.name} is not installed (needed {self.needed})"
         if not self.offered:
             return f"{what}; resnetx installs it on {self.only_on} only, and this is {_here()}"
         return f"{what}; install it with `{self.command}`"
 
 
-# By the name that is imported.
+# By module name.
 KNOWN = {
     "PIL": Package("Pillow", TRAIN, "to make and check images"),
     "altair": Package("Altair", CORE, "for figures"),
-    "amdsmi": Package("AMD SMI", "rocm", "to ask AMD's driver for GPUs", only_on="linux"),
+    "amdsmi": Package("AMD SMI", "rocm", "to query AMD's driver", only_on="linux"),
     "hydra": Package("Hydra", CORE, "to read settings"),
-    "jinja2": Package("Jinja2", CORE, "to write the page of a report"),
-    "numpy": Package("NumPy", CORE, "to calculate"),
+    "jinja2": Package("Jinja2", CORE, "to write report pages"),
+    "numpy": Package("NumPy", CORE, "for calculations"),
     "nvidia.dali": Package("NVIDIA DALI", TRAIN, "for input=dali", only_on="linux x86_64"),
     "omegaconf": Package("OmegaConf", CORE, "to read settings"),
-    "pynvml": Package("pynvml", CORE, "to ask the NVIDIA driver for GPUs"),
+    "pynvml": Package("pynvml", CORE, "to query the NVIDIA driver"),
     "rich": Package("Rich", CORE, "to print tables"),
     "scipy": Package("SciPy", CORE, "to pack rings over links, and for statistics"),
-    "torch": Package("PyTorch", TRAIN, "to train, and to count workloads that come without a layer table"),
+    "torch": Package("PyTorch", TRAIN, "to train, and to count workloads without a stored layer table"),
     "torchvision": Package("torchvision", TRAIN, "for model=torchvision and input=torchvision"),
     "vl_convert": Package("vl-convert", "pdf", "to draw figures as SVG and PDF"),
     "wandb": Package("wandb", "wandb", "for tracker=wandb"),
     "yaml": Package("PyYAML", CORE, "to read YAML files"),
 }
 
-_OF_UNIX = ("fcntl", "resource")  # modules of Python that Windows has not; only what measures needs them
+_OF_UNIX = ("fcntl", "resource")  # standard modules that Windows lacks; only measuring needs them
 
 
 def _here() -> str:
-    return f"{sys.platform} {platform.machine()}"  # as the markers in pyproject.toml have them
+    return f"{sys.platform} {platform.machine()}"  # as in the markers of pyproject.toml
 
 
 def install(*extras: str) -> str:
-    """The command that adds extras to the resnetx that runs here: in its checkout, if it runs from one.
+    """The command that adds extras to this installation of resnetx, or to its checkout.
 
-    In double quotes, which bash, zsh, PowerShell and cmd take alike. PyTorch's own pages have the torch for AMD GPUs.
+    Double quotes work in bash, zsh, PowerShell and cmd. A torch for AMD GPUs comes from PyTorch's own index.
     """
     if TRAIN in extras and hip_version():
         return rocm_torch()
@@ -93,14 +93,14 @@ _OF_A_VENDOR = {"amdsmi": "AMD", "nvidia.dali": "NVIDIA", "pynvml": "NVIDIA"}
 
 
 def useful() -> dict[str, Package]:
-    """The packages that are of use on this platform, with the GPUs that the installed PyTorch is built for."""
+    """The packages that can be used on this platform, with the GPUs that the installed PyTorch supports."""
     other = "NVIDIA" if hip_version() else "AMD"
     here = {module: package for module, package in KNOWN.items() if package.offered or installed(module)}
     return {module: package for module, package in here.items() if _OF_A_VENDOR.get(module) != other}
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """What is not installed, what needs it, and the command that installs it; "" for a module that is not known."""
+    """What is not installed, what needs it, and the command that installs it; "" for an unknown module."""
     if error.name in _OF_UNIX:
         return not_unix()
     package = package_of(error)
@@ -108,18 +108,18 @@ def missing(error: ModuleNotFoundError) -> str:
 
 
 def not_unix() -> str:
-    """Why nothing can be measured on this system, in one sentence; "" where it can."""
+    """Why nothing can be measured on this system, in one sentence; "" if measuring is possible."""
     return "" if installed("fcntl") else f"measuring needs Linux or macOS, and this is {_here()}; on Windows, use WSL 2"
 
 
 def package_of(error: ModuleNotFoundError) -> Package | None:
-    """The package whose module was not found; None for a module that is not known."""
-    name = "nvidia.dali" if error.name == "nvidia" else error.name  # DALI is all that is imported from that namespace
+    """The package whose module was not found; None for an unknown module."""
+    name = "nvidia.dali" if error.name == "nvidia" else error.name  # only DALI is imported from that namespace
     return KNOWN.get(name or "")
 
 
 def obstacle(module: str) -> str:
-    """The same sentence before a module is imported; "" where it is installed. Loads none of it."""
+    """The same sentence before a module is imported; "" if it is installed. Does not import it."""
     return "" if installed(module) else KNOWN[module].sentence
 
 
@@ -127,7 +127,7 @@ def installed(module: str) -> bool:
     """Whether a module can be found; it may still fail to load."""
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package above it
+    except ModuleNotFoundError:  # nor its parent package
         return False
 
 
@@ -135,13 +135,13 @@ def installed(module: str) -> bool:
 
 
 def hip_version() -> str | None:
-    """The version of HIP where the installed PyTorch is built for ROCm, AMD's GPUs; else None. Loads no PyTorch.
+    """The version of HIP where the installed PyTorch is built for ROCm, AMD's GPUs; else None. Does not load PyTorch.
 
-    There PyTorch calls AMD's GPUs "cuda", and RCCL "nccl".
+    Such a PyTorch calls AMD GPUs "cuda", and RCCL "nccl".
     """
     if loaded := sys.modules.get("torch.version"):
-        found: str | None = loaded.hip
-        return found
+        version: str | None = loaded.hip
+        return version
     return _installed_hip()
 
 
@@ -156,7 +156,7 @@ def _installed_hip() -> str | None:
 
 
 def rocm_torch() -> str:
-    """The command that installs a PyTorch for ROCm: of the version in use, or the one that its own pages name."""
+    """The command that installs a PyTorch for ROCm: of the version in use, or a placeholder and where to look it up."""
     hip = hip_version()
     which = ".".join(hip.split(".")[:2]) if hip else "X.Y"
     note = "" if hip else "   (X.Y: see pytorch.org/get-started)"

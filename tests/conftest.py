@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from resnetx.config import Request, request_from, run_settings_from
+from resnetx.config import request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal_tree
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.results import Results, points
+from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 

@@ -3,17 +3,18 @@ import math
 import msgspec
 import pytest
 
-from resnetx import config
+from resnetx import choices, config
 from resnetx.cli.words import settings_of
-from resnetx.config import Request, check, images_from, request_from, run_settings_from
+from resnetx.config import check, images_from, request_from, run_settings_from
 from resnetx.errors import ConfigError
+from resnetx.request import Request
 from resnetx.settings.compose import compose
 
 
 def test_the_defaults_describe_a_request_that_can_run(request_of):
     request = request_of()
     check(request)
-    assert request.model == config.ResNetX(x=8, width=64, classes=1000)
+    assert request.model == choices.ResNetX(x=8, width=64, classes=1000)
     assert (request.image_size, request.batch_size, request.precision) == (224, 32, "fp32")
 
 
@@ -124,8 +125,8 @@ def test_a_value_of_the_wrong_type_is_named_with_what_was_expected(settings, sen
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("A", "a\0b", r"env\.A: its value holds a NUL character"),
-        ("PET_STANDALONE", "1", r"env\.PET_STANDALONE: it decides how ranks are started"),
+        ("A", "a\0b", r"env\.A: its value contains a NUL character"),
+        ("PET_STANDALONE", "1", r"env\.PET_STANDALONE: controls how ranks are started"),
         ("TORCHELASTIC_RUN_ID", "1", r"env\.TORCHELASTIC_RUN_ID: it decides"),
         ("RESNETX_RUN_FOLDER", "/tmp", r"env\.RESNETX_RUN_FOLDER: it decides"),
     ],

@@ -82,7 +82,7 @@ def test_a_step_that_fails_stops_no_other_and_is_the_only_one_that_runs_again(da
     status, steps, _ = day("first")
     assert status == 0
     assert steps["predict"].startswith("done in ")
-    assert [name for name in steps if steps[name] == "done before"] == ["doctor", "tests", "rates"]
+    assert [name for name in steps if steps[name] == "done earlier"] == ["doctor", "tests", "rates"]
     assert (tmp_path / "results" / node_name() / "gpu_day/predicted/prediction.json").exists()
 
 

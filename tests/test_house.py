@@ -20,6 +20,7 @@ PURE = [
     "resnetx.api.topology",
     "resnetx.api.trace",
     "resnetx.api.train",
+    "resnetx.choices",
     "resnetx.config",
     "resnetx.host",
     "resnetx.interconnect.calibration",
@@ -30,6 +31,7 @@ PURE = [
     "resnetx.prediction.validation",
     "resnetx.record",
     "resnetx.traces.runs",
+    "resnetx.request",
     "resnetx.reporting.compare.accuracy",
     "resnetx.reporting.compare.studies",
     "resnetx.reporting.study.page",
@@ -90,8 +92,8 @@ def test_refusing_a_name_loads_no_torch(words):
 
 
 def test_a_workload_that_is_not_kept_needs_torch():
-    model = "config.AlexNet(classes=10)"
-    assert "torch" in loaded_after(f"from resnetx import config, workloads; workloads.table({model}, 96)")
+    model = "choices.AlexNet(classes=10)"
+    assert "torch" in loaded_after(f"from resnetx import choices, workloads; workloads.table({model}, 96)")
 
 
 def test_the_probe_sees_torch_where_it_is_loaded():

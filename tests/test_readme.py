@@ -65,7 +65,7 @@ def test_the_system_that_is_explained_is_one(capsys, here):
     found = [block for page in WITH_COMMANDS for block in blocks(page, "yaml") if "\ncomponents:" in block]
     Path("mine.yaml").write_text("".join(found))
     assert run("resnetx topology mine.yaml transport=host") == 0
-    assert "a bus of mine" in capsys.readouterr().out
+    assert "a bus of my own" in capsys.readouterr().out
 
 
 def test_the_study_that_is_explained_is_one(capsys, here):

@@ -10,22 +10,14 @@ import msgspec
 from resnetx import bounds, packages, progress
 from resnetx.api.obstacles import too_many_ranks
 from resnetx.api.runs import Kept, announce_variables, run_folder
-from resnetx.config import (
-    Request,
-    check,
-    check_ranks,
-    request_from,
-    run_settings_from,
-    sizes_from,
-    threads_share,
-    variables,
-)
+from resnetx.config import check, check_ranks, request_from, run_settings_from, sizes_from, threads_share, variables
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.collective import COLLECTIVES
 from resnetx.interconnect.measured import telling_times
 from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
+from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of, struct_of
 from resnetx.settings.verbs import group_of

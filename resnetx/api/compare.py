@@ -94,7 +94,7 @@ def read_prediction(path: Path) -> Prediction:
 def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
     """The settings where studies are read: the folder to write into, and the GPUs that speed-ups are over."""
     for key in given.keys() - {"out", "baseline"}:
-        raise ConfigError(f"{key}={given[key]}: goes with systems=[...]; studies are compared with out= and baseline=")
+        raise ConfigError(f"{key}={given[key]}: only with systems=[...]; studies are compared with out= and baseline=")
     out, baseline = given.get("out"), given.get("baseline")
     if baseline is not None and (not isinstance(baseline, int) or isinstance(baseline, bool)):
         raise ConfigError(f"baseline={baseline}: expected a number of GPUs")

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from resnetx import bounds, study, workloads
-from resnetx.config import Request, Strategy, check, request_from
+from resnetx.choices import Strategy
+from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
@@ -15,6 +16,7 @@ from resnetx.prediction.scenario import Subject
 from resnetx.prediction.speedup import Placement
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
+from resnetx.request import Request
 from resnetx.settings.compose import compose, points_of
 from resnetx.settings.verbs import READS, group_of
 from resnetx.traces.checks import refuse_unsound

@@ -33,7 +33,7 @@ def findings(given: Point) -> "Records[Finding]":
         raise ConfigError(obstacle)
     tree = compose(given)
     for word in written({key: value for key, value in given.items() if group_of(key) in CLOCKED and value is not None}):
-        raise ConfigError(f"{word}: goes with a clock; add clock=find, or a clock to try, as clock=1227MHz")
+        raise ConfigError(f"{word}: only with a clock; add clock=find, or a clock to test, e.g. clock=1227MHz")
     from resnetx.measure.doctor.examination import examine
 
     return Records(examine(Path(run_settings_from(tree).results), Path(tree["input"].get("root", "data/images"))))

@@ -12,7 +12,7 @@ import msgspec
 
 from resnetx import packages, progress
 from resnetx.api.obstacles import obstacle_to
-from resnetx.config import FIND, Request, check_ranks, clock_from, request_from
+from resnetx.config import FIND, check_ranks, clock_from, request_from
 from resnetx.errors import ConfigError
 from resnetx.host import kernel_file
 from resnetx.measure.clocks import journal, trial
@@ -25,6 +25,7 @@ from resnetx.measure.machine.nvml import Nvml, open_nvml
 from resnetx.measure.machine.sensors import Gpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
+from resnetx.request import Request
 from resnetx.settings.compose import compose, one_point, struct_of, written
 from resnetx.settings.verbs import CLOCKED, READS, group_of
 from resnetx.study import Point

@@ -1,8 +1,10 @@
 """Why a point cannot run on this machine, in one sentence, before any process is started for it."""
 
-from resnetx.config import Request, Torchvision, check
+from resnetx.choices import Torchvision
+from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
+from resnetx.request import Request
 
 
 def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None = None) -> str:

@@ -10,7 +10,8 @@ from resnetx import bounds, progress
 from resnetx.api import drawings
 from resnetx.api.curves import Curve, Wanted, curves
 from resnetx.api.folders import new_folder
-from resnetx.config import FIND, After, Layerwise, Strategy, SyntheticInput, bytes_from, clock_from
+from resnetx.choices import After, Layerwise, Strategy, SyntheticInput
+from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.formats import chrome
 from resnetx.host import node_name

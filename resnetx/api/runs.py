@@ -8,10 +8,12 @@ from typing import Generic
 
 from resnetx import bounds, progress
 from resnetx.api.folders import new_folder
-from resnetx.config import Request, RunSettings, Tracker
+from resnetx.choices import Tracker
+from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.record import SCHEMA, BenchRequest, Ended, RunFile, RunFolder, Task, TaskRecord
+from resnetx.request import Request
 from resnetx.variables import check_file_variables, opening, unlisted
 
 

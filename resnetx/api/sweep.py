@@ -13,7 +13,7 @@ from resnetx.api.obstacles import obstacle_to
 from resnetx.api.run_line import run_line
 from resnetx.api.runs import announce_variables, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
-from resnetx.config import Request, RunSettings, request_from, run_settings_from
+from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.host import node_name
 from resnetx.measure.launch import launcher
@@ -36,6 +36,7 @@ from resnetx.measure.study.sweep import (
     sweep as run_all,
 )
 from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
 from resnetx.units import duration

@@ -13,7 +13,8 @@ from resnetx import bounds, progress
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import announce_variables, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
-from resnetx.config import NoExchange, Request, RunSettings, check
+from resnetx.choices import NoExchange
+from resnetx.config import RunSettings, check
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_folder
@@ -21,6 +22,7 @@ from resnetx.measure.study import trackers
 from resnetx.measure.study.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace, TracedBatch, TracedLayer
+from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
 from resnetx.study import Point

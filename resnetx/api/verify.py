@@ -7,9 +7,11 @@ from typing import Unpack
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import Kept, announce_variables, run_file, run_folder
-from resnetx.config import NoExchange, Request, check, request_from, run_settings_from
+from resnetx.choices import NoExchange
+from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.record import RunFile, RunRecord
+from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, one_point
 from resnetx.settings.verbs import READS

@@ -28,14 +28,14 @@ from resnetx.settings.verbs import refuse_unread
 if TYPE_CHECKING:
     from resnetx.study import Point
 
-CONFIG_DIR = "a folder with models, inputs, strategies or trackers of your own, as FOLDER/model/NAME.yaml"
+CONFIG_DIR = "folder with your own models, inputs, strategies or trackers (FOLDER/model/NAME.yaml)"
 SEARCH_PATH = "hydra.searchpath"  # Hydra's own setting for the same
 # A setting, or Hydra's way to remove one, but not ~/x and ~user/x. A path that looks like a setting is written ./a=b.
 OVERRIDE = re.compile(r"[+~]*[A-Za-z_][\w.@]*=|~(?![\w.-]*/)")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point of `resnetx`. Exit status: 0 done, 1 something measured failed, 2 asked wrongly, 130 interrupted."""
+    """Entry point of `resnetx`. Exit status: 0 done, 1 a measurement failed, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _terminate)
     return _guarded(lambda: _run(words))
@@ -72,7 +72,7 @@ def worker(kind: Literal["run", "bench"]) -> int:
 
 
 class _Terminated(BaseException):
-    """Somebody ends this process with SIGTERM, as batch systems do: like Ctrl-C, it ends its children first."""
+    """SIGTERM, as batch systems send it: like Ctrl-C, the process ends its children first."""
 
 
 def _terminate(*_: object) -> None:
@@ -83,7 +83,7 @@ def _guarded(act: Callable[[], int]) -> int:
     try:
         return _explained(act)
     except (KeyboardInterrupt, _Terminated) as end:
-        print("resnetx: interrupted; what was finished before is on disk", file=sys.stderr)
+        print("resnetx: interrupted; finished runs are on disk", file=sys.stderr)
         return 143 if isinstance(end, _Terminated) else 130
 
 
@@ -101,7 +101,7 @@ def _explained(act: Callable[[], int]) -> int:
         if sentence := packages.missing(error):
             return _refused(sentence)
         return unforeseen.mistake(error)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         unforeseen.silence(sys.stdout)
         return 0
     except OSError as error:
@@ -121,7 +121,7 @@ def _refused(sentence: str) -> int:
 
 def _run(words: list[str]) -> int:
     parser = _parser()
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may follow
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
 
         argcomplete.autocomplete(parser, always_complete_options=False)
@@ -179,25 +179,25 @@ def _key(word: str) -> str:
 
 
 def _searched(word: str) -> list[Path]:
-    """The folders that Hydra's own setting for them names."""
+    """The folders named by Hydra's own setting."""
     (given,) = _settings([word]).values()
     return [Path(str(each).removeprefix("file://")) for each in (given if isinstance(given, list) else [given])]
 
 
 def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> None:
-    """Refuses words that are neither settings nor flags nor paths that the verb takes."""
+    """Rejects words that are neither settings nor flags nor paths of the verb."""
     for before, word in zip(["", *words], words, strict=False):
         if word not in others:
             continue
         if word in ("-m", "--multirun"):
-            raise ConfigError(f"{word}: resnetx has grids of its own; use `resnetx sweep` with lists: gpus=[1,2,4,8]")
+            raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=[1,2,4,8]")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * has_choices(verb), "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"
-            raise ConfigError(f"{before} {word}: a setting is written without blanks: {key}=VALUE".strip())
+            raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
 
@@ -212,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"resnetx {__version__}")
     parser.add_argument(
-        "--shell-completion", "-sc", metavar="install=SHELL", help="print what completes commands in bash, zsh or fish"
+        "--shell-completion", "-sc", metavar="install=SHELL", help="print the completion script for bash, zsh or fish"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, verb in VERBS.items():

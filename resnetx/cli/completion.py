@@ -9,8 +9,9 @@ import argparse
 import re
 from collections.abc import Iterable
 
-from resnetx.config import CONFIGS, GROUPS, Images, Request, RunSettings
+from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
 from resnetx.errors import ConfigError, allowed
+from resnetx.request import Request
 from resnetx.settings.files import choices, searching, settings
 from resnetx.settings.verbs import READS, reads
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from resnetx.settings.verbs import READS
 
 JSON = "print JSON, one object per line"
-ALL = "print every row, and every column however narrow the terminal is"
+ALL = "print every row and column, even if the terminal is too narrow"
 CFG = "cfg"  # the one flag that has a value: --cfg job
 
 
@@ -26,71 +26,71 @@ class Verb:
 
 VERBS = {
     "describe": Verb(
-        "count activations, parameters and intensity: of one workload layer by layer, or of a family as a table",
-        flags={"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
+        "count activations, parameters and intensity of a workload layer by layer, or of a study as a table",
+        flags={"json": JSON, "all": ALL, CFG: "print the configuration and exit"},
     ),
     "images": Verb(
-        "make an ImageNet-shaped tree of real JPEG files",
+        "make a tree of JPEG files that resembles ImageNet",
         "ROOT",
-        {"verify": "check a tree instead: name every file that cannot be decoded"},
+        {"verify": "check a tree: list every file that cannot be decoded"},
     ),
     "train": Verb(
-        "run one point and record it",
+        "train one point and record the run",
         "RUN.json",
-        {"json": JSON, "all": ALL, CFG: "print the configuration instead: --cfg job"},
+        {"json": JSON, "all": ALL, CFG: "print the configuration and exit"},
     ),
     "sweep": Verb(
-        "run a study: every point in fresh processes, and a table at the end",
+        "run a study: every run in fresh processes, with a table at the end",
         flags={
             "json": JSON,
             "all": ALL,
-            "dry-run": "print the runs and their commands, and start nothing",
-            CFG: "print the configuration of every point instead: --cfg job",
+            "dry-run": "print the runs and their commands without starting them",
+            CFG: "print the configuration of every point and exit",
         },
     ),
     "trace": Verb(
-        "time a workload layer by layer on one GPU, at every per-GPU batch that gpus=[...] or a study needs",
+        "time a workload layer by layer on one GPU, at every per-GPU batch of gpus=[...] or a study",
         "FILE",
         {
             "json": JSON,
             "all": ALL,
-            "import": "make a trace of FILE, a PyTorch profile or a text of six columns, instead of measuring",
+            "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
         },
     ),
-    "report": Verb("write a page, figures and tables of studies", "STUDY ..."),
+    "report": Verb("write a page, figures and tables about studies", "STUDY ..."),
     "verify": Verb(
-        "show that several ranks compute what one process does: gradients and losses, step after step",
+        "check that several ranks compute the same gradients and losses as one process, at every step",
         flags={"json": JSON, "all": ALL},
     ),
     "compare": Verb(
-        "compare two studies, systems=[...] by prediction, or a prediction with the study that checks it",
+        "compare two studies, predictions for systems=[...], or a prediction with a study that tests it",
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON, "all": ALL},
     ),
     "bench": Verb(
-        "time collectives over sizes, and over the payloads of workloads: latency and bandwidth, checked",
+        "time collectives over sizes and over the messages of workloads, and check their results",
         "FILE",
         {
             "json": JSON,
             "all": ALL,
-            "import": "make a bench record of FILE, the text or JSON of nccl-tests, instead of measuring",
+            "import": "import FILE, the text or JSON output of nccl-tests, instead of measuring",
         },
     ),
     "topology": Verb(
-        "explain machines: who is linked to whom, what copies and collectives cost, which GPUs to choose; draw them",
+        "show and draw systems: their links, the cost of copies and collectives, which GPUs to choose",
         "SYSTEM.yaml",
         {"json": JSON, "all": ALL, "validate": "compare the model with published measurements"},
     ),
     "predict": Verb(
-        "predict what a workload would do on systems=[...]: from traces of one GPU, or from published rates",
+        "predict how a workload would scale on systems=[...], from traces of one GPU or from published rates",
         "TRACE ...",
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
     ),
     "doctor": Verb(
-        "say what this machine can run, what is missing, and how to get it; or which clock its GPUs hold under load",
+        "show what this machine can run, what is missing and how to fix it; or find the clock its GPUs sustain",
         flags={"json": JSON},
     ),
-    "list": Verb("name the models, inputs, studies and systems that come with resnetx"),
+    "list": Verb("list the models, inputs, studies and systems that come with resnetx"),
 }
 
 

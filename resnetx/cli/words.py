@@ -20,14 +20,14 @@ def key_of(word: str) -> str:
 
 
 def settings_of(overrides: list[str]) -> Point:
-    """What the words of a command line set, as values; a list is several values of one setting."""
+    """The settings given on the command line, as values; a list is several values of one setting."""
     for override in (parsed := [_parsed(word) for word in overrides]):
         if override.is_sweep_override():
             key, _, values = shortened(override.input_line).partition("=")
-            raise ConfigError(f"{key}={values}: several values are written as a list, {key}=[{values}]")
+            raise ConfigError(f"{key}={values}: write several values as a list, {key}=[{values}]")
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(
-                f"{shortened(override.input_line)}: settings are changed (key=value), not added or removed"
+                f"{shortened(override.input_line)}: settings can be changed (key=value), not added or removed"
             )
     return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
 
@@ -35,19 +35,19 @@ def settings_of(overrides: list[str]) -> Point:
 def _parsed(word: str) -> Override:
     try:
         word.encode()
-    except UnicodeEncodeError:  # Python gives what is not UTF-8 as characters that no text can have
-        raise ConfigError(f"{shortened(ascii(word))}: not UTF-8; settings are text") from None
+    except UnicodeEncodeError:  # Python passes bytes that are not UTF-8 as lone surrogates
+        raise ConfigError(f"{shortened(ascii(word))}: not valid UTF-8") from None
     try:
         if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
             raise ValueError
         return OverridesParser.create().parse_override(_with_tilde_quoted(word))
-    except (HydraException, RecursionError, ValueError):  # the last two: of brackets and digits without end
-        quoted = "a value of other characters than letters, digits and ./_-+ goes in quotes: key=\"'a b'\""
+    except (HydraException, RecursionError, ValueError):  # the last two: from very many brackets or digits
+        quoted = "a value with characters other than letters, digits and ./_-+ needs quotes: key=\"'a b'\""
         raise ConfigError(f"{shortened(word)}: not of the form key=value; {quoted}") from None
 
 
 def _with_tilde_quoted(word: str) -> str:
-    """The word as Hydra's grammar has it, which knows `~` between quotes only: out=~/x is out="~/x"."""
+    """The word in Hydra's grammar, which accepts `~` in quotes only: out=~/x is out="~/x"."""
     if key_of(word) not in PATHS or re.search("['\"]", word):
         return word
     return re.sub(r"(?<=[=\[,])~[^,\[\]]*", lambda path: f'"{path[0]}"', word)

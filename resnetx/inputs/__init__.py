@@ -1,8 +1,8 @@
-"""What training is fed: an endless supply of batches, from real JPEG files or from none.
+"""Input pipelines: an endless sequence of batches, from JPEG files or synthetic.
 
-`check` says what is wrong before any process is started; in each rank, `open_for` starts the pipeline. All pipelines
-keep one contract (`Batches`), so the engine does not know which one it has. A new pipeline is one file and one line in
-`_PIPELINES`.
+`check` reports problems before any process is started; in each rank, `open_for` starts the pipeline. All pipelines
+implement one protocol (`Batches`), so training code does not depend on which one it has. A new pipeline is one file
+and one line in `_PIPELINES`.
 """
 
 from bisect import bisect_left
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resnetx import packages
-from resnetx.config import Input, Request, SyntheticInput
+from resnetx.choices import Input, SyntheticInput
 from resnetx.errors import ConfigError
+from resnetx.request import Request
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,7 @@ class Batches(Protocol):
 
     images: float32 (N, 3, S, S) in the memory format of `Share`, labels: int64 (N,), both on the device. A rank never
     sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image file that
-    cannot be decoded ends in a `ConfigError` that names it.
+    cannot be decoded raises a `ConfigError` that names it.
     """
 
     def __iter__(self) -> Iterator["tuple[torch.Tensor, torch.Tensor]"]: ...
@@ -34,16 +35,16 @@ class Batches(Protocol):
         """The fields of `record.InputState`, apart from `reads_bytes`."""
 
     def close(self) -> None:
-        """Ends threads and processes; no batch can be had afterwards."""
+        """Ends threads and processes; no more batches afterwards."""
 
 
 def nothing() -> None:
-    """What is called at moments that nobody wants to know of."""
+    """A callback that does nothing."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank wants from its input."""
+    """What the input of one rank has to deliver."""
 
     batch_size: int  # of this rank
     image_size: int
@@ -52,13 +53,13 @@ class Share:
     world_size: int
     device: "torch.device"
     seed: int  # the same on all ranks
-    # Called when a batch is there, and its copy to the device begins. Pipelines that copy ahead do not call it.
+    # Called when a batch is ready and its copy to the device begins. Pipelines that copy ahead do not call it.
     arrived: Callable[[], None] = nothing
     channels_last: bool = True  # the memory format of images
 
 
 def memory_format(channels_last: bool) -> "torch.memory_format":
-    """How images and weights lie in memory: NHWC, or NCHW."""
+    """The memory format of images and weights: NHWC or NCHW."""
     import torch
 
     return torch.channels_last if channels_last else torch.contiguous_format
@@ -99,27 +100,27 @@ def open_input(
 
 
 def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes: int) -> None:
-    """Raises a `ConfigError` for whatever is wrong with the images; `batch_size` is the global one.
+    """Raises a `ConfigError` for any problem with the images; `batch_size` is the global one.
 
-    Touches no device. Reads the whole listing, but of the images only the first header of every class: a damaged file
-    further on is found when it is decoded.
+    Uses no device. Lists all files, but reads only the header of the first image of every class: other damaged files
+    are found when they are decoded.
     """
     if isinstance(input, SyntheticInput):
         return
     if input.kind == "dali" and (hip := packages.hip_version()):
         raise ConfigError(
-            f"input=dali: torch is built for AMD GPUs (HIP {hip}), and DALI has none but NVIDIA's; use "
-            "input=torchvision, or input=synthetic, which decodes nothing"
+            f"input=dali: torch is built for AMD GPUs (HIP {hip}), and DALI supports NVIDIA GPUs only; use "
+            "input=torchvision, or input=synthetic, which needs no decoder"
         )
     if missing := packages.obstacle(_NEEDED[input.kind]):
         other = "input=torchvision, or " * (input.kind == "dali")
-        raise ConfigError(f"{missing}; without it there is {other}input=synthetic, which decodes nothing")
+        raise ConfigError(f"{missing}; without it, use {other}input=synthetic, which needs no decoder")
     from resnetx.inputs import damage, folders, recipes
 
     tree = folders.read(Path(input.root))
     if len(tree.classes) > classes:
         raise ConfigError(
-            f"input.root={input.root}: {len(tree.classes)} class folders for a model of model.classes={classes}; "
+            f"input.root={input.root}: {len(tree.classes)} class folders, but model.classes={classes}; "
             f"use model.classes={len(tree.classes)} or fewer folders"
         )
     shard, needed = len(tree.files) // gpus, -(-batch_size // gpus)  # of the rank with the largest share
@@ -134,7 +135,7 @@ def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes:
             raise ConfigError(damage.sentence(fault, tree.root))
 
 
-_NEEDED = {"dali": "nvidia.dali", "torchvision": "torchvision"}  # what decodes the images of an input
+_NEEDED = {"dali": "nvidia.dali", "torchvision": "torchvision"}  # the module that decodes the images of an input
 
 
 def _dali(input: Any, share: Share) -> Batches:

@@ -1,10 +1,10 @@
-"""Batches by NVIDIA DALI: read, decode, crop, resize, flip and normalise in its own threads, ahead of the training.
+"""Batches by NVIDIA DALI: read, decode, crop, resize, flip and normalise in its own threads, ahead of training.
 
 On a GPU the decoder is DALI's "mixed" one: the hardware decoder where the GPU has one, CUDA kernels elsewhere; the
-batch is born on the GPU. `decoder=cpu` decodes on the CPU and does the rest on the GPU. Without a GPU everything runs
-on the CPU, and no driver is needed.
+batch is created on the GPU. `decoder=cpu` decodes on the CPU and does the rest on the GPU. Without a GPU everything
+runs on the CPU, and no driver is needed.
 
-Images come out as float, HWC or CHW as the weights lie, and are handed over without a copy. (CPU time for one image of
+Images come out as float, HWC or CHW like the weights, without a copy. (CPU time for one image of
 108 KB to 224x224 on a Xeon with AVX-512, DALI 2.4: float HWC 1.95 ms; float CHW and a copy 2.29 ms; uint8, then torch
 2.07 ms.)
 """
@@ -27,14 +27,14 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
 from torch.utils.dlpack import from_dlpack
 
-from resnetx.config import DaliInput
+from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import Share, damage, folders, header, order, recipes
 from resnetx.record import Unknown
 
-_PROBE_LIMIT_S = 30.0  # for finding the file that made DALI fail, among those that it had been given
+_PROBE_LIMIT_S = 30.0  # for finding the file that made DALI fail among those it was reading
 
-Batch = tuple[list[NDArray[np.uint8]], NDArray[np.int64]]  # what DALI is given: paths as bytes, and labels
+Batch = tuple[list[NDArray[np.uint8]], NDArray[np.int64]]  # DALI's input: paths as bytes, and labels
 
 
 class DaliBatches:
@@ -61,7 +61,7 @@ class DaliBatches:
         except RuntimeError as error:
             if (fault := self._fault(str(error))) is None:
                 raise
-        # Raised out here, it does not hold on to the frames of the failed pipeline, so that `close` ends its threads.
+        # Raised here, it does not reference the frames of the failed pipeline, so that `close` can end its threads.
         raise ConfigError(damage.sentence(fault, self._tree.root))
 
     def state(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class DaliBatches:
         return torch.cuda.current_stream(device) if device.type == "cuda" else None
 
     def _fault(self, message: str) -> str | None:
-        """What is wrong with which file, or None where no file is to blame. DALI itself names none."""
+        """The file that made DALI fail and why, or None if no file did. DALI itself names none."""
         paths = self._given.paths()
         smallest = recipes.RECIPES[self._input.recipe].smallest_side(self._share.image_size)
         for path in paths:
@@ -89,11 +89,11 @@ class DaliBatches:
         if alone := _undecodable(paths, self._input, self._share):
             return f"{alone}: DALI cannot decode it"
         limit = f"{_PROBE_LIMIT_S:.0f} s"
-        return f"{self._tree.root}: DALI fails on one of {len(paths)} images, and {limit} were too short to find it"
+        return f"{self._tree.root}: DALI fails on one of {len(paths)} images, which was not found within {limit}"
 
 
 class _Given:
-    """What DALI is given to read, and has not returned yet: `prefetch` batches or so."""
+    """The batches that DALI is reading: about `prefetch` of them."""
 
     def __init__(self, tree: folders.Tree, share: Share) -> None:
         self._tree, self._root, self._labels = tree, os.fsencode(tree.root), np.array(tree.labels)
@@ -111,33 +111,33 @@ class _Given:
         self._batches.popleft()
 
     def paths(self) -> list[Path]:
-        """The files of all these batches, each once."""
+        """The files of all these batches, without duplicates."""
         return [self._tree.path(index) for index in dict.fromkeys(chain(*self._batches))]
 
 
 def _path(root: bytes, name: str) -> NDArray[np.uint8]:
-    """The path of a file as DALI takes it."""
+    """The path of a file in the form that DALI accepts."""
     return np.frombuffer(root + b"/" + os.fsencode(name), dtype=np.uint8)
 
 
 def _decoder(input: DaliInput, share: Share, tree: folders.Tree) -> str | Unknown:
     """Where images are decoded: "cpu", "gpu" (by CUDA kernels) or "gpu hardware".
 
-    Hardware is asked for what the pipeline asks for, a crop of an image. Where it does that, DALI gives it about two
-    thirds of the images, and CUDA kernels the others (`hw_decoder_load`).
+    The hardware is tested with a crop of an image, as the pipeline needs it. If that works, DALI gives it about two
+    thirds of the images, and the others to CUDA kernels (`hw_decoder_load`).
     """
     if not _mixed(input, share):
         return "cpu"
     try:
-        from nvidia import nvimgcodec  # the library that DALI decodes with
+        from nvidia import nvimgcodec  # DALI's decoding library
 
         kind = nvimgcodec.Backend(nvimgcodec.BackendKind.HW_GPU_ONLY)
         hardware = nvimgcodec.Decoder(device_id=_index(share.device), backends=[kind])
         image = nvimgcodec.CodeStream(str(tree.path(0)))
         crop = nvimgcodec.Region(0, 0, image.height // 2, image.width // 2)
         decoded = hardware.decode(image.get_sub_code_stream(region=crop))
-    except Exception as error:  # only to know is not worth a run
-        return Unknown(f"nvImageCodec could not be asked for a hardware decoder ({error})")
+    except Exception as error:  # not worth failing a run
+        return Unknown(f"nvImageCodec could not be queried for a hardware decoder ({error})")
     return "gpu" if decoded is None else "gpu hardware"
 
 
@@ -149,13 +149,13 @@ def _mixed(input: DaliInput, share: Share) -> bool:
 def _hints(tree: folders.Tree) -> dict[str, int]:
     """The largest image of a sample, for which the hardware decoder's memory is allocated before the first batch.
 
-    Otherwise it is allocated anew whenever a larger image comes, which stops the GPU. The memory of the CUDA kernels'
+    Otherwise it is reallocated for every larger image, which stalls the GPU. The memory of the CUDA kernels'
     decoder (`device_memory_padding`, `host_memory_padding`) stays DALI's own, 16 MiB and twice 8 MiB for each thread:
     NVIDIA's example for ImageNet takes 211 MB and twice 141 MB, many GB of a rank with a thread for each CPU.
     """
     sizes = []
     for path in folders.sample(tree):
-        with suppress(OSError, header.DamageError):  # what is damaged is told when it is decoded
+        with suppress(OSError, header.DamageError):  # damaged files are reported when they are decoded
             found = header.of_file(path)
             header.check(found)
             sizes.append((found.width, found.height))
@@ -179,8 +179,8 @@ def _pipeline(
     )
     with pipeline:
         paths, labels = fn.external_source(source=next_batch, num_outputs=2, batch=True)
-        # Reading a file of 108 KB takes 57 us of CPU time, mapping it 76, and DALI's own reader of folders, which does
-        # not say what it reads, 64.
+        # Reading a file of 108 KB takes 57 us of CPU time, mapping it 76, and DALI's own folder reader, which does
+        # not report what it reads, 64.
         files = fn.io.file.read(paths, dont_use_mmap=True)
         images = _images(_checked(files), input, share, hints or {})
         pipeline.set_outputs(images, labels.gpu() if on_gpu else labels)
@@ -189,14 +189,14 @@ def _pipeline(
 
 
 def _checked(files: DataNode) -> DataNode:
-    """The same files, once their headers claim no more than `header.check` allows; else the pipeline fails.
+    """The same files, if their headers claim no more than `header.check` allows; else the pipeline fails.
 
-    What fails is a reshape, to another number of bytes: DALI has no assertion, and a reshape copies nothing.
+    It fails by a reshape to another number of bytes: DALI has no assertion, and a reshape copies nothing.
     """
     shape, size_bytes = fn.peek_image_shape(files), files.shape(dtype=types.INT64)
     pixels = shape[0] * shape[1]
     is_jpeg = (files[0] == 0xFF) & (files[1] == 0xD8)
-    is_png = (files[0] == 0x89) & (files[24] == 8)  # bits of a sample
+    is_png = (files[0] == 0x89) & (files[24] == 8)  # bits per sample
     fits = is_jpeg & (pixels <= header.MOST_PIXELS_PER_BYTE * size_bytes)
     may_be_decoded = (fits | is_png) & (pixels <= header.MOST_PIXELS)
     return fn.reshape(files, shape=size_bytes * may_be_decoded)
@@ -213,7 +213,7 @@ def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str,
         x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
         pixels = fn.decoders.image_crop(files, device=decoder, crop=(size, size), crop_pos_x=x, crop_pos_y=y, **hints)
     if share.device.type == "cuda":
-        pixels = pixels.gpu()  # nothing to do where the decoder left them there
+        pixels = pixels.gpu()  # a no-op if the decoder left them there
     if recipe.resized:
         pixels = fn.resize(pixels, size=(size, size))
     return fn.crop_mirror_normalize(
@@ -231,7 +231,7 @@ def _index(device: torch.device) -> int:
 
 
 def _undecodable(paths: Sequence[Path], input: DaliInput, share: Share) -> Path | None:
-    """The first file on which DALI fails when it gets one after the other, within about `_PROBE_LIMIT_S`."""
+    """The first file on which DALI fails when given one at a time, within about `_PROBE_LIMIT_S`."""
     waiting = iter(paths)
 
     def next_batch() -> Batch:

@@ -1,8 +1,8 @@
 """Which image files cannot be trained on, and why: one sentence for each, naming the file.
 
 The header comes first (`header`), so that no file makes a decoder allocate more than an image may have; then the whole
-image is decoded by Pillow. Like the decoders of training it forgives what libjpeg forgives (a flipped bit in the
-picture data), and refuses garbage, truncated and empty files.
+image is decoded by Pillow. Like the decoders used in training it tolerates what libjpeg tolerates (a flipped bit in the
+picture data), and rejects garbage, truncated and empty files.
 """
 
 import os
@@ -19,7 +19,7 @@ from resnetx.inputs import header
 
 
 def sentence(fault: str, root: Path) -> str:
-    """`fault` as the user reads it when it stops a run."""
+    """`fault` as the message that ends a run."""
     return f"{fault}; repair or delete it (`resnetx images --verify {root}` checks every file)"
 
 
@@ -31,7 +31,7 @@ def of(path: Path, smallest: int = 0) -> str | None:
 def find(paths: Iterable[Path], smallest: int, limit_s: float) -> str | None:
     """What is wrong with the first damaged one of the files, found within about `limit_s` seconds, or None.
 
-    The headers of all files come first: they are quick to read and tell most damage (gone, empty, no image, too small).
+    All headers are read first: that is quick and finds most damage (missing, empty, not an image, too small).
     """
     paths, end = list(paths), time.monotonic() + limit_s
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
@@ -55,7 +55,7 @@ def of_header(path: Path, smallest: int) -> str | None:
 def decoded(path: Path) -> Image.Image:
     """The image, decoded by Pillow; its header is not checked here."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd EXIF data and sizes are no damage
+        warnings.simplefilter("ignore")  # unusual EXIF data and sizes are not damage
         image = Image.open(path, formats=("JPEG", "PNG"))
         image.load()
     return image

@@ -18,7 +18,7 @@ from resnetx.record import Unknown
 
 SUFFIXES = (".jpg", ".jpeg")
 
-_STAT_LIMIT_S = 10.0  # for summing up the sizes of all files; a million take 2 s where their metadata are in memory
+_STAT_LIMIT_S = 10.0  # for summing the sizes of all files; a million take 2 s with cached metadata
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Tree:
         return self.root / self.files[index]
 
 
-@lru_cache(maxsize=1)  # a sweep asks for every point, and ImageNet takes seconds to list
+@lru_cache(maxsize=1)  # a sweep calls it for every point, and ImageNet takes seconds to list
 def read(root: Path) -> Tree:
     """The listing of `root`, or a `ConfigError` naming the folder that is missing, unreadable or empty.
 
-    A process lists a root once: what changes in it afterwards is not seen.
+    A process lists a root once; later changes are not seen.
     """
     classes = class_folders(root)
     files: list[str] = []
@@ -46,7 +46,7 @@ def read(root: Path) -> Tree:
     for label, name in enumerate(classes):
         entries = list(_images(root / name))
         if not entries:
-            raise ConfigError(f"{root / name}: the class folder holds no JPEG file (.jpg, .jpeg); fill it or delete it")
+            raise ConfigError(f"{root / name}: the class folder contains no JPEG file (.jpg, .jpeg); fill or delete it")
         if other := next((entry for entry in entries if not _is_file(entry)), None):
             raise ConfigError(f"{root / name / other.name}: not a file; delete it, or give it another name")
         images = sorted(entry.name for entry in entries)
@@ -64,12 +64,12 @@ def class_folders(root: Path) -> list[str]:
         raise ConfigError(f"input.root={root}: not a folder; {hint}")
     names = sorted(entry.name for entry in _entries(root) if not entry.name.startswith(".") and entry.is_dir())
     if not names:
-        raise ConfigError(f"input.root={root}: holds no class folder; {hint}")
+        raise ConfigError(f"input.root={root}: contains no class folder; {hint}")
     return names
 
 
 def image_names(folder: Path) -> list[str]:
-    """The names of the JPEG files in a class folder, sorted; hidden files are none."""
+    """The names of the JPEG files in a class folder, sorted, without hidden files."""
     return sorted(entry.name for entry in _images(folder))
 
 
@@ -80,7 +80,7 @@ def _images(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a regular file, or a link to one: to open a pipe would wait for whoever writes into it."""
+    """Whether it is a regular file, or a link to one: opening a pipe would block until someone writes to it."""
     try:
         return entry.is_file()
     except OSError:  # a link to itself
@@ -98,7 +98,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def state(tree: Tree, cached_share: float | Unknown, decoder: str | Unknown) -> dict[str, Any]:
-    """The fields of `record.InputState` that a folder of JPEG files can tell."""
+    """The fields of `record.InputState` that are known from a folder of JPEG files."""
     return {
         "images": len(tree.files),
         "classes": len(tree.classes),
@@ -110,7 +110,7 @@ def state(tree: Tree, cached_share: float | Unknown, decoder: str | Unknown) -> 
 
 
 def cached_share(tree: Tree) -> float | Unknown:
-    """The share of the images' bytes that are in memory now, from a sample; ask before anything reads them."""
+    """The share of the images' bytes that are in memory now, from a sample; call it before anything reads them."""
     return page_cache.resident_share(sample(tree))
 
 
@@ -125,10 +125,10 @@ def _size_bytes(tree: Tree) -> int | Unknown:
     end = time.monotonic() + _STAT_LIMIT_S
     for name in tree.classes:
         if time.monotonic() > end:
-            return Unknown(f"after {_STAT_LIMIT_S:.0f} s, only {files} of {len(tree.files)} files had told their size")
+            return Unknown(f"after {_STAT_LIMIT_S:.0f} s, only {files} of {len(tree.files)} files had been sized")
         try:
             sizes = [entry.stat().st_size for entry in _images(tree.root / name)]
         except (OSError, ConfigError) as error:
             return Unknown(str(error))
         total, files = total + sum(sizes), files + len(sizes)
-    return total if files == len(tree.files) else Unknown("files came or went while the folder was read")
+    return total if files == len(tree.files) else Unknown("files appeared or disappeared while the folder was read")

@@ -1,9 +1,10 @@
 """What an image file claims before any pixel is decoded: its kind and its size, from the few bytes of its header.
 
-    header.check(header.of_file(path))      # raises `DamageError` where the file is not to be decoded
+    header.check(header.of_file(path))      # raises `DamageError` if the file must not be decoded
 
-A decoder allocates what a header claims, however few bytes follow: so the claim is checked first, by training as by
-`resnetx images --verify`. Two kinds are images here: JPEG, and PNG, of which ILSVRC2012 has one (n02105855_2933.JPEG).
+A decoder allocates what a header claims, however few bytes follow: so the claim is checked first, both in training and
+by `resnetx images --verify`. Two formats are accepted: JPEG, and PNG, of which ILSVRC2012 has one
+(n02105855_2933.JPEG).
 
 References: ITU-T T.81 (JPEG), annex B; W3C, Portable Network Graphics (third edition), section 11.2.1.
 """
@@ -17,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-# Of one image: what cameras of 100 million pixels make, and 400 MB once it is decoded. ILSVRC2012's images, scaled by
-# photo sites, have 140,000 on average (`images`).
+# Largest image: 100 million pixels as of the largest cameras, 400 MB when decoded. ILSVRC2012's images have 140,000
+# on average (`images`).
 MOST_PIXELS = 2**27
-# A JPEG file spends at least one bit on each block of 8x8 pixels, as a Huffman code has no fewer. (Arithmetic coding
-# could do with less, but next to nobody uses it.)
+# A JPEG file spends at least one bit on each block of 8x8 pixels, the shortest Huffman code. (Arithmetic coding
+# could use less, but is hardly ever used.)
 MOST_PIXELS_PER_BYTE = 8 * 8 * 8
 
 Read = Callable[[int, int], bytes]  # (begin, count) -> the bytes of the file there, fewer at its end
 
 
 class DamageError(Exception):
-    """Why a file is not to be decoded: a clause without the file's name."""
+    """Why a file must not be decoded, without the file's name."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Header:
 
 def of_file(path: Path) -> Header:
     """The header of a file, of which some hundred bytes are read: `DamageError` where it has none, or an `OSError`."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for whoever writes into it
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would block until someone writes to it
     try:
         state = os.fstat(file)
         if not stat.S_ISREG(state.st_mode):
@@ -63,19 +64,19 @@ def of_bytes(data: memoryview) -> Header:
 
 
 def check(header: Header, smallest: int = 0) -> None:
-    """Raises `DamageError` where such a file is not to be decoded; `smallest`: the pixels that each side needs."""
+    """Raises `DamageError` if such a file must not be decoded; `smallest`: pixels that each side needs."""
     claim = f"{header.width}x{header.height} pixels"
     if header.pixels == 0:
         raise DamageError(f"the header claims {claim}")
     if header.kind == "JPEG" and header.pixels > MOST_PIXELS_PER_BYTE * header.size_bytes:
         raise DamageError(f"the header claims {claim}, more than {header.size_bytes:,} bytes can hold")
     if header.pixels > MOST_PIXELS:
-        raise DamageError(f"the header claims {claim}; an image may have {MOST_PIXELS / 1e6:.0f} million")
+        raise DamageError(f"the header claims {claim}; at most {MOST_PIXELS / 1e6:.0f} million are accepted")
     if min(header.width, header.height) < smallest:
         raise DamageError(f"{claim}, smaller than the crop of {smallest}x{smallest}")
 
 
-_START = 32  # bytes that tell every kind, and hold the size of a PNG
+_START = 32  # bytes that identify every format, and contain the size of a PNG
 
 
 def _header(read: Read, size_bytes: int) -> Header:
@@ -95,14 +96,14 @@ _ALONE = {0x01, *range(0xD0, 0xD9)}  # TEM, RSTn and SOI have no parameters
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # SOFn: without DHT, JPG and DAC
 _SCAN, _END = 0xDA, 0xD9
 _MOST_SEGMENTS = 4096  # of at most 64 KiB: profiles and previews take some hundreds
-_MOST_JUNK = 2**16  # bytes between segments, which libjpeg forgives
+_MOST_JUNK = 2**16  # bytes between segments, which libjpeg tolerates
 
 
 def _jpeg(read: Read) -> tuple[int, int]:
     """Width and height in pixels, of the first frame header."""
     place = 2
     for _ in range(_MOST_SEGMENTS):
-        segment = read(place, 10)  # marker, length, and what a frame header begins with
+        segment = read(place, 10)  # marker, length, and the beginning of a frame header
         if len(segment) < 2:
             raise DamageError("truncated in its header")
         marker = segment[1] if segment[0] == 0xFF else 0
@@ -118,7 +119,7 @@ def _jpeg(read: Read) -> tuple[int, int]:
 
 
 def _next_marker(read: Read, place: int) -> int:
-    """Where the next marker is, behind bytes that belong to no segment."""
+    """The position of the next marker, after bytes that belong to no segment."""
     if not (found := re.search(rb"\xff[\x01-\xfe]", read(place, _MOST_JUNK))):
         raise DamageError("truncated in its header")
     return place + found.start()
@@ -153,7 +154,7 @@ def _whole(data: bytes, count: int) -> int:
     return int.from_bytes(data[:count], "big")
 
 
-# ---- what else is called .jpg ---------------------------------------------------------------------------------------
+# ---- other formats named .jpg ---------------------------------------------------------------------------------------
 
 _OTHER_KINDS = {
     "a GIF": rb"GIF8",
@@ -163,11 +164,11 @@ _OTHER_KINDS = {
     "a JPEG 2000": rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51",
     "a JPEG XL": rb"\0\0\0\x0cJXL |\xff\x0a",
     "a HEIF or AVIF": rb"....ftyp",
-    "a web page": rb"\s*<(!doctype |)html",  # what some servers send for a picture that is gone
+    "a web page": rb"\s*<(!doctype |)html",  # what some servers send for a missing picture
 }
 
 
 def _other_kind(start: bytes) -> str:
-    """What a file is that is neither JPEG nor PNG; "" where that is not known."""
+    """The format of a file that is neither JPEG nor PNG; "" if unknown."""
     kinds = _OTHER_KINDS.items()
     return next((kind for kind, pattern in kinds if re.match(pattern, start, re.DOTALL | re.IGNORECASE)), "")

@@ -1,11 +1,11 @@
-"""Makes a tree of real JPEG files shaped like ImageNet's, and checks any tree of JPEG files.
+"""Makes a tree of JPEG files that resembles ImageNet, and checks any tree of JPEG files.
 
 The figures of a training run depend on how many pixels and bytes an image has, not on what it shows. `size=imagenet`
 follows ILSVRC2012: 400x350 pixels and 110 KB on average, many 500x375, coded at a quality near 96 without chroma
 subsampling, as most of its files are [1]. `size=256` is how the Caffe users of 2017 stored it: squashed to 256x256;
 35 KB on average, which is what these pictures take at a quality near 90 (no published figure is known to us).
-Each file depends on seed, class and index only: not on how many processes make the tree, nor on how often they were
-stopped. What is complete is kept, so a stopped run is continued by starting it again.
+Each file depends on seed, class and index only, not on the number of processes or on interruptions. Complete files are
+kept, so starting again continues an interrupted run.
 
 [1] https://www.terryalanunlimited.com/compression-in-the-imagenet-dataset/
 """
@@ -31,7 +31,7 @@ from resnetx.loading import File
 
 Progress = Callable[[int], None]  # called with the number of images just finished
 
-_MARK = "resnetx-images.txt"  # tells our trees from other people's images, and which pictures are in them
+_MARK = "resnetx-images.txt"  # marks trees made by resnetx, and identifies their pictures
 _CHUNK = 16  # images per task, all of one class: a class's textures are made once per task at most
 _CHECKED = 64  # files per task
 _QUALITIES = (50, 60, 68, 75, 80, 84, 87, 90, 92, 94, 95, 96, 97, 98)
@@ -47,7 +47,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Made:
-    """What lies in a tree after `make`; widths and heights are in pixels."""
+    """What a tree contains after `make`; widths and heights are in pixels."""
 
     images: int
     kept: int  # of them, made by an earlier run
@@ -81,7 +81,7 @@ def make(
 ) -> Made:
     """Fills `root` with `classes` x `per_class` images, `root/n00000000/n00000000_00000.JPEG` and so on.
 
-    `workers`: processes, one per core by default. A full disk ends in a `ConfigError`; no file is ever half written.
+    `workers`: processes, one per core by default. A full disk raises a `ConfigError`; no file is ever partly written.
     """
     workers = cores() if workers is None else workers
     check_images(classes=classes, per_class=per_class, seed=seed, workers=workers)
@@ -114,7 +114,7 @@ def make(
 def _made(
     make_some: Callable[["_Task"], list[_File]], classes: int, per_class: int, workers: int
 ) -> Iterator[list[_File]]:
-    """The files of every task, from as many processes as there are tasks for; from this one, where that is one."""
+    """The files of every task, made by at most one process per task; by this process if there is only one task."""
     tasks = (
         (label, range(first, min(first + _CHUNK, per_class)))
         for label in range(classes)
@@ -128,7 +128,7 @@ def verify(root: Path, workers: int | None = None, progress: Progress | None = N
     """A sentence for every file of a tree that cannot be decoded and every class folder without images, sorted.
 
     Decoding takes place in other processes: at most as many pixels as `header.check` allows are in the memory of each,
-    and a file that crashes its decoder is named like any other.
+    and a file that crashes its decoder is listed like any other.
     """
     faults: list[str] = []
     for checked, found in _verified(_to_verify(root, faults), workers or cores()):
@@ -139,7 +139,7 @@ def verify(root: Path, workers: int | None = None, progress: Progress | None = N
 
 
 def _to_verify(root: Path, faults: list[str]) -> Iterator[list[Path]]:
-    """The files of a tree, some at a time; what is wrong with folders is added to `faults`."""
+    """The files of a tree in batches; problems with folders are added to `faults`."""
     for name in folders.class_folders(root):
         try:
             paths = [root / name / image for image in folders.image_names(root / name)]
@@ -147,11 +147,11 @@ def _to_verify(root: Path, faults: list[str]) -> Iterator[list[Path]]:
             faults.append(str(error))
             continue
         if not paths:
-            faults.append(f"{root / name}: the class folder holds no JPEG file")
+            faults.append(f"{root / name}: the class folder contains no JPEG file")
         yield from (paths[first : first + _CHECKED] for first in range(0, len(paths), _CHECKED))
 
 
-Verified = tuple[int, list[str]]  # how many files were checked, and what is wrong with which of them
+Verified = tuple[int, list[str]]  # the number of files checked, and the faults found
 
 
 def _verified(tasks: Iterator[list[Path]], workers: int) -> Iterator[Verified]:
@@ -165,7 +165,7 @@ def _verified(tasks: Iterator[list[Path]], workers: int) -> Iterator[Verified]:
 
 
 def _one_by_one(paths: Iterable[Path]) -> Iterator[Verified]:
-    """The result of each file, which is the only one that its process has: if that dies, the file is to blame."""
+    """The result of each file, checked in a process of its own: if that dies, the file is the cause."""
     tasks = ([path] for path in paths)
     while True:
         try:

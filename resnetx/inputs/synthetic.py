@@ -1,4 +1,4 @@
-"""One random batch, made once on the device and given out for ever: a training step without any input work."""
+"""One random batch, made once on the device and used for every step: training without any input work."""
 
 from typing import Any
 

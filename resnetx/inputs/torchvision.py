@@ -1,7 +1,7 @@
-"""Batches by torchvision: decode_jpeg and v2 transforms in the worker processes of a DataLoader. DALI's peer.
+"""Batches by torchvision: decode_jpeg and v2 transforms in the workers of a DataLoader; an alternative to DALI.
 
 Workers decode, crop, resize and flip, and send pixels as bytes (a quarter of floats); the rank converts and normalises
-them on its device. What they decode is told with each batch, so that none of them has the listing. PNG files are
+them on its device. Each batch lists the files to decode, so that workers need no copy of the listing. PNG files are
 decoded by Pillow: on a damaged one, torchvision 0.29 ends its process with SIGSEGV.
 
 torchvision 0.29 deprecates its decoders in favour of TorchCodec, and still has them.
@@ -25,7 +25,7 @@ from torchvision.io import ImageReadMode, decode_jpeg, read_file
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from resnetx.config import TorchvisionInput
+from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.host import dying_with
 from resnetx.inputs import Share, damage, folders, header, memory_format, order, recipes
@@ -43,7 +43,7 @@ class TorchvisionBatches:
         self._cached_share = folders.cached_share(self._tree)
         self._device, self._arrived = share.device, share.arrived
         self._format = memory_format(share.channels_last)
-        # One value for every byte of a row of pixels: broadcasting three values is five times slower on a CPU.
+        # One value per byte of a row of pixels: broadcasting three values is five times slower on a CPU.
         self._scale = 1 / torch.tensor(recipe.std, device=share.device).repeat(share.image_size)
         self._shift = -torch.tensor(recipe.mean, device=share.device).repeat(share.image_size) * self._scale
         self._reading = _Reading(input.threads)
@@ -90,18 +90,18 @@ class TorchvisionBatches:
         self._loader = None  # its processes end with the last reference
 
     def _crash(self, images: list[int], error: str) -> ConfigError:
-        """What to say when workers have died on these images: the first is named."""
+        """The error for workers that died on these images; names the first."""
         names = " or ".join(str(self._tree.path(index)) for index in images)
         return ConfigError(damage.sentence(f"{names}: a process died decoding it ({error})", self._tree.root))
 
 
 def _start_method(device: torch.device) -> Literal["fork", "forkserver"]:
-    """How worker processes come about.
+    """How worker processes are started.
 
-    A rank on a GPU runs threads of CUDA and NCCL: a fork of it may find a lock held by one that it lacks, and NCCL and
-    CUDA do not work in it. There, workers are forked from a server, which has loaded what they need and runs no thread.
-    That takes as long as to load torch and torchvision once more, 6 s of CPU time of each rank on a Xeon, and a batch
-    costs the same; on CPUs, where gloo's threads only wait, ranks fork.
+    A rank on a GPU runs threads of CUDA and NCCL: a fork of it may find a lock held by a thread that it does not have,
+    and NCCL and CUDA do not work in it. There, workers are forked from a server without threads, which has loaded what
+    they need. That takes as long as loading torch and torchvision once more, 6 s of CPU time per rank on a Xeon; a
+    batch costs the same. On CPUs, where gloo's threads only wait, ranks fork.
     """
     return "forkserver" if device.type == "cuda" else "fork"
 
@@ -112,7 +112,7 @@ def _told(tree: folders.Tree, batches: Iterable[list[int]]) -> Iterator[list[Tol
 
 
 def _begin_worker(rank: int | None, _: int) -> None:
-    """A worker ends with its rank, however that ends; and by SIGTERM, which ranks leave to a thread that it lacks.
+    """A worker ends with its rank, however that ends; and by SIGTERM, which ranks handle in a thread that it lacks.
 
     `rank`: the process that forked it; None: a server did, which ends after its last worker.
     """
@@ -124,7 +124,7 @@ def _begin_worker(rank: int | None, _: int) -> None:
 
 
 def _end_with_rank() -> None:
-    """Waits for the rank, whose death closes a pipe to this worker; the kernel would tell of the server's only."""
+    """Waits for the rank, whose end closes a pipe to this worker; the kernel only signals the end of the server."""
     rank = multiprocessing.parent_process()
     assert rank is not None, "a worker without a rank"
     rank.join()
@@ -132,7 +132,7 @@ def _end_with_rank() -> None:
 
 
 class _Reading:
-    """Which image each worker decodes: shared memory, from which a crash can be explained."""
+    """The image that each worker is decoding, in shared memory, to explain a crash."""
 
     def __init__(self, workers: int) -> None:
         self._images = RawArray("q", workers)
@@ -146,7 +146,7 @@ class _Reading:
         self._images[worker], self._pids[worker] = image, getpid()
 
     def by_dead(self, message: str) -> list[int]:
-        """The images that were read by the dead workers that a DataLoader's message names; none where it names none."""
+        """The images that dead workers were reading, by the process ids in a DataLoader's message, if any."""
         if not (found := re.search(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)", message)):
             return []
         dead = set(map(int, found[1].split(",")))
@@ -167,7 +167,7 @@ def _deaths_found_when_waited_for() -> Iterator[None]:
 
 
 class _Images(Dataset[Pixels | ConfigError]):
-    """Makes whole batches of uint8 pixels in a worker. A fault is a value here: raised, it would lose its form."""
+    """Makes whole batches of uint8 pixels in a worker. A fault is returned: raised, it would lose its type."""
 
     def __init__(self, root: Path, recipe: recipes.Recipe, image_size: int, reading: _Reading) -> None:
         self._root, self._image_size, self._reading = root, image_size, reading
@@ -188,7 +188,7 @@ class _Images(Dataset[Pixels | ConfigError]):
             try:
                 pixels[place] = self._transform(_decoded(path, self._smallest)).permute(1, 2, 0)
             except Exception as error:
-                # A damaged file can make a decoder raise nearly anything; `damage` knows the plain words for it.
+                # A damaged file can make a decoder raise nearly anything; `damage` explains it.
                 fault = damage.of(path, self._smallest) or f"{path}: torchvision cannot decode it ({error})"
                 return ConfigError(damage.sentence(fault, self._root))
         return pixels, torch.tensor([label for _, _, label in told])

@@ -1,14 +1,14 @@
-"""What files say, whoever wrote them: read within bounds, or refused in one sentence that names the file.
+"""Reading files of any origin: within bounds, or rejected in one sentence that names the file.
 
 Everything that resnetx reads comes in here. A file is a regular one within its limit of bytes (`File`); JSON becomes a
-typed struct (`read_json`), YAML plain values that know their lines (`YamlFile`). Nothing in a file is executed,
-interpolated or followed elsewhere, nothing recurses as deep as a file wants, and whatever is wrong is an
-`errors.FileError`, which names the file and, where there is one, the line.
+typed struct (`read_json`), YAML plain values with their lines (`YamlFile`). Nothing in a file is executed,
+interpolated or followed elsewhere, nesting is limited, and every problem is an `errors.FileError`, which
+names the file and, if known, the line.
 
     record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
     tree = YamlFile(File(path, "a study", YAML_BYTES)).tree
 
-Also here, as they are met with what files say: which words may name a file or a folder (`name_fault`), and how text is
+Also here, as they concern text from files: which words may name a file or a folder (`name_fault`), and how text is
 shown on a terminal (`visible`).
 """
 

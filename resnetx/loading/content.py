@@ -1,4 +1,4 @@
-"""The bytes of a file: of a regular one, never more than a limit, unpacked where it is packed."""
+"""The bytes of a regular file, up to a limit, uncompressed if it is compressed."""
 
 import gzip
 import os
@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from resnetx.errors import FileError, shortened
 from resnetx.units import size_text
 
-PIECE_BYTES = 2**20  # that are unpacked at once: however large a file says that it gets, no more is in memory too early
+PIECE_BYTES = 2**20  # uncompressed at a time, whatever size a file claims
 GZIP = b"\x1f\x8b"
 
 _KINDS = {
@@ -26,21 +26,21 @@ _KINDS = {
 
 
 def _without_blocking(path: str, flags: int) -> int:
-    """Opens what may have become a pipe meanwhile, which would wait for a writer; Windows has no such files."""
+    """Opens a path without blocking, as it may have become a pipe; Windows has none."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 @dataclass(frozen=True)
 class File:
-    """A file to be read, and what it should be."""
+    """A file to be read, and what it is expected to be."""
 
     path: Path
     what: str  # "a study"
-    limit_bytes: int  # unpacked
-    where: str = ""  # what sentences about it begin with, as "study=mine.yaml"; "": its path
+    limit_bytes: int  # uncompressed
+    where: str = ""  # the beginning of messages about it, as "study=mine.yaml"; "": its path
 
     def error(self, sentence: str, line: int | None = None) -> FileError:
-        """The error that says a sentence of this file, or of a line of it."""
+        """The error about this file, or a line of it."""
         place = f"{shortened(self.where or self.path, 1000)}{'' if line is None else f', line {line}'}"
         return FileError(f"{place}: {shortened(sentence, 1000)}")
 
@@ -50,7 +50,7 @@ class File:
             return self._all_of(stream, os.fstat(stream.fileno()).st_size + 1)
 
     def unpacked(self) -> bytearray:
-        """All that is in it; where it is packed by gzip, all that was packed."""
+        """The content, uncompressed if it is gzip."""
         with self._opened() as stream:
             packed = stream.read(len(GZIP)) == GZIP
             stream.seek(0)
@@ -76,7 +76,7 @@ class File:
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
-        """The file, open; whatever the system says against it becomes a sentence."""
+        """The open file; an error of the system becomes a sentence."""
         try:
             self._check_kind(self.path.stat().st_mode)  # before it is opened, as opening moves some devices
             with open(self.path, "rb", opener=_without_blocking) as stream:
@@ -87,7 +87,7 @@ class File:
         except ValueError as error:
             if "null byte" not in str(error):
                 raise
-            raise self.error("no file has such a name: it holds a NUL") from None
+            raise self.error("not a file name: it contains a NUL character") from None
 
     def _check_kind(self, mode: int) -> None:
         if not stat.S_ISREG(mode):
@@ -104,12 +104,12 @@ class File:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file; False for names that no file can have, which pathlib raises an error for."""
+    """Whether it is a regular file; False for impossible names, for which pathlib raises an error."""
     return _mode_is(path, stat.S_ISREG)
 
 
 def is_folder(path: Path) -> bool:
-    """The same of a folder."""
+    """The same for a folder."""
     return _mode_is(path, stat.S_ISDIR)
 
 

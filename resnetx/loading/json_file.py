@@ -1,8 +1,8 @@
 """JSON into typed structs, within bounds of values, digits and depth.
 
-msgspec does most of it: it refuses what is not finite, invalid surrogates and text that is not UTF-8, and what has no
-place in a struct it skips without building it. What it leaves open is how many values there are, and how long a whole
-number is: both are looked at before anything is built.
+msgspec rejects numbers that are not finite, invalid surrogates and text that is not UTF-8, and skips values that have
+no field in a struct. It does not limit the number of values or the length of a whole number: both are checked before
+anything is built.
 """
 
 import re
@@ -15,19 +15,19 @@ from resnetx.loading.content import File
 
 Data = bytes | bytearray
 
-# A value stands behind a comma or the bracket that opens what it is in. Records are written with one value on a line
+# A value follows a comma or an opening bracket. Records are written with one value on a line
 # of at least 4 bytes, so this is as much as the largest record (2**26 bytes) can hold. In memory, a value takes up to
 # some hundred bytes.
 MAX_VALUES = 2**24
 
 # As many digits as 2**63 has. Python would compute with any number of them, but numpy and floats would not.
 _LONG_NUMBER = rb"-?[0-9]{19,}"
-_MAYBE_LONG = re.compile(rb"(?:^|[:,\[\s])" + _LONG_NUMBER)  # also in a text, which seldom has such a thing
+_MAYBE_LONG = re.compile(rb"(?:^|[:,\[\s])" + _LONG_NUMBER)  # also within a text, where that is rare
 _TEXT_OR_LONG = re.compile(rb'"(?:[^"\\]|\\.)*+"|(?<![0-9.eE+-])' + _LONG_NUMBER + rb"(?![0-9.eE])", re.DOTALL)
 
 
 class UnboundedError(ValueError):
-    """What about JSON is beyond all bounds, in words."""
+    """Which limit JSON exceeds, in words."""
 
 
 def read_json(file: File, kind: Any) -> Any:
@@ -49,7 +49,7 @@ def decode(file: File, data: Data, kind: Any) -> Any:
 def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:
     """Raises `UnboundedError` where JSON holds more values than a program should build, or numbers that are too long.
 
-    A comma or bracket in a text counts as if a value stood behind it.
+    Commas and brackets within texts are counted as values, too.
     """
     if (values := data.count(b",") + data.count(b"[") + data.count(b"{")) > max_values:
         raise UnboundedError(f"about {values:,} values, of at most {max_values:,}")
@@ -61,7 +61,7 @@ def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:
 
 
 def fault(error: Exception, data: Data, what: str) -> str:
-    """What is wrong with JSON that msgspec refuses, in words."""
+    """Why msgspec rejects JSON, in words."""
     if isinstance(error, msgspec.ValidationError):
         return f"not {what} ({shortened(str(error))})"
     if isinstance(error, RecursionError):
@@ -75,7 +75,7 @@ def fault(error: Exception, data: Data, what: str) -> str:
 
 
 def _not_utf8(data: Data) -> str:
-    """Where it is, as msgspec tells the place within a text only."""
+    """The line and byte that are not UTF-8; msgspec only reports the position within a text."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

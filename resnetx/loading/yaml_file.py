@@ -1,9 +1,9 @@
-"""YAML as plain values that know their lines.
+"""YAML as plain values with their lines.
 
-A file becomes dictionaries with words as keys, lists, texts, whole and other numbers, true, false and null: what JSON
-has, and what the command line's own grammar takes for such. Whatever else YAML sees in a bare word (dates, yes and no,
-octal and sexagesimal numbers) is text, and tags are refused. The tree is built from the parser's events, which do not
-recurse, so that a few bytes can neither overflow the stack nor, by aliases, fill the memory.
+A file becomes dictionaries with string keys, lists, strings, numbers, true, false and null: the types of JSON, with the
+syntax of the command line. Other YAML types of a bare word (dates, yes and no, octal and sexagesimal numbers) are
+strings, and tags are rejected. The tree is built from the parser's events, which do not
+recurse, so that a small file can neither overflow the stack nor, by aliases, fill the memory.
 """
 
 import math
@@ -21,10 +21,10 @@ from resnetx.loading.content import File
 if TYPE_CHECKING:
     from yaml import Event, ScalarEvent
 
-YAML_BYTES = 2**20  # of a file that people write: studies, systems, settings
-MAX_DEPTH = 32  # of lists and groups in each other; ours have 5
-MAX_VALUES = 100_000  # with aliases written out: a few lines of them can stand for more than a memory holds
-MAX_DIGITS = 40  # of a number; a float has 17 that mean anything
+YAML_BYTES = 2**20  # limit for files written by hand: studies, systems, settings
+MAX_DEPTH = 32  # of nested lists and groups; our own files have 5
+MAX_VALUES = 100_000  # with aliases expanded: a few lines of them can exceed any memory
+MAX_DIGITS = 40  # of a number; a float has 17 significant ones
 
 MERGE = "<<"  # the key whose value is merged
 
@@ -41,18 +41,18 @@ Path_ = Sequence[str | int]  # to a value: the keys, and the places in lists
 
 
 class YamlFile:
-    """The tree of a file, and on which line each of its values stands. `whole_keys`: keys may be whole numbers."""
+    """The tree of a file, and the line of each of its values. `whole_keys`: keys may be whole numbers."""
 
     def __init__(self, file: File, whole_keys: bool = False) -> None:
         self.file = file
         self.tree, self._lines = _Builder(file, (str, int) if whole_keys else (str,)).build()
 
     def error(self, where: Path_, what: str) -> FileError:
-        """The error that says `what` of the value at `where`, with its line."""
+        """The error `what` about the value at `where`, with its line."""
         return self.file.error(what, self.line(where))
 
     def line(self, where: Path_) -> int:
-        """The line of a value; of the nearest one that holds it, where it is missing."""
+        """The line of a value, or of its nearest parent if it is missing."""
         value, line = self.tree, 1
         for step in where:
             try:
@@ -62,7 +62,7 @@ class YamlFile:
         return line
 
     def convert(self, kind: Any, where: Path_ = (), given: Any = None) -> Any:
-        """The value at `where` as `kind`; refuses it with the line. `given`: what stands for that value."""
+        """The value at `where` as `kind`, or an error with its line. `given`: use this value instead."""
         value = self._at(where) if given is None else given
         try:
             return msgspec.convert(value, kind)
@@ -70,7 +70,7 @@ class YamlFile:
             raise self.mistake(error, kind, where, value) from None
 
     def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
-        """The refusal of what msgspec refuses as `kind`."""
+        """The error for a value that msgspec cannot convert to `kind`."""
         said = sentence(str(error), value, kind, ".".join(map(str, where)))
         return self.error([*where, *steps(error)], said)
 
@@ -87,7 +87,7 @@ def own_yaml(path: Path, kind: Any) -> Any:
 
 
 def steps(error: msgspec.ValidationError) -> list[str | int]:
-    """The path that msgspec's message ends with: "... - at `$.points[3].size`"."""
+    """The path at the end of msgspec's message: "... - at `$.points[3].size`"."""
     found = re.findall(r"[^.\[\]$`]+", str(error).rpartition(" - at `$")[2])
     return [int(step) if step.isdigit() else step for step in found]
 
@@ -97,13 +97,13 @@ def steps(error: msgspec.ValidationError) -> list[str | int]:
 
 @dataclass
 class _Open:
-    """A list or group whose end is still to come."""
+    """A list or group that is not complete yet."""
 
     value: Any
     lines: Any  # of the same shape: the line of each item, or of each key
     anchor: str | None
-    before: int  # values of the file when it began
-    key: Any = None  # whose value comes next
+    before: int  # number of values in the file when it began
+    key: Any = None  # the key whose value comes next
     key_line: int = 0
 
 
@@ -114,8 +114,8 @@ class _Builder:
         self._root: Any = None
         self._open: list[_Open] = []
         self._values = 0
-        self._anchors: dict[str, tuple[Any, int]] = {}  # what an alias stands for, and how many values that is
-        self._lines: dict[int, Any] = {}  # id of a list or group -> the lines of what is in it
+        self._anchors: dict[str, tuple[Any, int]] = {}  # the value of an alias, and the number of values in it
+        self._lines: dict[int, Any] = {}  # id of a list or group -> the lines of its items
 
     def build(self) -> tuple[Any, dict[int, Any]]:
         import yaml
@@ -136,13 +136,13 @@ class _Builder:
             elif type(event) is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    raise self._file.error("a second document begins here; expected one", line)
+                    raise self._file.error("a second document begins here; expected a single one", line)
         return self._root, self._lines
 
     def _events(self) -> Iterator["Event"]:
         import yaml
 
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C is ten times as fast, where it is there
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
         text = self._file.text()
         try:
             yield from yaml.parse(text, Loader=loader)
@@ -150,7 +150,7 @@ class _Builder:
             mark = error.problem_mark or error.context_mark
             said = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
             raise self._file.error(said, mark.line + 1 if mark else None) from None
-        except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: of escapes, by Python's parser
+        except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
             raise self._file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
 
     def _scalar(self, event: "ScalarEvent", line: int) -> None:
@@ -161,7 +161,7 @@ class _Builder:
         self._add(value, line, 1)
 
     def _resolved(self, text: str, line: int) -> Any:
-        """What a bare word stands for."""
+        """The value of a bare word."""
         if text in _WORDS:
             return _WORDS[text]
         if _WHOLE.fullmatch(text):
@@ -195,7 +195,7 @@ class _Builder:
             self._anchors[ended.anchor] = (ended.value, self._values - ended.before)
 
     def _merge(self, value: dict[Any, Any], lines: dict[Any, int], line: int) -> None:
-        """Puts what stands behind `<<` into the group around it, whose own keys win."""
+        """Merges the value of `<<` into its group, whose own keys win."""
         merged, line = value.pop(MERGE), lines.pop(MERGE, line)
         if not isinstance(merged, dict):
             raise self._file.error(
@@ -208,12 +208,12 @@ class _Builder:
 
     def _alias(self, event: Any, line: int) -> None:
         if event.anchor not in self._anchors:
-            raise self._file.error(f"*{shortened(event.anchor)}: no value before it has this anchor", line)
+            raise self._file.error(f"*{shortened(event.anchor)}: no earlier value has this anchor", line)
         value, count = self._anchors[event.anchor]
         self._add(value, line, count)
 
     def _add(self, value: Any, line: int, count: int) -> None:
-        """Puts a value, which stands for so many, where it belongs: into a list, as a key, or behind its key."""
+        """Adds a value (`count` of them, with aliases expanded) to its list, as a key, or as the value of its key."""
         self._values += count
         if self._values > MAX_VALUES:
             raise self._file.error(f"more than {MAX_VALUES} values; expected {self._file.what}", line)
@@ -235,9 +235,9 @@ class _Builder:
         if type(key) not in self._keys:
             raise self._file.error("expected a word as the key, in quotes if need be", line)
         if key in known:
-            raise self._file.error(f"{shortened(key)} is given twice", line)
+            raise self._file.error(f"{shortened(key)} appears twice", line)
         return key
 
     def _refuse_tag(self, event: Any, line: int) -> None:
         if event.tag is not None:
-            raise self._file.error(f"{shortened(event.tag)}: a tag; expected plain values", line)
+            raise self._file.error(f"{shortened(event.tag)}: YAML tags are not supported; expected plain values", line)

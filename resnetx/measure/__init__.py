@@ -1,1 +1,1 @@
-"""What happened: runs, their ranks, their machine, and how they are started and watched."""
+"""Measuring: runs, their ranks, their machine, and how they are started and supervised."""

@@ -7,7 +7,7 @@ image (`STORED`); both stand in the record's inputs, and enter the interval.
 import math
 from dataclasses import dataclass, replace
 
-from resnetx.config import Request, SyntheticInput
+from resnetx.choices import SyntheticInput
 from resnetx.interconnect.host_io import Supply
 from resnetx.interconnect.parts import Provenance
 from resnetx.prediction.compute import Compute
@@ -16,6 +16,7 @@ from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import StepTimes
 from resnetx.record import Unknown
 from resnetx.record.prediction import Origin
+from resnetx.request import Request
 from resnetx.units import si
 
 BYTES_PER_VALUE = 4  # images are copied to the device as fp32, three channels

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from resnetx.config import Bucket, NoExchange, Strategy
+from resnetx.choices import Bucket, NoExchange, Strategy
 from resnetx.errors import unknown_name
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from resnetx.config import NoExchange
+from resnetx.choices import NoExchange
 from resnetx.prediction import memory as model
 from resnetx.prediction.scenario import Point
 from resnetx.record import Unknown

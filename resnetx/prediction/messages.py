@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from resnetx import config
+from resnetx import choices
 from resnetx.interconnect import validation
 from resnetx.interconnect.collective import Plan
 from resnetx.prediction.step import TimedMessage
@@ -40,13 +40,13 @@ NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)
 
 
 def exchange(
-    made: Plan, gradients: Sequence[Gradient], strategy: config.Strategy, bytes_each: int, gradient_copy_Bps: float
+    made: Plan, gradients: Sequence[Gradient], strategy: choices.Strategy, bytes_each: int, gradient_copy_Bps: float
 ) -> Exchange:
     """What `gradients` (in the order in which they become ready) cost by a plan; `bytes_each`: of one element."""
     sent = buckets.grouped(gradients, strategy)
     sizes = tuple(message.size_bytes * bytes_each // BYTES_PER_PARAMETER for message in sent)
     costs = [made.cost(size_bytes) for size_bytes in sizes]
-    unpacked = isinstance(strategy, config.Bucket) and not strategy.gradient_as_bucket_view
+    unpacked = isinstance(strategy, choices.Bucket) and not strategy.gradient_as_bucket_view
     messages = tuple(
         TimedMessage(message.layers, cost.time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
         for message, cost in zip(sent, costs, strict=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx import config
+from resnetx import choices, config
 from resnetx.interconnect.parts import Gpu
 from resnetx.interconnect.system import parts_table
 from resnetx.loading import own_yaml
@@ -27,7 +27,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def table(self, image_size: int) -> list[Layer]:
         """The layers of torchvision's network, which ship as data."""
-        found = tables.kept(config.Torchvision(name=self.network, classes=1000), image_size)
+        found = tables.kept(choices.Torchvision(name=self.network, classes=1000), image_size)
         assert found is not None, f"{self.network} at {image_size} pixels is not among workloads.tables.KEPT"
         return found
 

@@ -9,7 +9,6 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import MemoryNeed
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
@@ -17,6 +16,7 @@ from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import Errors
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import Origin, PredictedGpu, PredictedPoint, Sensitivity
+from resnetx.request import Request
 
 
 @dataclass(frozen=True)

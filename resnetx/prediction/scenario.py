@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from resnetx.config import Request, Strategy
+from resnetx.choices import Strategy
 from resnetx.interconnect.calibration import Calibration
 from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.host_io import Supply, from_host, from_storage
@@ -16,6 +16,7 @@ from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.job import Overlap
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
+from resnetx.request import Request
 from resnetx.workloads import counts
 from resnetx.workloads.buckets import Gradient, ready_order
 from resnetx.workloads.counts import Layer

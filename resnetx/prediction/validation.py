@@ -10,7 +10,7 @@ descriptions alone. What is not modelled is listed with the reason.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from resnetx.config import After
+from resnetx.choices import After
 from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import Plan, calibrate, plan
 from resnetx.interconnect.measured import Measured, MeasuredPoint

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.record.prediction import Interval
+from resnetx.request import Request
 from resnetx.statistics import Summary
 
 

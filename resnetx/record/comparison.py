@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.config import Request
+from resnetx.request import Request
 from resnetx.statistics import Summary
 
 Study = Literal["A", "B"]

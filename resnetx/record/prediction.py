@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.config import Request, leave_out_defaults
+from resnetx.request import Request, leave_out_defaults
 
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
 ComputeSource = Literal["measured", "rescaled", "roofline"]

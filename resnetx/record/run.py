@@ -5,9 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
-from resnetx.config import Request, Tracker
+from resnetx.choices import Tracker
 from resnetx.record.trace import LayerTimes
 from resnetx.record.unknown import Unknown, known
+from resnetx.request import Request
 
 SCHEMA = 1
 

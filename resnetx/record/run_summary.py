@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.record.run import (
@@ -25,6 +24,7 @@ from resnetx.record.run import (
     Warning,
     Workload,
 )
+from resnetx.request import Request
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):

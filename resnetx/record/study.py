@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.record.files import RunFolder
+from resnetx.request import Request
 
 
 class StudyRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.record.prediction import PredictedGpu
+from resnetx.request import Request
 
 Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: less than half a percent
 Axis = Literal["payload", "intensity", "gpus", "message"]

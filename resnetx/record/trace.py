@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from resnetx.config import Request
+from resnetx.request import Request
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):

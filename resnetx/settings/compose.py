@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def struct_of(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
-    """The settings that a verb reads, as its struct `kind`; of those in `listed`, one value is a list of one."""
+    """The settings that a verb reads, as its struct `kind`; a single value of one in `listed` becomes a list."""
     tree = compose(given)
     fields = {field: tree[field] for field in kind.__struct_fields__}
     fields |= {field: [fields[field]] for field in listed if not isinstance(fields[field], list)}
@@ -72,14 +72,14 @@ def struct_of(given: Point, kind: type[T], *, listed: Iterable[str]) -> T:
 
 
 def points_of(asked: Mapping[str, Any]) -> tuple[Study | None, list[Point]]:
-    """The study that is asked for, if any, and the points that it and the other settings describe."""
+    """The given study, if any, and the points that it and the other settings describe."""
     name = asked.get("study")
     named = load(str(name)) if name is not None else None
     return named, _fitting(points(named, {key: value for key, value in asked.items() if key != "study"}))
 
 
 def one_point(asked: Mapping[str, Any], instead: str) -> Point:
-    """The only point that is asked for; `instead`: what to tell somebody who described several."""
+    """The only point that settings describe; `instead`: what to suggest for several."""
     named, found = points_of(asked)
     if len(found) != 1 or named:
         raise ConfigError(f"{shortened(' '.join(written(asked)))}: more than one point; {instead}")
@@ -110,19 +110,21 @@ def _fitting(found: list[Point]) -> list[Point]:
     for group in GROUPS:
         options = {str(point[group]) for point in found if group in point}
         if len(options) > 1:
-            brought = {option: options_of(group, option) for option in options}
-            found = [_without_others(point, brought, str(point[group])) if group in point else point for point in found]
+            of_option = {option: options_of(group, option) for option in options}
+            found = [
+                _without_others(point, of_option, str(point[group])) if group in point else point for point in found
+            ]
     return distinct(found)
 
 
-def _without_others(point: Point, brought: Mapping[str, set[str]], option: str) -> Point:
-    """A point without the settings that other options of a group bring, but not its own one."""
-    of_others = set().union(*brought.values()) - brought[option]
+def _without_others(point: Point, of_option: Mapping[str, set[str]], option: str) -> Point:
+    """A point without the settings that only other options of a group have."""
+    of_others = set().union(*of_option.values()) - of_option[option]
     return {key: value for key, value in point.items() if key not in of_others}
 
 
 def options_of(group: str, option: str) -> set[str]:
-    """The settings that a choice of a group brings; none where there is no such choice, which composing will say."""
+    """The settings of a choice of a group; none for an unknown choice, which `compose` rejects."""
     return {each.name for each in every_setting() if each.of == option and each.name.startswith(f"{group}.")}
 
 
@@ -142,7 +144,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Sets a setting; only the environment has room for names that no file has."""
+    """Sets a setting; only `env` accepts names that no file has."""
     *above, name = key.split(".")
     group: Any = tree
     for step in above:
@@ -174,7 +176,7 @@ def _tree(path: Path) -> dict[str, Any]:
 
 
 def _check_choice(group: str, choice: str) -> None:
-    """Refuses what is no choice of a group; and what its file says, before Hydra reads it."""
+    """Rejects an unknown choice of a group, and a malformed file of one."""
     known = choices_of(group)
     if choice not in known:
         near = difflib.get_close_matches(choice[:100], known, n=1)
@@ -185,8 +187,8 @@ def _check_choice(group: str, choice: str) -> None:
     text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
         raise text.file.error("expected settings by their names")
-    if "defaults" in text.tree:  # Hydra would read these files itself, and look up ${...} among their names
-        raise text.error(["defaults"], "defaults: a choice includes no other; write its settings out")
+    if "defaults" in text.tree:  # Hydra's way to include other files
+        raise text.error(["defaults"], "defaults: a choice cannot include another one; write its settings out")
     if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
         raise text.file.error("@package: the settings of a choice are those of its group; leave that line out")
 
@@ -198,7 +200,7 @@ def _no_such_setting(key: str) -> str:
     known = names()
     group = key.partition(".")[0]
     if key in known:
-        return f"{key}: not a setting of the {group} that is chosen here, but of another one"
+        return f"{key}: a setting of another {group}, not of the one chosen here"
     key = shortened(key)
     siblings = [name for name in known if name.startswith(f"{group}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):

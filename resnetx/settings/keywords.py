@@ -14,7 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Union
 
 if TYPE_CHECKING:
-    from resnetx.config import Input, Model, Strategy, Tracker
+    from resnetx.choices import Input, Model, Strategy, Tracker
 
     Precision = Literal["fp32", "tf32", "bf16", "fp16"]
     Convention = Literal["caffe", "torch", "conv"]

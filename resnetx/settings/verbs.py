@@ -1,6 +1,6 @@
-"""The settings that each verb reads; any other is refused.
+"""The settings that each verb reads; any other is rejected.
 
-A setting that were ignored in silence would give an answer to another question than the one that was asked.
+Silently ignored, a setting would make the result answer another question than the one asked.
 """
 
 import difflib
@@ -65,7 +65,7 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
         has = _has(verb, own)
         if any(setting == key or setting.startswith(f"{key}.") for setting in known):
             readers = [name for name, other in READS.items() if reads(other.settings, key)]
-            where = f" (it is one of {_listed(readers)})" if 0 < len(readers) < 4 else ""
+            where = f" (it belongs to {_listed(readers)})" if 0 < len(readers) < 4 else ""
             raise ConfigError(f"{key}: not a setting of `resnetx {verb}`{where}; {has}")
         near = difflib.get_close_matches(key, [setting for setting in known if reads(own, setting)], n=1)
         raise ConfigError(f"{key}: no such setting; " + (f"did you mean {near[0]}?" if near else has))

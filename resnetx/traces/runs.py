@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import NoExchange, Request
+from resnetx.choices import NoExchange
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.run import SCHEMA, GradientBucket, RunRecord
 from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedMessage
 from resnetx.record.unknown import nulls
+from resnetx.request import Request
 
 _NOT_SAID = "the run does not say"
 

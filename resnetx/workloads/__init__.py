@@ -1,9 +1,9 @@
-"""What is trained: models as PyTorch modules, as layer tables, and as the work that they are.
+"""Workloads: models as PyTorch modules, as layer tables, and the work that they do.
 
-    from resnetx import config, workloads
-    workloads.workload(config.ResNetX(x=8, width=64, classes=1000), 224, batch_size=64, convention="caffe").intensity
+    from resnetx import choices, workloads
+    workloads.workload(choices.ResNetX(x=8, width=64, classes=1000), 224, batch_size=64, convention="caffe").intensity
 
-Importing this package loads no torch; building a model does, and so does a table that is not kept (`tables`).
+Importing this package loads no torch; building a model does, and so does a table that is not stored (`tables`).
 """
 
 import functools
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from resnetx import config, record
+from resnetx import choices, record
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.workloads import counts, tables
 from resnetx.workloads.counts import Layer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Layer", "build", "table", "traced", "workload"]
 
 
-def build(model: config.Model, image_size: int) -> "nn.Module":
+def build(model: choices.Model, image_size: int) -> "nn.Module":
     """The model as a PyTorch module, initialised as its paper says, in training mode.
 
     AlexNet, GoogLeNet and torchvision's vision transformers fit images of `image_size` pixels only.
@@ -32,28 +32,28 @@ def build(model: config.Model, image_size: int) -> "nn.Module":
     return _BUILDERS[model.kind](model, image_size)
 
 
-def check(model: config.Model, image_size: int) -> None:
-    """Refuses a model that cannot be built, or cannot be trained on images of `image_size` pixels.
+def check(model: choices.Model, image_size: int) -> None:
+    """Rejects a model that cannot be built, or cannot be trained on images of `image_size` pixels.
 
-    Of our own models `config.check` knows that; torchvision's are followed by torch.fx, unless their table is kept.
+    `config.check` does so for our own models; torchvision's are traced with torch.fx, unless their table is stored.
     """
-    if isinstance(model, config.Torchvision):
+    if isinstance(model, choices.Torchvision):
         _table(model, image_size)
 
 
-def table(model: config.Model, image_size: int) -> list[Layer]:
+def table(model: choices.Model, image_size: int) -> list[Layer]:
     """The layers of the model in training, as one image of `image_size` x `image_size` pixels sees them."""
     return list(_table(model, image_size))
 
 
 @functools.lru_cache(maxsize=64)
-def _table(model: config.Model, image_size: int) -> tuple[Layer, ...]:
+def _table(model: choices.Model, image_size: int) -> tuple[Layer, ...]:
     return tuple(tables.kept(model, image_size) or traced(model, image_size))
 
 
-def traced(model: config.Model, image_size: int) -> list[Layer]:
+def traced(model: choices.Model, image_size: int) -> list[Layer]:
     """The same table as torch.fx finds it."""
-    if isinstance(model, config.Torchvision):
+    if isinstance(model, choices.Torchvision):
         classifiers.check(model.name)
     from resnetx.workloads.layers import layers, without_elements
 
@@ -62,10 +62,10 @@ def traced(model: config.Model, image_size: int) -> list[Layer]:
             module = build(model, image_size)
         return layers(module, image_size)
     except ConfigError as error:
-        own = classifiers.image_size(model.name) if isinstance(model, config.Torchvision) else None
+        own = classifiers.image_size(model.name) if isinstance(model, choices.Torchvision) else None
         if own in (None, image_size) or not str(error).startswith("image_size="):
             raise
-        raise ConfigError(f"{error}, as image_size={own}, which {model.label} is made for") from error
+        raise ConfigError(f"{error}, e.g. image_size={own}, the default of {model.label}") from error
 
 
 def installed_classifiers() -> dict[str, int]:
@@ -77,7 +77,7 @@ def installed_classifiers() -> dict[str, int]:
 
 
 def workload(
-    model: config.Model, image_size: int, batch_size: int, convention: str, gpus: Iterable[int] = (1, 2, 4, 8)
+    model: choices.Model, image_size: int, batch_size: int, convention: str, gpus: Iterable[int] = (1, 2, 4, 8)
 ) -> record.Workload:
     """How much work the model is, by a convention of `counts`; the global `batch_size` is split over `gpus`."""
     count = functools.partial(_counted, model, image_size)
@@ -103,9 +103,9 @@ def workload(
     )
 
 
-def _counted(model: config.Model, image_size: int, count: Callable[[Sequence[Layer]], int]) -> int:
+def _counted(model: choices.Model, image_size: int, count: Callable[[Sequence[Layer]], int]) -> int:
     """A sum over the model's table; of a ResNet/x from those of ResNet/1 and ResNet/2, as each block adds the same."""
-    if not isinstance(model, config.ResNetX):
+    if not isinstance(model, choices.ResNetX):
         return count(_table(model, image_size))
     one, two = (count(_table(msgspec.structs.replace(model, x=x), image_size)) for x in (1, 2))
     return one + (model.x - 1) * (two - one)
@@ -114,25 +114,25 @@ def _counted(model: config.Model, image_size: int, count: Callable[[Sequence[Lay
 # ---- the builders ---------------------------------------------------------------------------------------------------
 
 
-def _resnetx(model: config.ResNetX, image_size: int) -> "nn.Module":
+def _resnetx(model: choices.ResNetX, image_size: int) -> "nn.Module":
     from resnetx.workloads.resnetx import ResNetX
 
     return ResNetX(model.x, model.width, model.classes)
 
 
-def _alexnet(model: config.AlexNet, image_size: int) -> "nn.Module":
+def _alexnet(model: choices.AlexNet, image_size: int) -> "nn.Module":
     from resnetx.workloads.alexnet import AlexNet
 
     return AlexNet(model.classes, image_size)
 
 
-def _googlenet(model: config.GoogLeNet, image_size: int) -> "nn.Module":
+def _googlenet(model: choices.GoogLeNet, image_size: int) -> "nn.Module":
     from resnetx.workloads.googlenet import GoogLeNet
 
     return GoogLeNet(model.classes, image_size)
 
 
-def _torchvision(model: config.Torchvision, image_size: int) -> "nn.Module":
+def _torchvision(model: choices.Torchvision, image_size: int) -> "nn.Module":
     from torchvision import models
 
     known = models.list_models(module=models)  # the classifiers
@@ -150,7 +150,7 @@ def _torchvision(model: config.Torchvision, image_size: int) -> "nn.Module":
     except (ValueError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(
-            f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it takes"
+            f"image_size={image_size}: {model.name} cannot be built for it ({reason}); expected a size that it accepts"
         ) from error
     return module
 
@@ -166,17 +166,17 @@ _BUILDERS: dict[str, Callable[[Any, int], "nn.Module"]] = {
 # ---- the paper's figures --------------------------------------------------------------------------------------------
 
 
-def _stated(model: config.Model, image_size: int, batch_size: int, convention: str) -> dict[str, float]:
-    """What Tallent et al. 2017 state of this very workload (sections 3 and 4.2); empty where they state nothing."""
+def _stated(model: choices.Model, image_size: int, batch_size: int, convention: str) -> dict[str, float]:
+    """What Tallent et al. 2017 state about this workload (sections 3 and 4.2); empty if nothing."""
     if convention != "caffe" or image_size != model.image_size or model.classes != 1000:
         return {}
     match model:
-        case config.ResNetX(width=64, x=x):
+        case choices.ResNetX(width=64, x=x):
             return {"activations_per_image": 1_204_224 * x + 1_155_113, "parameters": 46_211 * x + 74_857}
-        case config.AlexNet():
+        case choices.AlexNet():
             intensities = {256: 5.9, 512: 11.9}
             figures = {"activations_per_image": 1.4e6, "parameters": 60e6, "payload_bytes": 240e6}
-        case config.GoogLeNet():
+        case choices.GoogLeNet():
             intensities = {256: 500.0, 512: 1004.0}
             figures = {"activations_per_image": 10.8e6, "parameters": 5.5e6, "payload_bytes": 22e6}
         case _:
@@ -184,21 +184,21 @@ def _stated(model: config.Model, image_size: int, batch_size: int, convention: s
     return figures | ({"intensity": intensities[batch_size]} if batch_size in intensities else {})
 
 
-def _notes(model: config.Model, image_size: int) -> list[str]:
-    """What somebody who compares the figures has to know."""
+def _notes(model: choices.Model, image_size: int) -> list[str]:
+    """Notes for comparing the figures with others."""
     notes = []
-    if isinstance(model, config.AlexNet | config.GoogLeNet) and image_size != model.image_size:
-        what = "first classifier layer, fc6," if isinstance(model, config.AlexNet) else "auxiliary classifiers"
+    if isinstance(model, choices.AlexNet | choices.GoogLeNet) and image_size != model.image_size:
+        what = "first classifier layer, fc6," if isinstance(model, choices.AlexNet) else "auxiliary classifiers"
         notes.append(
             f"image_size={image_size}, not {model.image_size}: the size of {model.label}'s {what} depends on it, so "
-            "that parameters and intensity are not those of the paper's net"
+            "its parameters and intensity differ from the paper's"
         )
-    if isinstance(model, config.GoogLeNet):
+    if isinstance(model, choices.GoogLeNet):
         notes.append(
-            "the paper states 5.5 M parameters, which no countable version of GoogLeNet has: with 1000 classes it has "
+            "the paper states 5.5 M parameters, which no version of GoogLeNet has: with 1000 classes it has "
             "13.4 M with its two auxiliary classifiers, which train, and 7.0 M without them"
         )
-    is_family = isinstance(model, config.ResNetX)
+    is_family = isinstance(model, choices.ResNetX)
     if not is_family and any(layer.kind.endswith("attention") for layer in _table(model, image_size)):
         notes.append("attention counts as one layer: the tensors inside it are not among the activations")
     return notes

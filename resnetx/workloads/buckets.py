@@ -21,7 +21,7 @@ from itertools import groupby
 
 import msgspec
 
-from resnetx import config
+from resnetx import choices
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 MIB = 2**20  # what DDP's settings call MB
@@ -55,22 +55,22 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return tuple(dict.fromkeys(gradient.layer for gradient in self.gradients))
 
 
-def messages(layers: Sequence[Layer], strategy: config.Strategy, precision: str) -> tuple[Message, ...]:
+def messages(layers: Sequence[Layer], strategy: choices.Strategy, precision: str) -> tuple[Message, ...]:
     """What each rank sends in a step, in the order in which it does, once DDP has rebuilt its buckets."""
     return grouped(ready_order(layers, precision), strategy)
 
 
-def grouped(ready: Sequence[Gradient], strategy: config.Strategy) -> tuple[Message, ...]:
+def grouped(ready: Sequence[Gradient], strategy: choices.Strategy) -> tuple[Message, ...]:
     """The messages of gradients that become ready in this order."""
     match strategy:
-        case config.Bucket():
+        case choices.Bucket():
             first_bucket_bytes, cap_bytes = _limits_bytes(strategy)
             return ddp_buckets(ready, first_bucket_bytes=first_bucket_bytes, cap_bytes=cap_bytes)
-        case config.Layerwise():
+        case choices.Layerwise():
             return tuple(Message(tuple(own)) for _, own in groupby(ready, key=lambda gradient: gradient.layer))
-        case config.After():
+        case choices.After():
             return (Message(tuple(ready)),)
-        case config.NoExchange():
+        case choices.NoExchange():
             return ()
 
 
@@ -100,7 +100,7 @@ def ddp_buckets(ready: Iterable[Gradient], *, first_bucket_bytes: int, cap_bytes
     return tuple(buckets)
 
 
-def _limits_bytes(strategy: config.Bucket) -> tuple[int, int]:
+def _limits_bytes(strategy: choices.Bucket) -> tuple[int, int]:
     """The limits of the first bucket and of all others. To set the cap alone is to set it for the first bucket too."""
     cap_bytes = CAP_BYTES if strategy.bucket_cap_mb is None else int(strategy.bucket_cap_mb * MIB)
     if strategy.first_bucket_mb is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx import config
+from resnetx import choices
 from resnetx.errors import unknown_name
 
 DATA = "data"  # the name under which layers read the image
@@ -85,7 +85,7 @@ def activations_by_layer(layers: Sequence[Layer], image_size: int, convention: s
             return {layer.name: 0 if layer.in_place else layer.elements for layer in layers}
         case "conv":
             return {layer.name: layer.elements if layer.kind in ("conv", "linear") else 0 for layer in layers}
-    raise unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
+    raise unknown_name("counting convention", convention, choices.CONVENTIONS, "convention")
 
 
 def _caffe_blobs(layers: Sequence[Layer], image_size: int) -> dict[str, int]:
@@ -123,7 +123,7 @@ def parameters_of(layer: Layer, convention: str) -> int:
             return _caffe_parameters(layer)
         case "torch" | "conv":
             return _trainable(layer)
-    raise unknown_name("counting convention", convention, config.CONVENTIONS, "convention")
+    raise unknown_name("counting convention", convention, choices.CONVENTIONS, "convention")
 
 
 def _caffe_parameters(layer: Layer) -> int:

@@ -99,7 +99,7 @@ def _tabulated(module: nn.Module, graph: fx.Graph, image_size: int) -> "_Tabulat
         where = node.target if node.op == "call_module" else node.name
         raise ConfigError(
             f"image_size={image_size}: {type(module).__name__} fails on images of this size, at {where} "
-            f"({_first_line(error)}); expected a size that it takes"
+            f"({_first_line(error)}); expected a size that it accepts"
         ) from error
     unused = [name for name, p in module.named_parameters() if p.requires_grad and p not in tabulator.counted]
     if unused:

@@ -30,7 +30,7 @@ from nvidia.dali.data_node import DataNode
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
 from resnetx import inputs
-from resnetx.config import DaliInput, TorchvisionInput
+from resnetx.choices import DaliInput, TorchvisionInput
 from resnetx.inputs import dali as dali_batches
 from resnetx.inputs import damage, folders, header, images
 

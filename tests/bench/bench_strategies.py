@@ -19,7 +19,7 @@ from interleave import ratio, rounds, sentence
 from torch import nn
 
 from resnetx.cli.words import settings_of
-from resnetx.config import Request, request_from
+from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
@@ -28,6 +28,7 @@ from resnetx.measure.rank.phases import Watch, unwatched
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
+from resnetx.request import Request
 from resnetx.settings.compose import compose
 
 STRATEGIES = ("bucket", "layerwise", "after", "none")

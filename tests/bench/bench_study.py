@@ -18,12 +18,13 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
-from resnetx.config import Request, request_from, run_settings_from
+from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.study.sweep import plan, sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 

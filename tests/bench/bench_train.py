@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnetx import workloads
 from resnetx.cli.words import settings_of
-from resnetx.config import Request, request_from
+from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
@@ -27,6 +27,7 @@ from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
+from resnetx.request import Request
 from resnetx.settings.compose import compose
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))

@@ -16,7 +16,7 @@ import msgspec
 import torch
 
 from resnetx import inputs
-from resnetx.config import NoExchange, Request
+from resnetx.choices import NoExchange
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.distributed import Ranks
@@ -24,6 +24,7 @@ from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import write
+from resnetx.request import Request
 
 ROUNDS = 40
 WARMUP = 4  # steps of each before the first round: DDP rebuilds its buckets behind the first

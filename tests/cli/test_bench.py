@@ -249,7 +249,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
             "a record of 2,581,290 times would be",
         ),
         (["registered=maybe"], "registered=maybe: expected true or false"),
-        (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
+        (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: could load other code into a run"),
         (["model=alexne"], "model=alexne: no such model (did you mean alexnet?)"),
         (["study=papr"], "study=papr: no study has that name; did you mean paper?"),
         (["timeout=soon"], "timeout=soon: expected a duration"),

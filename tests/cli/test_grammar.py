@@ -10,7 +10,8 @@ import pytest
 from resnetx.api import bench, doctor_clock, predict, topology
 from resnetx.cli import main
 from resnetx.cli.grammar import VERBS
-from resnetx.config import Request, RunSettings
+from resnetx.config import RunSettings
+from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
 from resnetx.settings.verbs import CLOCKED, READS, reads
@@ -58,15 +59,15 @@ def test_every_verb_is_tried():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train", "clock=1227"], "(it is one of compare, predict and doctor); see `resnetx train --help`"),
+        (["train", "clock=1227"], "(it belongs to compare, predict and doctor); see `resnetx train --help`"),
         (["doctor", "gpus=2"], "see `resnetx doctor --help`"),
         (["images", "input.foo=1"], "input.foo: no such setting; did you mean input.root?"),
         (["report", "basline=2"], "basline: no such setting; did you mean baseline?"),
         (["describe", "frobnicate=1"], "frobnicate: no such setting; see `resnetx describe --help`"),
         (["trian"], "trian: no such verb; did you mean train?"),
         (["frobnicate"], "frobnicate: no such verb; the verbs are describe, images, train"),
-        (["train", "batch_size", "=", "8"], "batch_size =: a setting is written without blanks: batch_size=VALUE"),
-        (["train", "batch_size=", "8"], "batch_size= 8: a setting is written without blanks: batch_size=VALUE"),
+        (["train", "batch_size", "=", "8"], "batch_size =: write a setting without spaces: batch_size=VALUE"),
+        (["train", "batch_size=", "8"], "batch_size= 8: write a setting without spaces: batch_size=VALUE"),
         (
             ["train", "--resolve"],
             "--resolve: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir",
@@ -246,9 +247,9 @@ def test_a_wrong_choice_of_the_users_own_is_refused_with_what_is_wrong(capsys, o
     [
         (
             "defaults: ['${oc.env:OF_MINE}']\nkind: resnetx\n",
-            "small.yaml, line 1: defaults: a choice includes no other",
+            "small.yaml, line 1: defaults: a choice cannot include another one",
         ),
-        ("defaults: [small]\n", "defaults: a choice includes no other"),
+        ("defaults: [small]\n", "defaults: a choice cannot include another one"),
         ("# @package env\nkind: resnetx\n", "small.yaml: @package: the settings of a choice are those of its group"),
     ],
 )

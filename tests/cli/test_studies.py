@@ -27,7 +27,7 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
         "use batch_size=3 or 6, another gpus, or split=uneven"
     ) in lines
     assert "# 2 points, 2 runs (0 of twins)" in lines
-    assert any("assumed, as nothing has run on this machine yet" in line for line in lines)
+    assert any("assumed, as no runs of this machine are recorded yet" in line for line in lines)
     assert not list(tmp_path.iterdir())
 
 
@@ -53,8 +53,8 @@ def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_p
     [
         (["budget=soon"], "budget=soon: expected a duration, as 90s, 15min or 2h"),
         (["repeats=[1,2]"], "give each one value"),
-        (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: it could load other code into a run"),
-        (["env.OMP_NUM_THREADS=2"], "env.OMP_NUM_THREADS: the ranks' own; use threads"),
+        (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: could load other code into a run"),
+        (["env.OMP_NUM_THREADS=2"], "env.OMP_NUM_THREADS: set by resnetx for each rank; use threads"),
         (["batch_size=3", "gpus=4"], "batch_size=3 does not divide over gpus=4"),
         (["split=uneven", "batch_size=3", "gpus=4"], "leaves some of gpus=4 without an image"),
         (["strategy=bucket", "strategy.first_bucket_mb=0"], "strategy.first_bucket_mb=0"),
@@ -107,7 +107,7 @@ def test_a_setting_of_one_choice_is_no_obstacle_to_the_others_of_its_axis(capsys
     assert "# 2 points, 2 runs" in out
     status, _, err = run(capsys, "sweep", "--dry-run", *SMALL, "strategy=[after,layerwise]", "strategy.bucket_cap_mb=1")
     assert status == 2
-    assert "strategy.bucket_cap_mb: not a setting of the strategy that is chosen here" in err
+    assert "strategy.bucket_cap_mb: a setting of another strategy, not of the one chosen here" in err
 
 
 def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost(capsys, tmp_path, study_file):
@@ -122,7 +122,7 @@ def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost
         capsys, "sweep", "study=" + study_file.path, *SMALL[:-2], "steps=1", "windows=1", *study_file.quick
     )
     assert status == 2
-    assert "holds another study of this name: batch_size=8 there, 16 now" in err
+    assert "contains another study of this name: batch_size=8 before, 16 now" in err
     assert before == (folder.study.read_bytes(), [run.record.read_bytes() for run in folder.runs()])
 
 

@@ -11,8 +11,9 @@ import msgspec
 from resnetx import record
 from resnetx.api.compare import read_prediction
 from resnetx.api.curves import traces
+from resnetx.choices import Bucket
 from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
-from resnetx.config import CONFIGS, Bucket, check, check_ranks
+from resnetx.config import CONFIGS, check, check_ranks
 from resnetx.interconnect import measured
 from resnetx.interconnect.system import load
 from resnetx.measure.launch import ending

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from resnetx import inputs
-from resnetx.config import DaliInput, SyntheticInput, TorchvisionInput
+from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import images
 from tests.inputs.forged import deep_png

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from resnetx.config import DaliInput
+from resnetx.choices import DaliInput
 from resnetx.inputs import Share, folders
 from resnetx.measure.rank import results
 from resnetx.record import Unknown

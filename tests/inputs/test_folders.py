@@ -45,13 +45,13 @@ def test_what_is_wrong_with_a_root_is_a_sentence_with_the_way_out(tmp_path: Path
     with pytest.raises(ConfigError, match=r"input\.root=.*file: not a folder"):
         folders.read(tmp_path / "file")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"input\.root=.*empty: holds no class folder"):
+    with pytest.raises(ConfigError, match=r"input\.root=.*empty: contains no class folder"):
         folders.read(tmp_path / "empty")
 
 
 def test_an_empty_class_folder_is_named(tree: Path) -> None:
     (tree / "n00000009").mkdir()
-    with pytest.raises(ConfigError, match=r"n00000009: the class folder holds no JPEG file"):
+    with pytest.raises(ConfigError, match=r"n00000009: the class folder contains no JPEG file"):
         folders.read(tree)
 
 
@@ -75,7 +75,7 @@ def test_the_bytes_are_unknown_when_a_file_or_folder_has_gone(tree: Path, victim
     victim.unlink()
     size_bytes = folders.state(listing, 0.5, "cpu")["size_bytes"]
     assert isinstance(size_bytes, Unknown)
-    assert "came or went" in size_bytes
+    assert "appeared or disappeared" in size_bytes
     victim.parent.rename(tree.parent / "elsewhere")
     size_bytes = folders.state(listing, 0.5, "cpu")["size_bytes"]
     assert isinstance(size_bytes, Unknown)

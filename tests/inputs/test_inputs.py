@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from resnetx import inputs, record
-from resnetx.config import DaliInput, Input, SyntheticInput, TorchvisionInput
+from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import damage
 from resnetx.inputs import torchvision as torchvision_batches
@@ -271,7 +271,7 @@ SPOILED = {
     ),
     "a PNG of 60000x60000 pixels": (
         lambda file: file.write_bytes(png_claiming(60_000, 60_000)),
-        "60000x60000 pixels; an image may have 134 million",
+        "60000x60000 pixels; at most 134 million are accepted",
     ),
     "a GIF": (lambda file: file.write_bytes(encoded("GIF", 256, 256)), "not a JPEG but a GIF"),
     "a WebP": (lambda file: file.write_bytes(encoded("WEBP", 256, 256)), "not a JPEG but a WebP"),
@@ -374,7 +374,7 @@ def test_a_sound_tree_passes_the_check(kind: str, made: Path) -> None:
 @pytest.mark.parametrize(
     "given, sentence",
     [
-        ({"classes": 2}, r"3 class folders for a model of model\.classes=2; use model\.classes=3"),
+        ({"classes": 2}, r"3 class folders, but model\.classes=2; use model\.classes=3"),
         ({"batch_size": 15, "gpus": 3}, r"12 images over gpus=3 give each rank 4, fewer than its 5 .* batch_size=12"),
         ({"batch_size": 13, "gpus": 3}, r"give each rank 4, fewer than its 5 images of every batch.* batch_size=12 or"),
         ({"image_size": 257}, r"n00000000_00000\.JPEG: 256x256 pixels, smaller than the crop"),
@@ -401,7 +401,7 @@ def test_a_missing_dali_names_the_command_and_the_other_inputs(made: Path, monke
 _CHECK = """
 import sys
 from resnetx import inputs
-from resnetx.config import TorchvisionInput
+from resnetx.choices import TorchvisionInput
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="paper", threads=1, prefetch=1)
 inputs.check(given, batch_size=4, gpus=1, image_size=224, classes=3)
 heavy = {name.split(".")[0] for name in sys.modules} & {"torch", "torchvision", "nvidia"}

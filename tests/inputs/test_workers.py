@@ -12,7 +12,7 @@ import torch
 from torchvision.io import write_jpeg
 
 from resnetx import inputs
-from resnetx.config import TorchvisionInput
+from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import torchvision
 
@@ -22,7 +22,7 @@ import signal, sys, time
 import torch
 from resnetx import inputs
 from resnetx.inputs import torchvision as batches_of
-from resnetx.config import TorchvisionInput
+from resnetx.choices import TorchvisionInput
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 given = TorchvisionInput(root=sys.argv[1], format="folders", recipe="imagenet", threads=2, prefetch=1)
 batches_of._start_method = lambda device: sys.argv[2]

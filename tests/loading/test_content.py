@@ -69,7 +69,7 @@ def test_what_is_no_regular_file_ends_at_once_with_a_sentence(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("a\0b", "no file has such a name: it holds a NUL"), ("a" * 5000, "File name too long")]
+    ("name", "said"), [("a\0b", "not a file name: it contains a NUL character"), ("a" * 5000, "File name too long")]
 )
 def test_names_that_no_file_can_have_are_refused_and_are_no_files(name, said):
     with pytest.raises(FileError, match=said):

@@ -13,7 +13,7 @@ import torch
 
 from resnetx import host, inputs, packages
 from resnetx.api import obstacles
-from resnetx.config import DaliInput
+from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
 from resnetx.measure.bench import collectives
 from resnetx.measure.doctor import examination, probes
@@ -200,7 +200,7 @@ def test_gpus_are_counted_by_the_kernel_and_by_what_schedulers_set(rocm, two_gpu
         monkeypatch.setenv(name, value)
     assert gpus_here() == count
     by_mistake = count == 0 and "-1" not in variables.values()
-    assert hidden_by_mistake().startswith("HIP_VISIBLE_DEVICES=1 leaves none of this machine's 1 GPU") == by_mistake
+    assert hidden_by_mistake().startswith("HIP_VISIBLE_DEVICES=1 selects none of this machine's 1 GPU") == by_mistake
 
 
 def test_amd_gpus_that_this_torch_cannot_use_do_not_count(two_gpus, monkeypatch):
@@ -390,7 +390,7 @@ def test_a_gpu_that_tells_no_power_of_the_instant_tells_a_mean(rocm, monkeypatch
 
 def test_a_gpu_that_amd_smi_does_not_know_is_unknown_with_the_reason(rocm, monkeypatch):
     assert (
-        sensed(monkeypatch, FourMi300s(), bus=0x11)["gpu_samples"] == "AMD SMI knows 0 GPUs at PCI address 0000:11:00.*"
+        sensed(monkeypatch, FourMi300s(), bus=0x11)["gpu_samples"] == "AMD SMI shows 0 GPUs at PCI address 0000:11:00.*"
     )
     assert str(sensed(monkeypatch, NoDriver())["gpu_samples"]).startswith("no AMD driver answers")
 
@@ -415,15 +415,15 @@ def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypa
         return examination._gpu(*NONE)
 
     kernel(CARD)
-    state, what, mend = verdict()
-    assert (state, "torch is not built for them" in what, "rocmX.Y" in mend) == ("limited", True, True)
+    state, what, fix = verdict()
+    assert (state, "torch is not built for them" in what, "rocmX.Y" in fix) == ("limited", True, True)
     monkeypatch.setattr(torch.version, "hip", HIP)
     assert "has not loaded amdgpu" in verdict()[1]
     kernel({"sys/module/amdgpu/version": "6.12.12"})
-    assert verdict()[:2] == ("missing", f"AMD GPUs at 0000:c1:00.0, but there is no {tmp_path}/dev/kfd")
+    assert verdict()[:2] == ("missing", f"AMD GPUs at 0000:c1:00.0, but {tmp_path}/dev/kfd is missing")
     kernel({"dev/kfd": ""})
-    state, what, mend = verdict()
-    assert (state, mend) == ("limited", packages.install("rocm"))
+    state, what, fix = verdict()
+    assert (state, fix) == ("limited", packages.install("rocm"))
     assert "2 of them can compute; driver 6.12.12" in what and "amdsmi is not installed" in what
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert verdict()[2].startswith("sudo usermod")
@@ -434,7 +434,7 @@ def test_the_doctor_names_amd_gpus_and_what_they_lack(rocm, monkeypatch):
     state, what, _ = examination._gpu({}, {**graphics_found, "gpu_processes": []})
     assert state == "limited" and what.startswith("4 x AMD Instinct MI300X; driver ")
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a"])
-    state, what, mend = probes.torch_probe(graphics_found)
-    assert (state, "is gfx942" in what, "rocm6.4" in mend) == ("missing", True, True)
+    state, what, fix = probes.torch_probe(graphics_found)
+    assert (state, "is gfx942" in what, "rocm6.4" in fix) == ("missing", True, True)
     assert probes.dali_probe()[0] == probes.dali_gpu_probe(graphics_found)[0] == "limited"
     assert probes.reinstall("torch") == packages.rocm_torch()

@@ -41,8 +41,8 @@ def test_the_sentence_names_the_gpu_what_torch_has_and_what_to_install(monkeypat
 def test_the_doctor_finds_a_gpu_that_torch_has_no_kernels_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
     gpus = [{"name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0"}] * 8
-    state, what, mend = torch_probe({"gpus": gpus, "driver": "570.86.15"})
-    assert (state, mend) == ("missing", packages.install("cuda12"))
+    state, what, fix = torch_probe({"gpus": gpus, "driver": "570.86.15"})
+    assert (state, fix) == ("missing", packages.install("cuda12"))
     assert "compute capability 7.0" in what
     unknown = [{"name": "Tesla V100-SXM2-16GB", "compute_capability": Unknown("no right")}]
     assert torch_probe({"gpus": unknown, "driver": "570.86.15"})[2] != packages.install("cuda12")

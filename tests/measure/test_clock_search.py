@@ -118,5 +118,5 @@ def test_a_load_that_ends_by_itself_says_why(small):
 def test_a_gpu_that_does_not_tell_its_clock_cannot_be_watched():
     silent = dict.fromkeys(("sm_clock_Hz", "throttle_reasons", "temperature_C", "power_W"), Unknown("Not Supported"))
     look = trial.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, trial.PACE)
-    with pytest.raises(ConfigError, match=r"GPU 2 cannot be watched \(Not Supported\)"):
+    with pytest.raises(ConfigError, match=r"GPU 2 cannot be monitored \(Not Supported\)"):
         look()

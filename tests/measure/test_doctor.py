@@ -49,7 +49,7 @@ def test_every_topic_is_examined_in_the_order_of_need(found):
 
 def test_only_what_is_not_ok_has_something_to_mend(found):
     assert all(finding.what for finding in found.values())
-    assert not [finding for finding in found.values() if finding.state == "ok" and finding.mend]
+    assert not [finding for finding in found.values() if finding.state == "ok" and finding.fix]
 
 
 def test_torch_is_the_one_that_runs_here(found):
@@ -107,17 +107,17 @@ def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
 
 
 def test_what_is_missing_comes_with_the_command_that_mends_it(broken, tmp_path):
-    assert broken["GPU"].state == "missing" and "0000:1b:00.0" in broken["GPU"].what and broken["GPU"].mend
-    assert broken["torchvision"].state == "missing" and "pip install" in broken["torchvision"].mend
-    assert broken["DALI"].state == "missing" and "[train]" in broken["DALI"].mend
-    assert broken["results"].state == "missing" and broken["results"].mend.startswith("results=")
+    assert broken["GPU"].state == "missing" and "0000:1b:00.0" in broken["GPU"].what and broken["GPU"].fix
+    assert broken["torchvision"].state == "missing" and "pip install" in broken["torchvision"].fix
+    assert broken["DALI"].state == "missing" and "[train]" in broken["DALI"].fix
+    assert broken["results"].state == "missing" and broken["results"].fix.startswith("results=")
     assert broken["results"].needed
-    assert broken["images"].state == "missing" and broken["images"].mend == f"input.root={tmp_path}/images/train"
+    assert broken["images"].state == "missing" and broken["images"].fix == f"input.root={tmp_path}/images/train"
 
 
 def test_what_is_limited_says_why(broken):
     assert broken["CPUs"].state == "limited" and "10000 are visible" in broken["CPUs"].what
-    assert broken["shared memory"].state == "limited" and broken["shared memory"].mend
+    assert broken["shared memory"].state == "limited" and broken["shared memory"].fix
     assert broken["wandb"].state == "limited" and "offline" in broken["wandb"].what
 
 
@@ -127,8 +127,8 @@ def test_one_broken_library_does_not_hide_the_others(broken):
 
 
 def test_missing_images_come_with_the_command_that_makes_them(tmp_path):
-    state, what, mend = examination._images(tmp_path / "none")
-    assert (state, mend) == ("missing", f"resnetx images {tmp_path}/none")
+    state, what, fix = examination._images(tmp_path / "none")
+    assert (state, fix) == ("missing", f"resnetx images {tmp_path}/none")
     assert str(tmp_path / "none") in what
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from resnetx.choices import Bucket
 from resnetx.cli import main
-from resnetx.config import Bucket
 from resnetx.measure.rank import equality
 from resnetx.measure.rank.equality import TOLERANCE
 from resnetx.measure.rank.features import missing_feature

@@ -79,7 +79,7 @@ def test_cuda_shows_the_gpus_before_the_first_invalid_id(monkeypatch, visible, c
 def test_gpus_that_are_named_wrongly_are_no_machine_without_gpus(monkeypatch, visible, wrong):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     said = hidden_by_mistake(FourGpus())
-    assert said.startswith(f"CUDA_VISIBLE_DEVICES={visible} leaves none of this machine's 4 GPUs") == wrong
+    assert said.startswith(f"CUDA_VISIBLE_DEVICES={visible} selects none of this machine's 4 GPUs") == wrong
     assert bool(said) == wrong
     assert hidden_by_mistake(NoDriver()) == ""
 

@@ -42,7 +42,7 @@ def test_quiet_readings_warn_of_nothing():
 
 def test_a_power_cap_warns_with_the_ranks_and_the_share():
     (message,) = warned(samples_of(0, [0, 0]), samples_of(1, [POWER_CAP, 0]), samples_of(2, [POWER_CAP, POWER_CAP]))
-    assert message == "throttled: ranks 1, 2: power limit held the GPU's clock down, up to 100% of the time"
+    assert message == "throttled: ranks 1, 2: power limit reduced the GPU's clock, up to 100% of the time"
 
 
 def test_one_sample_of_hardware_slowdown_is_a_change_of_clock():

@@ -95,7 +95,7 @@ def test_ctrl_c_ends_the_sweep_and_its_ranks(tmp_path):
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=10) == 130
     nothing_is_left(tmp_path)
-    assert "what was finished before is on disk" in child.stderr.read()
+    assert "finished runs are on disk" in child.stderr.read()
 
 
 def test_two_sweeps_side_by_side_do_not_meet_and_two_on_one_folder_are_refused(tmp_path):

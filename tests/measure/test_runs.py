@@ -222,7 +222,7 @@ def test_ctrl_c_while_the_ranks_shut_down_leaves_the_measurement_in_its_record(t
     wait_for(lambda: [outcome(path) for path in tmp_path.rglob("record.json")] == ["ok"], "the record of rank 0")
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, "resnetx: interrupted; what was finished before is on disk\n")
+    assert (child.returncode, err) == (130, "resnetx: interrupted; finished runs are on disk\n")
     (path,) = tmp_path.rglob("record.json")
     found = record.read(path, RunRecord)
     assert found.outcome == "ok"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
 from resnetx.measure.rank.phases import PARTS
@@ -28,7 +28,7 @@ CASES = [
     {"strategy": "after"},
     {"strategy": "none"},
 ]
-if not missing_feature(config.Bucket(bucket_cap_mb=None, first_bucket_mb=1.0, gradient_as_bucket_view=True)):
+if not missing_feature(choices.Bucket(bucket_cap_mb=None, first_bucket_mb=1.0, gradient_as_bucket_view=True)):
     CASES += [{"strategy": "bucket", "strategy.bucket_cap_mb": 0.02, "strategy.first_bucket_mb": 0.0005}]
 NAMES = {"bucket": "DDP", "layerwise": "layerwise", "after": "after", "none": "none"}
 
@@ -109,18 +109,18 @@ def test_only_what_is_sent_is_exposed(answers):
 @pytest.mark.parametrize(
     ("model", "image_size"),
     [
-        (config.ResNetX(x=2, width=8, classes=10), 32),
-        (config.GoogLeNet(classes=10), 64),
-        (config.Torchvision(name="resnet18", classes=10), 64),
-        (config.Torchvision(name="convnext_tiny", classes=10), 64),
-        (config.Torchvision(name="vit_b_32", classes=10), 64),  # attention is one layer
+        (choices.ResNetX(x=2, width=8, classes=10), 32),
+        (choices.GoogLeNet(classes=10), 64),
+        (choices.Torchvision(name="resnet18", classes=10), 64),
+        (choices.Torchvision(name="convnext_tiny", classes=10), 64),
+        (choices.Torchvision(name="vit_b_32", classes=10), 64),  # attention is one layer
     ],
 )
 def test_layers_are_those_of_the_layer_table(model, image_size):
     with without_elements():
         found = layers(workloads.build(model, image_size))
     table = workloads.table(model, image_size)
-    predicted = messages(table, config.Layerwise(), "fp32")
+    predicted = messages(table, choices.Layerwise(), "fp32")
     sizes = [4 * sum(parameter.numel() for parameter in layer) for layer in found]
     assert sorted(sizes) == sorted(message.size_bytes for message in predicted)
 
@@ -198,7 +198,7 @@ def test_one_rank_trains_the_bare_model_whatever_the_strategy(strategy, request_
 
 
 def bucket(**limits):
-    return config.Bucket(**{"bucket_cap_mb": None, "first_bucket_mb": None, "gradient_as_bucket_view": True, **limits})
+    return choices.Bucket(**{"bucket_cap_mb": None, "first_bucket_mb": None, "gradient_as_bucket_view": True, **limits})
 
 
 def test_the_extra_cuda12_is_what_lacks_a_first_bucket_of_its_own():
@@ -218,15 +218,15 @@ def test_a_first_bucket_of_its_own_needs_a_ddp_that_has_a_list_of_limits(monkeyp
     monkeypatch.setattr(nn.parallel, "DistributedDataParallel", older)
     assert "strategy.first_bucket_mb=2: DDP of torch" in missing_feature(bucket(first_bucket_mb=2.0))
     assert missing_feature(bucket(bucket_cap_mb=2.0)) == ""
-    assert missing_feature(config.Layerwise()) == ""
+    assert missing_feature(choices.Layerwise()) == ""
 
 
 def test_asking_for_what_every_torch_has_loads_no_torch():
     program = """
 import sys
-from resnetx import config
+from resnetx import choices
 from resnetx.measure.rank.features import missing_feature
-assert missing_feature(config.Bucket(bucket_cap_mb=1.0, first_bucket_mb=None, gradient_as_bucket_view=True)) == ""
+assert missing_feature(choices.Bucket(bucket_cap_mb=1.0, first_bucket_mb=None, gradient_as_bucket_view=True)) == ""
 sys.exit("torch" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)

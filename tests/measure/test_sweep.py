@@ -261,7 +261,7 @@ def test_a_study_that_can_be_read_stays_where_it_is_and_a_newer_one_is_refused(f
 
 def test_another_study_under_the_same_name_is_refused_with_what_differs(folder, study_of):
     record.write(folder.study, study_of(batch_size=[16, 32]))
-    with pytest.raises(ConfigError, match=r"batch_size=\[16,32\] there, \[32,64\] now; set results=FOLDER"):
+    with pytest.raises(ConfigError, match=r"batch_size=\[16,32\] before, \[32,64\] now; set results=FOLDER"):
         definition(folder, study_of(batch_size=[32, 64]))
 
 
@@ -277,7 +277,7 @@ def test_a_study_is_not_continued_with_other_software(task_of, folder, record_en
         ("git_revision", "0" * 40),
     ):
         with pytest.raises(
-            ConfigError, match=rf"begun with {field} {value}, and here is .*: its runs would not be repeats"
+            ConfigError, match=rf"started with {field} {value}, and here is .*: runs would not be repeats"
         ):
             check_same_machine([same, msgspec.structs.replace(same, environment=record_environment(**{field: value}))])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from resnetx.config import NoTracker, Wandb
+from resnetx.choices import NoTracker, Wandb
 from resnetx.measure.study import trackers
 from resnetx.measure.study.trackers import Finished
 from resnetx.record import Phases, RunFolder, Unknown

@@ -57,7 +57,7 @@ def about_gpus(machine: str, shown: str) -> str:
     All other lines are about this host, or the libraries that are installed; so are clocks where NVML does not answer.
     """
     topics = ("GPU",) if "nvmlInitWithFlags" in MACHINES[machine].errors else ("GPU", "clocks")
-    table, _, commands = shown.partition("What would change them\n")
+    table, _, commands = shown.partition("Fixes\n")
     found, wanted = [], False
     for line in table.splitlines():
         state, _, rest = line.partition(" ")

@@ -184,13 +184,13 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     child = started("hot", "clock=1500", changes=ENDLESS)
     locked(child, changes)
     status, _, err = doctor("hot", "clock=1485")
-    assert (status, "another `resnetx doctor` has locked clocks" in err) == (2, True), err
+    assert (status, "another `resnetx doctor` is using the clocks" in err) == (2, True), err
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     assert left(changes) == {0: 1500, 1: 1500}
     _, out, _ = doctor("hot", "--json")
     found = {each["topic"]: each for each in map(json.loads, out.splitlines())}["clocks"]
-    assert found["mend"] == "sudo nvidia-smi --id=0,1 --reset-gpu-clocks"
+    assert found["fix"] == "sudo nvidia-smi --id=0,1 --reset-gpu-clocks"
     assert "killed" in found["what"]
     status, out, err = doctor("hot", "clock=1485")
     assert status == 0, err
@@ -205,7 +205,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
 @pytest.mark.parametrize(
     ("machine", "says"),
     [
-        ("no right to clocks", "only root may, so use sudo; unlocked, no GPU ran slower than 1515 MHz"),
+        ("no right to clocks", "this needs root; use sudo; unlocked, no GPU ran slower than 1515 MHz"),
         ("dgx1-p100", "clocks of GPUs before Volta cannot be locked"),
         ("shared", "others use GPU 0 too"),
         ("mig", "MIG is on"),
@@ -237,7 +237,7 @@ def test_amd_gpus_are_told_to_be_none_of_it(doctor, tmp_path):
         (["clock=find", "results=x"], "results=x: not with clock="),
         (["clock=find", "devices=[0,0]"], "devices=[0, 0]: expected 2 different GPU ids"),
         (["clock=find", "devices=[7]"], "this machine shows 2 GPUs"),
-        (["precision=bf16"], "precision=bf16: goes with a clock"),
+        (["precision=bf16"], "precision=bf16: only with a clock"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused_before_any_clock_changes(doctor, changes, words, says):

@@ -6,20 +6,20 @@ import sys
 
 import pytest
 
-from resnetx import config, workloads
-from resnetx.config import After, Bucket, Layerwise, NoExchange
+from resnetx import choices, workloads
+from resnetx.choices import After, Bucket, Layerwise, NoExchange
 from resnetx.errors import ConfigError
 from resnetx.prediction.memory import FRAMEWORK_BYTES, needed_bytes, saved_bytes
 from resnetx.workloads import counts, tables
 
-ALEXNET, GOOGLENET = config.AlexNet(classes=1000), config.GoogLeNet(classes=1000)
+ALEXNET, GOOGLENET = choices.AlexNet(classes=1000), choices.GoogLeNet(classes=1000)
 DDP = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=False)
 ALONE = NoExchange()
 P100_BYTES = 16_000_000_000
 
 
 def resnetx(x):
-    return config.ResNetX(x=x, width=64, classes=1000)
+    return choices.ResNetX(x=x, width=64, classes=1000)
 
 
 def size_of(model):
@@ -115,7 +115,7 @@ def test_the_probe_sees_what_a_real_run_saves():
         GOOGLENET,
         resnetx(1),
         resnetx(8),
-        *(config.Torchvision(name=n, classes=1000) for n in ("resnet18", "vgg11")),
+        *(choices.Torchvision(name=n, classes=1000) for n in ("resnet18", "vgg11")),
     ],
     ids=lambda model: model.label,
 )
@@ -126,7 +126,7 @@ def test_saved_bytes_are_those_that_pytorch_saves(model):
 
 @pytest.mark.parametrize(
     "model",
-    [ALEXNET, GOOGLENET, resnetx(8), config.Torchvision(name="vgg11", classes=1000)],
+    [ALEXNET, GOOGLENET, resnetx(8), choices.Torchvision(name="vgg11", classes=1000)],
     ids=lambda each: each.label,
 )
 def test_in_half_precision_weights_are_copied_and_what_follows_lrn_is_full(model, fake_gpu, monkeypatch):

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from resnetx import workloads
-from resnetx.config import After, Bucket, Layerwise, request_from
+from resnetx.choices import After, Bucket, Layerwise
+from resnetx.config import request_from
 from resnetx.interconnect.measured import Measured, MeasuredPoint
 from resnetx.interconnect.system import load
 from resnetx.prediction.job import Overlap

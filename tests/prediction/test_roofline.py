@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from resnetx import config
+from resnetx import choices
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import parts_table
 from resnetx.prediction import fitting
@@ -250,7 +250,7 @@ print({"scipy", "torch"} & set(sys.modules))
 
 
 def test_tallents_workloads_take_longer_at_the_capped_clock():
-    table = tables.kept(config.AlexNet(classes=1000), 227)
+    table = tables.kept(choices.AlexNet(classes=1000), 227)
     full, capped = (
         sum(each.forward_s for each in layer_times(fitted(P100), table, 227, 64, P100, "fp32", clock))
         for clock in (None, 1227e6)

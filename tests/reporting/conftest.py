@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from resnetx import study
-from resnetx.config import NoExchange, Request, SyntheticInput, request_from
+from resnetx.choices import NoExchange, SyntheticInput
+from resnetx.config import request_from
 from resnetx.record import Brief, Device
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.study.scaling import rows
 from resnetx.reporting.study.series import named
+from resnetx.request import Request
 from resnetx.settings.compose import compose
 
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)

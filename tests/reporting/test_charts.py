@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import vl_convert
 
-from resnetx.config import Torchvision
+from resnetx.choices import Torchvision
 from resnetx.reporting.charts import shared, study_figures
 from resnetx.reporting.charts.styles import DASHES, Look
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from resnetx.config import Torchvision
+from resnetx.choices import Torchvision
 from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting.study import page

@@ -17,7 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 
 
 def main(cases: Path, answers: Path) -> None:
@@ -30,7 +30,7 @@ def main(cases: Path, answers: Path) -> None:
 
 
 def answer(model: dict[str, Any], image_size: int, precision: str, options: list[dict[str, Any]]) -> list[Any]:
-    module = workloads.build(msgspec.convert(model, config.Model), image_size)
+    module = workloads.build(msgspec.convert(model, choices.Model), image_size)
     return [sent(module, torch.randn(2, 3, image_size, image_size), precision, chosen) for chosen in options]
 
 

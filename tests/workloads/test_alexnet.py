@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 from resnetx.workloads.alexnet import AlexNet
 from resnetx.workloads.layers import without_elements
 
@@ -16,7 +16,7 @@ def test_the_first_linear_layer_fits_what_the_convolutions_leave(image_size: int
 
 
 def test_pooling_rounds_up_as_in_caffe() -> None:
-    table = workloads.table(config.AlexNet(classes=10), 224)
+    table = workloads.table(choices.AlexNet(classes=10), 224)
     assert [layer.output_shape[-1] for layer in table if layer.kind == "pool"] == [27, 13, 6]  # rounded down: 26, 12, 5
 
 

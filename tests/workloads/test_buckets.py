@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 from resnetx.measure.rank.features import missing_feature
 from resnetx.workloads.buckets import MIB, Gradient, Message, ddp_buckets, messages, ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer, gradient_bytes
@@ -20,8 +20,8 @@ from resnetx.workloads.layers import layers
 from tests.measure.starting import run_ranks
 
 
-def bucket(cap: float | None = None, first: float | None = None) -> config.Bucket:
-    return config.Bucket(bucket_cap_mb=cap, first_bucket_mb=first, gradient_as_bucket_view=True)
+def bucket(cap: float | None = None, first: float | None = None) -> choices.Bucket:
+    return choices.Bucket(bucket_cap_mb=cap, first_bucket_mb=first, gradient_as_bucket_view=True)
 
 
 def elements(sent: Iterable[Message]) -> list[list[int]]:
@@ -81,19 +81,19 @@ TABLE = [conv("first", 40), conv("second", 20), conv("pool"), conv("third", 10),
         (bucket(first=0.5), [0.75, 30.5, 40]),
         (bucket(cap=5, first=0.5), [0.75, 10.5, 20, 40]),
         (bucket(cap=5, first=50), [71.25]),
-        (config.Layerwise(), [1.25, 10, 20, 40]),
-        (config.After(), [71.25]),
-        (config.NoExchange(), []),
+        (choices.Layerwise(), [1.25, 10, 20, 40]),
+        (choices.After(), [71.25]),
+        (choices.NoExchange(), []),
     ],
 )
-def test_what_each_strategy_sends(strategy: config.Strategy, sizes_MiB: list[float]) -> None:
+def test_what_each_strategy_sends(strategy: choices.Strategy, sizes_MiB: list[float]) -> None:
     assert [message.size_bytes / MIB for message in messages(TABLE, strategy, "fp32")] == sizes_MiB
 
 
 def test_a_message_names_its_layers_in_the_order_of_the_backward_pass() -> None:
     named = [message.layers for message in messages(TABLE, bucket(first=0.5), "fp32")]
     assert named == [("fourth",), ("fourth", "third", "second"), ("first",)]
-    assert [message.layers for message in messages(TABLE, config.Layerwise(), "fp32")] == [
+    assert [message.layers for message in messages(TABLE, choices.Layerwise(), "fp32")] == [
         ("fourth",),
         ("third",),
         ("second",),
@@ -101,8 +101,8 @@ def test_a_message_names_its_layers_in_the_order_of_the_backward_pass() -> None:
     ]
 
 
-def resnetx(x: int) -> config.ResNetX:
-    return config.ResNetX(x=x, width=64, classes=1000)
+def resnetx(x: int) -> choices.ResNetX:
+    return choices.ResNetX(x=x, width=64, classes=1000)
 
 
 def test_resnet_4_is_sent_at_once_and_resnet_8_in_two_buckets() -> None:
@@ -176,8 +176,8 @@ def test_gradients_become_ready_in_the_predicted_order(name: str, precision: str
 # ---- the real thing -------------------------------------------------------------------------------------------------
 
 
-def torchvision(name: str) -> config.Torchvision:
-    return config.Torchvision(name=name, classes=1000)
+def torchvision(name: str) -> choices.Torchvision:
+    return choices.Torchvision(name=name, classes=1000)
 
 
 LIMITS = [{"cap": cap} for cap in (None, 0.1, 1, 5, 25, 100)]
@@ -190,7 +190,7 @@ def options(cap: float | None = None, first: float | None = None) -> dict[str, A
     return {"bucket_cap_mb": cap} if first is None else {"bucket_cap_mb_list": [first, cap or 25]}
 
 
-def sent_by_ddp(cases: list[tuple[config.Model, int, str]], ranks: int, folder: Path) -> list[list[list[list[int]]]]:
+def sent_by_ddp(cases: list[tuple[choices.Model, int, str]], ranks: int, folder: Path) -> list[list[list[list[int]]]]:
     asked = [
         {"model": msgspec.to_builtins(model), "image_size": size, "precision": precision}
         | {"options": [options(**limits) for limits in LIMITS]}
@@ -202,7 +202,7 @@ def sent_by_ddp(cases: list[tuple[config.Model, int, str]], ranks: int, folder: 
     return json.loads((folder / "answers.json").read_text())
 
 
-def check(cases: list[tuple[config.Model, int, str]], ranks: int, folder: Path) -> None:
+def check(cases: list[tuple[choices.Model, int, str]], ranks: int, folder: Path) -> None:
     several = set()
     for (model, size, precision), answers in zip(cases, sent_by_ddp(cases, ranks, folder), strict=True):
         table = workloads.table(model, size)
@@ -216,7 +216,7 @@ def check(cases: list[tuple[config.Model, int, str]], ranks: int, folder: Path) 
 
 @pytest.mark.dist
 def test_two_ranks_send_the_predicted_buckets_of_the_papers_workloads(tmp_path: Path) -> None:
-    alexnet, googlenet = config.AlexNet(classes=1000), config.GoogLeNet(classes=1000)
+    alexnet, googlenet = choices.AlexNet(classes=1000), choices.GoogLeNet(classes=1000)
     # Images of any size have the same parameters in ResNet/x, but not in the other two: see the next test.
     cases = [(resnetx(x), 32, "fp32") for x in (1, 2, 4, 8, 16, 32)]
     cases += [(alexnet, 67, "fp32"), (googlenet, 64, "fp32"), (googlenet, 64, "bf16"), (resnetx(8), 32, "bf16")]
@@ -235,7 +235,7 @@ FAMILIES = (
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_ddp_sends_the_predicted_buckets_of_many_networks(precision: str, tmp_path: Path) -> None:
-    sized = [(config.AlexNet(classes=1000), 227), (config.GoogLeNet(classes=1000), 224), (resnetx(32), 224)]
+    sized = [(choices.AlexNet(classes=1000), 227), (choices.GoogLeNet(classes=1000), 224), (resnetx(32), 224)]
     sized += [(torchvision(name), 64) for name in FAMILIES]
     sized += [(torchvision("inception_v3"), 299), (torchvision("maxvit_t"), 224)]
     check([(model, size, precision) for model, size in sized], 1, tmp_path)

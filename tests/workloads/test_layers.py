@@ -9,7 +9,7 @@ from torch.fx import _symbolic_trace
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads.layers import layers
 
@@ -70,17 +70,17 @@ def run_watched(
     return witness.seen[1:]  # without torch.rand
 
 
-def torchvision(name: str) -> config.Torchvision:
-    return config.Torchvision(name=name, classes=10)
+def torchvision(name: str) -> choices.Torchvision:
+    return choices.Torchvision(name=name, classes=10)
 
 
-MODELS: list[tuple[config.Model, int]] = [
-    (config.ResNetX(x=1, width=64, classes=1000), 224),
-    (config.ResNetX(x=3, width=16, classes=10), 64),
-    (config.AlexNet(classes=1000), 227),
-    (config.AlexNet(classes=10), 131),
-    (config.GoogLeNet(classes=1000), 224),
-    (config.GoogLeNet(classes=10), 96),
+MODELS: list[tuple[choices.Model, int]] = [
+    (choices.ResNetX(x=1, width=64, classes=1000), 224),
+    (choices.ResNetX(x=3, width=16, classes=10), 64),
+    (choices.AlexNet(classes=1000), 227),
+    (choices.AlexNet(classes=10), 131),
+    (choices.GoogLeNet(classes=1000), 224),
+    (choices.GoogLeNet(classes=10), 96),
     (torchvision("resnet50"), 64),
 ]
 FAMILIES = [
@@ -109,7 +109,7 @@ FAMILIES = [
     ids=lambda value: getattr(value, "label", value),
 )
 def test_the_table_is_what_the_real_model_executes(
-    model: config.Model, image_size: int, monkeypatch: pytest.MonkeyPatch
+    model: choices.Model, image_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = workloads.table(model, image_size)
     module = workloads.build(model, image_size)
@@ -128,7 +128,7 @@ def test_the_table_is_what_the_real_model_executes(
 def test_parameters_and_multiply_adds_are_those_that_torchvision_publishes(name: str) -> None:
     from torchvision import models
 
-    table = workloads.table(config.Torchvision(name=name, classes=1000), 224)
+    table = workloads.table(choices.Torchvision(name=name, classes=1000), 224)
     published = models.get_model_weights(name).IMAGENET1K_V1.meta
     assert sum(sum(layer.parameters) for layer in table) == published["num_params"]
     assert sum(layer.multiply_adds for layer in table) / 1e9 == pytest.approx(published["_ops"], abs=0.001)
@@ -139,7 +139,7 @@ def test_every_torchvision_classifier_has_a_table() -> None:
     from torchvision import models
 
     for name in models.list_models(module=models):
-        table = workloads.table(config.Torchvision(name=name, classes=10), 299 if name == "inception_v3" else 224)
+        table = workloads.table(choices.Torchvision(name=name, classes=10), 299 if name == "inception_v3" else 224)
         assert table[-1].elements == 10, name
 
 

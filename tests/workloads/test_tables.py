@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import torchvision
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import counts, tables
 from resnetx.workloads.tables import classifiers
@@ -15,8 +15,8 @@ from resnetx.workloads.tables import classifiers
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 
-def resnetx(x: int, width: int = 64, classes: int = 1000) -> config.ResNetX:
-    return config.ResNetX(x=x, width=width, classes=classes)
+def resnetx(x: int, width: int = 64, classes: int = 1000) -> choices.ResNetX:
+    return choices.ResNetX(x=x, width=width, classes=classes)
 
 
 @pytest.mark.parametrize("name", tables.KEPT)
@@ -28,7 +28,7 @@ def test_a_kept_table_is_what_torch_fx_finds(name: str) -> None:
 
 
 @pytest.mark.parametrize("model", [resnetx(x) for x in (1, 2, 3, 8, 32)], ids=lambda model: model.label)
-def test_the_table_of_any_depth_is_what_torch_fx_finds(model: config.ResNetX) -> None:
+def test_the_table_of_any_depth_is_what_torch_fx_finds(model: choices.ResNetX) -> None:
     assert tables.kept(model, 224) == workloads.traced(model, 224)
 
 
@@ -39,9 +39,9 @@ def test_so_is_that_of_any_width_and_any_images(width: int, classes: int, image_
     assert tables.kept(model, image_size) == workloads.traced(model, image_size)
 
 
-@pytest.mark.parametrize("convention", config.CONVENTIONS)
+@pytest.mark.parametrize("convention", choices.CONVENTIONS)
 @pytest.mark.parametrize("x", [1, 2, 3, 17])
-def test_any_depth_is_counted_from_two_shallow_ones(x: int, convention: config.Convention, monkeypatch) -> None:
+def test_any_depth_is_counted_from_two_shallow_ones(x: int, convention: choices.Convention, monkeypatch) -> None:
     table = workloads.table(resnetx(x, width=8), 64)
     monkeypatch.setattr(workloads, "_table", lambda model, size: _refuse_deep(model) or tables.kept(model, size))
     counted = workloads.workload(resnetx(x, width=8), 64, 32, convention)
@@ -52,8 +52,8 @@ def test_any_depth_is_counted_from_two_shallow_ones(x: int, convention: config.C
     assert counted.flops_per_image == counts.flops_per_image(table)
 
 
-def _refuse_deep(model: config.Model) -> None:
-    assert isinstance(model, config.ResNetX)
+def _refuse_deep(model: choices.Model) -> None:
+    assert isinstance(model, choices.ResNetX)
     assert model.x < 3
 
 
@@ -74,7 +74,7 @@ def test_the_kept_classifiers_are_those_that_are_installed() -> None:
 
 
 def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
-    model = config.Torchvision(name="resnet51", classes=1000)
+    model = choices.Torchvision(name="resnet51", classes=1000)
     monkeypatch.setattr(classifiers.metadata, "version", lambda name: f"{classifiers.kept().torchvision}.7")
     with pytest.raises(ConfigError, match=r"model\.name=resnet51: .*; did you mean resnet50\?"):
         classifiers.check(model.name)
@@ -87,11 +87,11 @@ def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("model", "image_size"),
     [
-        (config.AlexNet(classes=1000), 224),
-        (config.Torchvision(name="resnet18", classes=1000), 224),
+        (choices.AlexNet(classes=1000), 224),
+        (choices.Torchvision(name="resnet18", classes=1000), 224),
     ],
 )
-def test_other_models_and_sizes_are_traced(model: config.Model, image_size: int) -> None:
+def test_other_models_and_sizes_are_traced(model: choices.Model, image_size: int) -> None:
     assert tables.kept(model, image_size) is None
     assert workloads.table(model, image_size)[0].output_shape[-1] < image_size
 

@@ -1,15 +1,15 @@
 import pytest
 
-from resnetx import config, workloads
+from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 
 
-def resnetx(x: int, width: int = 64, classes: int = 1000) -> config.ResNetX:
-    return config.ResNetX(x=x, width=width, classes=classes)
+def resnetx(x: int, width: int = 64, classes: int = 1000) -> choices.ResNetX:
+    return choices.ResNetX(x=x, width=width, classes=classes)
 
 
-ALEXNET = config.AlexNet(classes=1000)
-GOOGLENET = config.GoogLeNet(classes=1000)
+ALEXNET = choices.AlexNet(classes=1000)
+GOOGLENET = choices.GoogLeNet(classes=1000)
 
 
 # ---- the paper's figures (Tallent et al. 2017, section 3) -----------------------------------------------------------
@@ -73,7 +73,7 @@ def test_payload_is_the_papers_and_gradient_bytes_are_what_is_sent() -> None:
     ],
 )
 def test_the_paper_states_nothing_of_other_workloads_or_conventions(
-    model: config.Model, image_size: int, convention: str
+    model: choices.Model, image_size: int, convention: str
 ) -> None:
     assert workloads.workload(model, image_size, 256, convention).stated == {}
 
@@ -88,14 +88,14 @@ def test_alexnet_at_another_size_says_that_it_is_another_workload() -> None:
 # Millions of activations at 224 pixels, found by others with hooks on the modules of the running model.
 @pytest.mark.parametrize(("name", "torch", "conv"), [("alexnet", 0.605, 0.494), ("resnet50", 22.4, 11.1)])
 def test_torch_and_conv_counts_are_those_that_others_find(name: str, torch: float, conv: float) -> None:
-    model = config.Torchvision(name=name, classes=1000)
+    model = choices.Torchvision(name=name, classes=1000)
     for convention, expected in {"torch": torch, "conv": conv}.items():
         work = workloads.workload(model, 224, 32, convention)
         assert work.activations_per_image / 1e6 == pytest.approx(expected, rel=0.005)
 
 
 def test_attention_says_what_is_not_counted() -> None:
-    work = workloads.workload(config.Torchvision(name="vit_b_32", classes=10), 224, 32, "torch")
+    work = workloads.workload(choices.Torchvision(name="vit_b_32", classes=10), 224, 32, "torch")
     assert any("attention" in note for note in work.notes)
 
 
@@ -110,23 +110,23 @@ def test_a_built_model_is_real_and_its_table_is_not() -> None:
 
 
 @pytest.mark.parametrize("model", [resnetx(1), ALEXNET, GOOGLENET], ids=lambda model: model.label)
-def test_the_smallest_image_that_a_request_may_have_works(model: config.Model) -> None:
+def test_the_smallest_image_that_a_request_may_have_works(model: choices.Model) -> None:
     assert workloads.table(model, model.smallest_image_size)[-1].output_shape == (1000,)
 
 
 def test_vision_transformers_are_built_for_the_image_size() -> None:
-    small, large = (workloads.table(config.Torchvision(name="vit_b_16", classes=10), size) for size in (64, 224))
+    small, large = (workloads.table(choices.Torchvision(name="vit_b_16", classes=10), size) for size in (64, 224))
     assert small[-1].output_shape == large[-1].output_shape == (10,)
 
 
 def test_an_image_size_that_a_torchvision_model_cannot_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="image_size=100: vit_b_16 cannot be built for it"):
-        workloads.build(config.Torchvision(name="vit_b_16", classes=10), 100)
+        workloads.build(choices.Torchvision(name="vit_b_16", classes=10), 100)
     with pytest.raises(ConfigError, match=r"image_size=32: .*fails on images of this size"):
-        workloads.table(config.Torchvision(name="inception_v3", classes=10), 32)
+        workloads.table(choices.Torchvision(name="inception_v3", classes=10), 32)
 
 
 @pytest.mark.parametrize("name", ["resnet5", "raft_large", "ResNet50"])
 def test_an_unknown_or_unsuitable_torchvision_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"model\.name={name}: .*Known: alexnet, convnext_base.* resnet50"):
-        workloads.build(config.Torchvision(name=name, classes=10), 224)
+        workloads.build(choices.Torchvision(name=name, classes=10), 224)

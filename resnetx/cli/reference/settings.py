@@ -13,9 +13,11 @@ import msgspec
 
 from resnetx.api import bench, doctor_clock, predict, topology, trace_import
 from resnetx.bounds import BOUNDS, Range
+from resnetx.choices import CONVENTIONS
 from resnetx.cli.reference.markdown import GENERATED, code, table
-from resnetx.config import CONFIGS, CONVENTIONS, GROUPS, Images, Request, RunSettings
+from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
 from resnetx.loading import YAML_BYTES, File
+from resnetx.request import Request
 from resnetx.settings.compose import written
 from resnetx.settings.files import Setting, choices, settings
 from resnetx.settings.verbs import READS, Reads, reads

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from resnetx.cli import show
-from resnetx.config import Request
 from resnetx.measure.clocks.search import Answer
+from resnetx.request import Request
 
 
 def show_clock(

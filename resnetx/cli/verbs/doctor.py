@@ -1,4 +1,4 @@
-"""`doctor`: what this machine can run, and with clock=... which clock its GPUs hold."""
+"""`doctor`: what this machine can run, and with clock=... which clock its GPUs sustain."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -38,20 +38,20 @@ def _clock(options: Namespace, asked: Point) -> int:
     return 0 if found.answer.clock_MHz else 1
 
 
-def _show_findings(found: "Sequence[Finding]") -> None:
-    """What runs need and lack, then every finding, then the commands that change something."""
-    lacking = [each.topic for each in found if each.state == "missing" and each.needed]
+def _show_findings(findings: "Sequence[Finding]") -> None:
+    """Whether runs work, then every finding, then the commands that improve them."""
+    lacking = [each.topic for each in findings if each.state == "missing" and each.needed]
     show.say(
-        f"No run can work here: {', '.join(lacking)} is missing."
+        f"Runs cannot work here; missing: {', '.join(lacking)}."
         if lacking
         else "Runs work here: nothing that every run needs is missing."
     )
     show.say()
-    show.table("", ["state", "topic", "~finding"], [[each.state, each.topic, each.what] for each in found])
-    commands = list({each.mend: each for each in reversed(found) if each.mend}.values())[::-1]  # each once
+    show.table("", ["state", "topic", "~finding"], [[each.state, each.topic, each.what] for each in findings])
+    commands = list({each.fix: each for each in reversed(findings) if each.fix}.values())[::-1]  # no command twice
     width = max((len(each.topic) for each in commands), default=0)
     if commands:
         show.say()
-        show.say("What would change them", style="bold")
+        show.say("Fixes", style="bold")
     for each in commands:
-        show.line(f"{each.topic:{width}}  {each.mend}")
+        show.line(f"{each.topic:{width}}  {each.fix}")

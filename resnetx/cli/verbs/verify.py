@@ -7,9 +7,9 @@ from pathlib import Path
 from resnetx.api.verify import execute, what
 from resnetx.cli import show
 from resnetx.cli.tables import show_run
-from resnetx.config import Request
 from resnetx.errors import ConfigError
 from resnetx.record import Equality
+from resnetx.request import Request
 from resnetx.study import Point
 
 WORST = 10  # layers in the table

@@ -1,1 +1,1 @@
-"""The clocks of GPUs: locking one, keeping GPUs under load, and finding the highest that holds."""
+"""GPU clocks: locking one, keeping GPUs under load, and finding the highest clock that all sustain."""

@@ -1,4 +1,4 @@
-"""Which clocks this machine's GPUs had before a process locked them: written before the first lock, gone at the end.
+"""The clocks that GPUs had before a process locked them: written before the first lock, deleted at the end.
 
 A process that is killed (`kill -9`, no memory left) cannot put clocks back. The next one finds this file, which is held
 by a kernel lock as long as its writer lives. It is in /run: only root, who alone may lock clocks, can write there, and
@@ -75,7 +75,7 @@ def left_behind() -> list[Before]:
 def refuse_company() -> None:
     """Refuses to touch clocks while another process has some of them locked."""
     if _writer_lives():
-        raise ConfigError("clock: another `resnetx doctor` has locked clocks of this machine; wait until it has ended")
+        raise ConfigError("clock: another `resnetx doctor` is using the clocks of this machine; wait until it ends")
 
 
 def _writer_lives() -> bool:

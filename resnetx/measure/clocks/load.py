@@ -14,13 +14,13 @@ import msgspec
 import torch
 
 from resnetx import inputs
-from resnetx.config import Request
 from resnetx.errors import ConfigError
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.distributed import Ranks, joined
 from resnetx.measure.rank.main import prepare
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
+from resnetx.request import Request
 
 CPU = "cpu"  # in place of a UUID
 _TIMEOUT_S = 600.0  # for ranks to meet: there is one

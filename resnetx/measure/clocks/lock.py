@@ -74,7 +74,7 @@ class Lock:
         self._journal.close(everything_back=not failed)
         if failed:
             why = next(iter(failed.values()))
-            raise ConfigError(f"{why}; clocks stay locked until you put them back: {command([*failed])}")
+            raise ConfigError(f"{why}; clocks stay locked until you reset them: {command([*failed])}")
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def _set(nvml: Nvml, handle: Any, gpu: int, clock_MHz: int | None) -> None:
     except names.NVMLError as error:
         what = f"GPU {gpu}: its clock cannot be locked or unlocked ({error})"
         if error.value == names.NVML_ERROR_NO_PERMISSION:
-            raise NotPermittedError(f"{what}: only root may, so use sudo") from None
+            raise NotPermittedError(f"{what}: this needs root; use sudo") from None
         if error.value in (names.NVML_ERROR_NOT_SUPPORTED, names.NVML_ERROR_FUNCTION_NOT_FOUND):
-            raise ConfigError(f"{what}: that takes Volta or newer, and a driver from R415 on") from None
+            raise ConfigError(f"{what}: that needs Volta or newer, and driver R415 or newer") from None
         raise ConfigError(what) from None

@@ -1,4 +1,4 @@
-"""The highest clock that GPUs hold under a load, from readings alone: no device is touched here.
+"""The highest clock that GPUs sustain under a load, computed from readings alone.
 
 A GPU boosts until something holds it down: its power limit, as a rule, or its temperature. Which clock it then has
 changes from second to second, and from one GPU to the next. A clock that is locked at what all of them hold does not.

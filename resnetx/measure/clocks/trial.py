@@ -1,4 +1,4 @@
-"""GPUs under load at a clock: all of them at once, watched until clock and temperature have settled.
+"""GPUs under load at a clock: all of them at once, monitored until clock and temperature have settled.
 
 `find` measures the highest clock that all of them hold, `hold` tries one. The load is that of `load`, in a
 process for each GPU, so that they share power supplies and cooling as they do in a run; what its readings mean is in
@@ -17,7 +17,6 @@ from typing import IO, Any
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with
 from resnetx.measure.clocks.lock import Lock
@@ -37,11 +36,12 @@ from resnetx.measure.clocks.search import (
 from resnetx.measure.machine.nvml import Nvml
 from resnetx.measure.machine.sensors import Gpu
 from resnetx.record import Unknown
+from resnetx.request import Request
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How long GPUs are watched at one clock, in seconds."""
+    """How long GPUs are monitored at one clock, in seconds."""
 
     counted_s: float = COUNTED_S
     least_s: float = LEAST_S
@@ -94,7 +94,7 @@ def handles_of(nvml: Nvml, uuids: Sequence[str]) -> dict[int, Any]:
         handle = nvml.ask("nvmlDeviceGetHandleByUUID", uuid)
         index = handle if isinstance(handle, Unknown) else nvml.ask("nvmlDeviceGetIndex", handle)
         if isinstance(index, Unknown):
-            raise ConfigError(f"clock: NVML does not know the GPU {uuid} that the load runs on ({index})")
+            raise ConfigError(f"clock: the load runs on GPU {uuid}, which NVML does not know ({index})")
         found[index] = handle
     return dict(sorted(found.items()))
 
@@ -103,7 +103,7 @@ def supported_clocks(nvml: Nvml, handles: Mapping[int, Any]) -> list[int]:
     """The clocks, in MHz and ascending, that all of these GPUs can be set to."""
     every = [set(_supported(nvml, gpu, handle)) for gpu, handle in handles.items()]
     if not (shared := sorted(set.intersection(*every))):
-        raise ConfigError(f"clock: GPUs {[*handles]} have no clock in common; choose like ones: devices=[...]")
+        raise ConfigError(f"clock: GPUs {[*handles]} have no clock in common; choose GPUs of one model: devices=[...]")
     return shared
 
 
@@ -113,7 +113,7 @@ def _supported(nvml: Nvml, gpu: int, handle: Any) -> list[int]:
         "nvmlDeviceGetSupportedGraphicsClocks", handle, max(memory)
     )  # fmt: skip
     if not clocks or isinstance(clocks, Unknown):
-        raise ConfigError(f"clock: GPU {gpu} does not say which clocks it has ({clocks or 'none'})")
+        raise ConfigError(f"clock: GPU {gpu} does not report its supported clocks ({clocks or 'none'})")
     return list(clocks)
 
 
@@ -139,7 +139,7 @@ def _reading(time_s: float, gpu: int, sensor: Gpu) -> Reading:
     clock_Hz, reasons = seen["sm_clock_Hz"], seen["throttle_reasons"]
     for each in (clock_Hz, reasons):
         if isinstance(each, Unknown):
-            raise ConfigError(f"clock: GPU {gpu} cannot be watched ({each})")
+            raise ConfigError(f"clock: GPU {gpu} cannot be monitored ({each})")
     temperature_C, power_W = (
         None if isinstance(seen[name], Unknown) else seen[name] for name in ("temperature_C", "power_W")
     )

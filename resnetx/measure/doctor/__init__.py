@@ -1,1 +1,1 @@
-"""What `doctor` finds: the machine examined, libraries tried, and for each fault the command that fixes it."""
+"""`resnetx doctor`: examines the machine, tries the libraries, and has for each fault the command that fixes it."""

@@ -1,7 +1,7 @@
 """What this machine can run, what it lacks, and the command that fixes it.
 
-Every finding comes from trying the thing: a tensor is reduced, a JPEG is decoded, a file is written where results go
-(without a name, so that nothing is left behind). A probe that fails is a finding, too: the others still run.
+Every finding comes from a test: a tensor is reduced, a JPEG is decoded, an unnamed temporary file is written in the
+results folder. A probe that fails is a finding, too: the others still run.
 """
 
 import os
@@ -39,13 +39,13 @@ from resnetx.measure.machine.sensor_warnings import lock_clocks
 from resnetx.record import Unknown
 
 _GiB = 2**30
-_SHARED_MEMORY_BYTES = _GiB  # a container starts with 64 MiB, which a few loader processes or NCCL ranks fill
-_FREE_BYTES = _GiB  # a record is some 10 kB, but the logs of a tracker are not
-_COUNTING_S = 1.0  # for counting images: enough for some 100,000
+_SHARED_MEMORY_BYTES = _GiB  # the default of a container is 64 MiB, which a few loader processes or NCCL ranks fill
+_FREE_BYTES = _GiB  # a record takes some 10 kB, the logs of a tracker more
+_COUNTING_S = 1.0  # time for counting images: enough for some 100,000
 
 
 def examine(results: Path, input_root: Path) -> list[Finding]:
-    """Findings about this machine. Changes nothing; loads torch, torchvision and DALI, so it takes some seconds."""
+    """Findings about this machine. Changes nothing; takes some seconds to load torch, torchvision and DALI."""
     host = machine(input_root)
     graphics = _graphics()
     probes: dict[str, Callable[[], Verdict]] = {
@@ -72,7 +72,7 @@ def examine(results: Path, input_root: Path) -> list[Finding]:
 def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
     try:
         return Finding(topic, *probe())
-    except Exception as error:  # what a broken installation raises cannot be foreseen
+    except Exception as error:  # a broken installation may raise anything
         if isinstance(error, ModuleNotFoundError) and (package := packages.package_of(error)):
             return Finding(topic, "missing", f"{package.name} is not installed", package.command)
         reason = str(error).strip().partition("\n")[0]
@@ -87,7 +87,7 @@ def _system(host: dict[str, Any]) -> Verdict:
     what = f"Python {platform.python_version()}; {host['system']}{where}"
     if platform.system() == "Linux":
         return ok(what)
-    return limited(f"{what}: DALI, and most readings of the machine, need Linux")
+    return limited(f"{what}: DALI and most readings of the machine need Linux")
 
 
 def _packages() -> Verdict:
@@ -101,15 +101,15 @@ def _packages() -> Verdict:
 
 
 def _graphics() -> dict[str, Any]:
-    """What the driver says of GPUs; without the package that asks it, as on a machine without a driver."""
+    """The driver's data on GPUs; unknown without the package that queries it."""
     try:
         return graphics_here()
     except ModuleNotFoundError as error:
         return dict.fromkeys(FIELDS, Unknown(packages.missing(error) or str(error)))
 
 
-NVIDIA, AMD = "0x10de", "0x1002"  # PCI's numbers of vendors
-_OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # what NVML says only where there is one
+NVIDIA, AMD = "0x10de", "0x1002"  # PCI vendor ids
+_OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # NVML errors that only occur with a driver
 
 
 def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
@@ -126,17 +126,17 @@ def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
     what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
     if packages.hip_version():
-        return limited(f"{what}; nothing of resnetx has run on AMD GPUs yet")
+        return limited(f"{what}; resnetx has not been tested on AMD GPUs yet")
     if waiting := fabric_not_ready():
-        mend = "sudo systemctl start nvidia-fabricmanager   (of the driver's version)"
-        return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them: CUDA does not start", mend)
+        fix = "sudo systemctl start nvidia-fabricmanager   (same version as the driver)"
+        return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them, so CUDA does not start", fix)
     if any(gpu["mig"] is True for gpu in gpus):
-        mend = "sudo nvidia-smi --multi-instance-gpu=0"
-        return limited(f"{what}; MIG is on, and NCCL does not join its instances", mend)
+        fix = "sudo nvidia-smi --multi-instance-gpu=0"
+        return limited(f"{what}; MIG is on, and NCCL cannot connect its instances", fix)
     if not isinstance(processes, Unknown) and processes:
-        mend = "nvidia-smi --query-compute-apps=pid,name --format=csv   (then end them)"
-        many = f"{len(processes)} processes of others run" if len(processes) > 1 else "a process of somebody else runs"
-        return limited(f"{what}; {many} there", mend)
+        fix = "nvidia-smi --query-compute-apps=pid,name --format=csv   (then stop them)"
+        many = f"{len(processes)} other processes run" if len(processes) > 1 else "another process runs"
+        return limited(f"{what}; {many} on them", fix)
     return ok(what)
 
 
@@ -151,20 +151,20 @@ def _cards(vendor: str) -> list[str]:
 
 
 def _give_gpus(container: str | Unknown, why: str) -> str:
-    """The command that makes a GPU's driver answer here, which it does not, for a reason in NVML's words."""
-    mismatch, no_right = _OF_A_DRIVER
+    """The command that makes the GPU driver respond here; `why`: NVML's error."""
+    mismatch, no_permission = _OF_A_DRIVER
     if mismatch in why:
         return "sudo reboot   (the driver was updated while it was loaded)"
-    if no_right in why:
-        return "ls -l /dev/nvidia*   (then join the group that may open them)"
-    ways = {
+    if no_permission in why:
+        return "ls -l /dev/nvidia*   (then join the group that owns them)"
+    with_gpus = {
         "docker": "docker run --gpus all ...",
         "podman": "podman run --device nvidia.com/gpu=all ...",
         "apptainer": "apptainer exec --nv ...",
         "kubernetes": "kubectl run ... with nvidia.com/gpu in the pod's resource limits",
     }
-    if container in ways:
-        return ways[container]
+    if container in with_gpus:
+        return with_gpus[container]
     return "sudo ubuntu-drivers install" if shutil.which("ubuntu-drivers") else "sudo apt install nvidia-driver"
 
 
@@ -185,7 +185,7 @@ def _images(root: Path) -> Verdict:
     if not images and "train" in classes:
         return missing(f"{root} has no class folders with JPEG files", f"input.root={root}/train")
     if not images:
-        return missing(f"the class folders of {root} hold no JPEG files", f"resnetx images {root}")
+        return missing(f"the class folders of {root} contain no JPEG files", f"resnetx images {root}")
     at_least = "" if counted == len(classes) else "over "
     return ok(f"{root}: {len(classes)} classes, {at_least}{images} images")
 
@@ -198,8 +198,8 @@ def _cpus(host: dict[str, Any]) -> Verdict:
     what = f"{usable} CPUs usable; {host['cpu']}, {_count(host['cpu_sockets'], 'socket')}, "
     what += f"{_count(host['cpu_cores'], 'core')}, {host['host_memory_bytes'] / _GiB:.1f} GiB of memory"
     if usable < visible_cores():
-        mend = f"raise the limit (docker run --cpus), or keep gpus x threads within it: threads={usable} for one rank"
-        return limited(f"{what}; a control group limits their time, {visible_cores()} are visible", mend)
+        fix = f"raise the limit (docker run --cpus), or keep gpus x threads within it: threads={usable} for one rank"
+        return limited(f"{what}; a control group limits their time ({visible_cores()} are visible)", fix)
     if usable < 2:
         return limited(f"{what}; two ranks share one CPU")
     return ok(what)
@@ -212,7 +212,7 @@ def _count(number: int | Unknown, noun: str) -> str:
 def _bf16() -> Verdict:
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", kernel_text("proc/cpuinfo"), re.MULTILINE)
     if flags is None:
-        return limited("this system does not tell what instructions its CPUs have: precision=bf16 may be emulated")
+        return limited("the CPUs' instruction set is not known here: precision=bf16 may be emulated")
     known = set(flags[1].split())
     useful = sorted(known & {"amx_bf16", "amx_tile", "avx512_bf16", "bf16"})
     if useful:
@@ -222,7 +222,7 @@ def _bf16() -> Verdict:
 
 
 def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
-    """Whether clocks may wander: those of GPUs, or without any those of the CPUs."""
+    """Whether clocks may vary: those of the GPUs, or without GPUs those of the CPUs."""
     governor, gpus = host["cpu_governor"], graphics["gpus"]
     if not isinstance(gpus, Unknown):
         return _gpu_clocks(gpus)
@@ -230,44 +230,44 @@ def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
         return limited(f"CPU clocks are not known: {governor}")
     if governor == "performance":
         return ok("the CPU governor is performance")
-    mend = "sudo cpupower frequency-set --governor performance"
-    return limited(f"the CPU governor is {governor}: clocks follow the load", mend)
+    fix = "sudo cpupower frequency-set --governor performance"
+    return limited(f"the CPU governor is {governor}: clocks follow the load", fix)
 
 
 def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
-    """NVML does not tell whether a GPU's clock is locked, only what a killed `doctor clock=...` has noted."""
-    if left := journal.left_behind():
-        named = ", ".join(str(each.gpu) for each in left)
-        what = f"a `resnetx doctor` that was killed has left the clocks of GPUs {named} locked"
-        return limited(what, journal.command(left))
+    """NVML cannot report locked clocks; the journal lists those that a killed `doctor clock=...` has left."""
+    if locked := journal.left_behind():
+        named = ", ".join(str(each.gpu) for each in locked)
+        what = f"the clocks of GPUs {named} are still locked by a `resnetx doctor` that was killed"
+        return limited(what, journal.command(locked))
     top_Hz = gpus[0]["sm_clock_max_Hz"]
     up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
-    what = f"GPUs boost{up_to}, as heat and power allow: to compare machines, lock a clock that all of them hold"
+    what = f"GPUs boost{up_to}, as temperature and power allow: to compare machines, lock a clock that all sustain"
     if packages.hip_version():
         if isinstance(top_Hz, Unknown):
             return limited(what)
         return limited(what, f"{lock_clocks(top_Hz / 1e6)}   (undo: sudo amd-smi reset --perf-determinism --gpu all)")
     if any(gpu["mig"] is True for gpu in gpus):
-        return limited(f"{what}; with MIG on, none can be found")
+        return limited(f"{what}; not possible with MIG on")
     if not lockable(gpus[0]):
-        what += "; before Volta that is an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
+        what += "; before Volta, set an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
         return limited(what, "sudo nvidia-smi --applications-clocks=MEMORY,GRAPHICS")
-    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (leaves none locked)')
+    return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (restores them after)')
 
 
 def _shared_memory(host: dict[str, Any]) -> Verdict:
     folder = Path("/dev/shm")
     if not folder.is_dir() and platform.system() != "Linux":
-        return limited(f"only Linux has {folder}: how much memory processes can share is not known")
+        return limited(f"the size of shared memory is only known on Linux ({folder})")
     if not folder.is_dir():
-        return missing(f"there is no {folder}", f"sudo mount -t tmpfs tmpfs {folder}")
+        return missing(f"{folder} does not exist", f"sudo mount -t tmpfs tmpfs {folder}")
     free = shutil.disk_usage(folder).free
     what = f"{folder} has {free / _GiB:.2f} GiB free"
     if free >= _SHARED_MEMORY_BYTES:
         return ok(what)
-    ways = {"docker": "docker run --shm-size=8g ...", "podman": "podman run --shm-size=8g ..."}
-    mend = ways.get(host["container"], f"sudo mount -o remount,size=8G {folder}")
-    return limited(f"{what}: DataLoader processes and NCCL can fill it", mend)
+    larger = {"docker": "docker run --shm-size=8g ...", "podman": "podman run --shm-size=8g ..."}
+    fix = larger.get(host["container"], f"sudo mount -o remount,size=8G {folder}")
+    return limited(f"{what}: DataLoader processes and NCCL can fill it", fix)
 
 
 # ---- results, trackers ------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def _shared_memory(host: dict[str, Any]) -> Verdict:
 
 def _results(folder: Path) -> Verdict:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    elsewhere = "results=FOLDER   (one that you can write to)"
+    elsewhere = "results=FOLDER   (a writable folder)"
     try:
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(4096))
@@ -283,7 +283,7 @@ def _results(folder: Path) -> Verdict:
     except OSError as error:
         return missing(f"cannot write to {there}: {error.strerror}", elsewhere)
     free = shutil.disk_usage(there).free
-    what = f"{folder} can be written; {free / _GiB:.1f} GiB are free"
+    what = f"{folder} is writable; {free / _GiB:.1f} GiB free"
     return ok(what) if free >= _FREE_BYTES else limited(what, elsewhere)
 
 

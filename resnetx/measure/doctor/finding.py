@@ -1,24 +1,24 @@
-"""What an examination of this machine says: findings, and how a probe puts them."""
+"""Findings about this machine, and the verdicts of probes that they are made of."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "limited", "missing"]
-Verdict = tuple[State, str, str]  # state, what, mend: a finding without its topic
+Verdict = tuple[State, str, str]  # (state, what, fix): a finding without its topic
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was examined. `mend` is "" where nothing needs mending, or nothing can."""
+    """One thing that was examined. `fix`: the command or setting that improves it; "" if there is none."""
 
     topic: str
     state: State
     what: str
-    mend: str
+    fix: str
 
     @property
     def needed(self) -> bool:
-        """Whether every run needs it."""
+        """Whether no run works without it."""
         return self.topic in ("torch", "gloo", "results")
 
 
@@ -26,9 +26,9 @@ def ok(what: str) -> Verdict:
     return "ok", what, ""
 
 
-def limited(what: str, mend: str = "") -> Verdict:
-    return "limited", what, mend
+def limited(what: str, fix: str = "") -> Verdict:
+    return "limited", what, fix
 
 
-def missing(what: str, mend: str = "") -> Verdict:
-    return "missing", what, mend
+def missing(what: str, fix: str = "") -> Verdict:
+    return "missing", what, fix

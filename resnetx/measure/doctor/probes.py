@@ -1,7 +1,7 @@
-"""Whether the heavy libraries work here: each is made to do a little of what runs need of it.
+"""Whether the heavy libraries work here: each does a small task that runs need.
 
-A tensor is reduced over NCCL and gloo, a JPEG is decoded by DALI and torchvision. A library that fails raises whatever
-it raises: the doctor makes a finding of it.
+A tensor is reduced over NCCL and gloo, a JPEG is decoded by DALI and torchvision. A library may raise
+anything: the doctor turns it into a finding.
 """
 
 import io
@@ -17,7 +17,7 @@ from resnetx.record import Unknown
 
 _JPEG_SHAPE = (48, 64, 3)  # height, width, channels
 
-_NO_CUDA = "cuInitChecked()"  # of an assertion that DALI 2.4 names when CUDA does not start
+_NO_CUDA = "cuInitChecked()"  # in DALI 2.4's error when CUDA does not start
 
 _PIP = "python -m pip install --force-reinstall"
 _REINSTALL = {
@@ -25,12 +25,12 @@ _REINSTALL = {
     "torchvision": f"{_PIP} torch torchvision",
     "DALI": f"{_PIP} nvidia-dali-cuda130",
 }
-_WITHOUT_DALI = "input=torchvision runs without it"
-_NOT_FOR_AMD = "DALI has none but NVIDIA's GPUs, and this torch is built for AMD's: input=torchvision decodes"
+_WITHOUT_DALI = "input=torchvision works without it"
+_NOT_FOR_AMD = "DALI supports NVIDIA GPUs only, and this torch is built for AMD: use input=torchvision"
 
 
 def reinstall(topic: str) -> str:
-    """The command that installs what a probe has found broken once more; "" where there is none."""
+    """The command that reinstalls a broken library; "" if there is none."""
     if hip_version() and topic in ("torch", "torchvision"):
         return rocm_torch()
     return _REINSTALL.get(topic, "")
@@ -52,18 +52,18 @@ def torch_probe(graphics: dict[str, Any]) -> Verdict:
             return missing(f"{what}: {why.partition(':')[0]}", better_torch(chip_from(version)))
     if torch.cuda.is_available():
         seen = torch.cuda.device_count()
-        return ok(f"{what}; it sees {seen} GPU{'s' * (seen > 1)}")
+        return ok(f"{what}; it finds {seen} GPU{'s' * (seen > 1)}")
     shown = len(graphics["gpus"])
-    what += f"; it sees none of the {shown} GPUs" if shown > 1 else "; it does not see the GPU"
+    what += f"; it finds none of the {shown} GPUs" if shown > 1 else "; it does not find the GPU"
     what += " that the driver shows"
     if hip:
-        return limited(what, "ls -l /dev/kfd /dev/dri   (then have yourself added to the groups that may open them)")
+        return limited(what, "ls -l /dev/kfd /dev/dri   (then join the groups that own them)")
     if not torch.version.cuda:
         return limited(what, reinstall("torch"))
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
-    mend = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
-    return limited(f"{what} (driver {graphics['driver']})", mend)
+    fix = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
+    return limited(f"{what} (driver {graphics['driver']})", fix)
 
 
 def nccl_probe(graphics: dict[str, Any]) -> Verdict:
@@ -75,7 +75,7 @@ def nccl_probe(graphics: dict[str, Any]) -> Verdict:
         return verdict("this torch was built without NCCL", reinstall("torch"))
     name = f"{'RCCL' if hip_version() else 'NCCL'} {nccl_version()}"
     if not torch.cuda.is_available():
-        return limited(f"{name} is there, and torch sees no GPU that it could join")
+        return limited(f"{name} is installed, but torch finds no GPU")
     ones = torch.ones(4, device="cuda")
     torch.cuda.nccl.all_reduce([ones])
     assert ones.sum().item() == 4, f"an all-reduce over one GPU made {ones.tolist()} of ones"
@@ -127,7 +127,7 @@ def dali_probe() -> Verdict:
     except ModuleNotFoundError:
         dali = KNOWN["nvidia.dali"]
         if not dali.offered:
-            return limited(f"DALI is not installed, which resnetx brings on {dali.only_on} only: {_WITHOUT_DALI}")
+            return limited(f"DALI is not installed (resnetx installs it on {dali.only_on} only): {_WITHOUT_DALI}")
         return missing(f"DALI is not installed: {_WITHOUT_DALI}", dali.command)
     _decode_with_dali(None)
     return ok(f"DALI {nvidia.dali.__version__}; decoded a JPEG on the CPU")

@@ -1,1 +1,1 @@
-"""The machine at hand: its GPUs and CPUs, what they did during a run, and what `doctor` says of them."""
+"""This machine: its GPUs and CPUs, and what they did during a run."""

@@ -1,7 +1,7 @@
-"""AMD's GPUs: AMD SMI, the driver's library, asked here and nowhere else directly, and the kernel's own list of them.
+"""AMD GPUs: all queries of AMD SMI, the driver's library, and the kernel's own list of GPUs.
 
 AMD SMI raises where it has no answer, or says "N/A": `AmdSmi.ask` and `AmdSmi.fact` make an `Unknown` of both. It knows
-GPUs by their PCI addresses, as the kernel and HIP do; HIP's own numbers and UUIDs are none of AMD SMI's.
+GPUs by their PCI addresses, as the kernel and HIP do; HIP's own numbers and UUIDs are different from AMD SMI's.
 
 None of this has run on an AMD machine yet: names and units are those of amdsmi 7.0.2.
 
@@ -23,13 +23,13 @@ class AmdSmi:
     """AMD SMI, for which "not supported" is an answer."""
 
     def __init__(self, module: Any) -> None:
-        self.module = module  # amdsmi: functions and enumerations by their own names
+        self.module = module  # the module amdsmi
 
     def ask(self, call: str, *arguments: Any) -> Any:
         """What a call returns, or `Unknown` with the reason; functions come and go with versions of the package."""
         function = getattr(self.module, call, None)
         if function is None:
-            return Unknown(f"{call}: this amdsmi does not have it")
+            return Unknown(f"{call}: not in this version of amdsmi")
         try:
             return function(*arguments)
         except self.module.AmdSmiException as error:
@@ -42,11 +42,11 @@ class AmdSmi:
             if isinstance(found, Unknown):
                 return found
             found = found.get(part, "N/A")
-        return Unknown(f"{call}: {name} is not told") if found in ("N/A", "") else found
+        return Unknown(f"{call}: {name} is not reported") if found in ("N/A", "") else found
 
 
 def open_amdsmi(module: Any = None) -> AmdSmi | Unknown:
-    """AMD SMI, ready to be asked; `module` stands in for amdsmi. It stays open until the process ends."""
+    """AMD SMI, initialised; `module` replaces amdsmi in tests. It stays open until the process ends."""
     if module is None:
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # it prints where it finds no library

@@ -47,7 +47,7 @@ def gpu(smi: AmdSmi, index: int, place: str, handle: Any) -> dict[str, Any]:
         "pcie_generation_max": _generation(smi.fact("pcie_static.max_pcie_speed", pcie, handle)),
         "pcie_width": smi.fact("pcie_metric.pcie_width", pcie, handle),
         "pcie_width_max": smi.fact("pcie_static.max_pcie_width", pcie, handle),
-        "nvlinks_active": Unknown("AMD GPUs have no NVLink; the topology tells of XGMI"),
+        "nvlinks_active": Unknown("AMD GPUs have no NVLink; the topology shows XGMI"),
     }
 
 
@@ -89,7 +89,7 @@ def wires(smi: AmdSmi, gpus: Sequence[Any]) -> list[list[str]]:
 
 
 def _generation(speed: int | Unknown) -> int | Unknown:
-    return speed if isinstance(speed, Unknown) else _GENERATIONS.get(speed, Unknown(f"{speed} MT/s is none of PCIe"))
+    return speed if isinstance(speed, Unknown) else _GENERATIONS.get(speed, Unknown(f"{speed} MT/s is not a PCIe rate"))
 
 
 def _then(answer: Any, convert: Callable[[Any], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What AMD SMI says of one GPU during the windows, by the names that `sensors` has for NVML's readings.
+"""AMD SMI's readings of one GPU during the windows, under the names of NVML's readings in `sensors`.
 
 None of this has run on an AMD machine yet: names and units are those of amdsmi 7.0.2.
 
@@ -61,11 +61,11 @@ def amd_gpu(properties: Any, module: Any = None) -> AmdGpu | Unknown:
     if isinstance(found, Unknown):
         return found
     if not hasattr(properties, "pci_bus_id"):
-        return Unknown("this torch does not tell a GPU's PCI address, by which AMD SMI knows it")
+        return Unknown("this torch does not report a GPU's PCI address, which AMD SMI needs")
     place = f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}."
     here = [handle for address, handle in found.items() if address.startswith(place)]
     if len(here) != 1:  # a partitioned GPU shows as several
-        return Unknown(f"AMD SMI knows {len(here)} GPUs at PCI address {place}*")
+        return Unknown(f"AMD SMI shows {len(here)} GPUs at PCI address {place}*")
     return AmdGpu(smi, here[0])
 
 

@@ -75,8 +75,8 @@ def unfit(name: str, chip: Chip) -> str:
     if isinstance(chip, str):
         names = ", ".join(sorted({_amd_name(each) for each in archs}))
         return (
-            f"{name} is {chip}, and torch {torch.__version__} has kernels for {names}: install a torch that has them "
-            f"for it ({better_torch(chip)})"
+            f"{name} is {chip}, and torch {torch.__version__} has kernels for {names}: install a torch for "
+            f"it ({better_torch(chip)})"
         )
     generations = sorted({(int(major), int(minor)) for kind, major, minor in map(_arch, archs) if kind})
     least = ".".join(map(str, generations[0]))
@@ -103,7 +103,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     if isinstance(chip, str):
         if precision == "bf16" and _WITHOUT_BF16.fullmatch(chip):
             raise ConfigError(
-                f"precision=bf16: {name} ({chip}) has no units for it, which came with MI100 and RDNA 3; use "
+                f"precision=bf16: {name} ({chip}) does not support it (MI100 and RDNA 3 or newer do); use "
                 "precision=fp32 or fp16"
             )
     elif precision in ("tf32", "bf16") and chip < AMPERE:

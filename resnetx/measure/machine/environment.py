@@ -58,7 +58,7 @@ def _system() -> str:
 
 
 def _container() -> str | Unknown:
-    """The container runtime, by the marks that each is known to leave."""
+    """The container runtime, recognised by files and variables that each sets."""
     marks = {
         "apptainer": kernel_file(".singularity.d").exists() or "APPTAINER_NAME" in os.environ,
         "kubernetes": "KUBERNETES_SERVICE_HOST" in os.environ,
@@ -67,7 +67,7 @@ def _container() -> str | Unknown:
     }
     found = [runtime for runtime, left in marks.items() if left]
     others = os.environ.get("container")  # noqa: SIM112 (systemd's convention, which LXC, nspawn and others follow)
-    return next(iter(found), others) or Unknown("no mark of a container was found")
+    return next(iter(found), others) or Unknown("no sign of a container was found")
 
 
 def _cpu_name() -> str:
@@ -117,7 +117,7 @@ def _storage(path: Path) -> dict[str, Any] | Unknown:
 
 
 def _unescaped(mount_point: str) -> str:
-    """mountinfo writes blanks and the like as three octal digits."""
+    """mountinfo writes spaces and the like as three octal digits."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount_point)
 
 
@@ -159,7 +159,7 @@ _VARIABLES = re.compile(
     r"|(RCCL|HIP|HIPBLASLT|HSA|ROCR|ROCBLAS|MIOPEN)_.+"
     r"|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
 )
-SECRET = "(set, not recorded)"  # instead of what would be a secret no more
+SECRET = "(set, not recorded)"  # instead of a secret value
 
 
 def software() -> dict[str, Any]:
@@ -236,7 +236,7 @@ def _cudnn_version() -> str | Unknown:
     if number is None:
         return Unknown("this torch was built without cuDNN")
     if hip_version():  # whose number this is then
-        return Unknown(f"torch for ROCm has MIOpen in its place: version number {number}")
+        return Unknown(f"torch for ROCm uses MIOpen instead: version number {number}")
     major = 10_000 if number >= 90_000 else 1_000  # 90100 is 9.1.0, 8902 is 8.9.2
     return f"{number // major}.{number % major // 100}.{number % 100}"
 

@@ -44,8 +44,8 @@ def cpu_times() -> CpuTimes | Unknown:
 def host_load(before: CpuTimes | Unknown, after: CpuTimes | Unknown) -> dict[str, float] | Unknown:
     """Shares of all CPUs of the host: busy at all, and busy for processes that are not of this run.
 
-    Interrupts count as nobody's: they are mostly the run's own network traffic. In a container, too, the kernel counts
-    for the whole host: what the neighbours do is seen, and the share is of CPUs that the container may not use.
+    Interrupts are not counted: they are mostly the run's own network traffic. In a container, too, the kernel counts
+    for the whole host, including other containers and CPUs that this container may not use.
     """
     if isinstance(before, Unknown):
         return before

@@ -1,4 +1,4 @@
-"""The GPUs that the driver shows, who uses them, and how they are wired, whether or not the run uses them.
+"""The GPUs that the driver shows, who uses them, and how they are wired, whether the run uses them or not.
 
 All of it comes from NVML, the wiring too, and not from `nvidia-smi`: no child process, and no text to parse. What a GPU
 or a driver does not support is an `Unknown` with NVML's reason. Where torch is built for ROCm, AMD SMI takes NVML's
@@ -111,13 +111,13 @@ def _processes(nvml: Nvml, handles: Mapping[int, Any]) -> list[tuple[int, int, i
             return processes
         for process in processes:
             memory = process.usedGpuMemory
-            memory = Unknown("the driver does not say") if memory is None else memory
+            memory = Unknown("the driver does not report it") if memory is None else memory
             found.append((gpu, process.pid, memory))
     return found
 
 
 def _foreign(processes: "list[tuple[int, int, Any]] | Unknown") -> list[dict[str, Any]] | Unknown:
-    """Those of the processes on GPUs that are not of this run."""
+    """The processes on GPUs that do not belong to this run."""
     if str(kernel_file("proc/self/ns/pid").readlink()) != _FIRST_PID_NAMESPACE:
         return Unknown("in this container process ids are not the host's, which the driver reports")
     if isinstance(processes, Unknown):

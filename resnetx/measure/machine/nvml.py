@@ -1,4 +1,4 @@
-"""NVML, the driver's library that knows of GPUs what CUDA does not tell: asked here, and nowhere else directly.
+"""All queries of NVML, the NVIDIA driver's management library.
 
 NVML answers "not supported" where others raise: `Nvml.ask` makes an `Unknown` of it. It shows all GPUs of the host,
 numbered by PCI bus id, whatever CUDA_VISIBLE_DEVICES says (`visible_gpus` reads that).
@@ -29,7 +29,7 @@ class Nvml:
 
 
 def open_nvml(module: Any = None) -> Nvml | Unknown:
-    """NVML, ready to be asked; `module` stands in for pynvml. It stays open until the process ends."""
+    """NVML, initialised; `module` replaces pynvml in tests. It stays open until the process ends."""
     if module is None:
         import pynvml  # type: ignore[import-untyped]
 
@@ -52,7 +52,7 @@ def active_nvlinks(nvml: Nvml, handle: Any) -> list[int] | Unknown:
 
 
 def fabric_not_ready(module: Any = None) -> list[int]:
-    """GPUs that reach others through NVSwitches which nobody has set up yet: CUDA does not start on them.
+    """GPUs on NVSwitches that have not been initialised yet: CUDA does not start on them.
 
     The fabric manager does that when the machine boots (Fabric Manager User Guide). Drivers before R535 do not tell.
     """
@@ -83,13 +83,13 @@ class Found:
 
 
 def found_by(uuid: str, nvml: Nvml) -> Found | Unknown:
-    """The GPU of a UUID as CUDA gives it, without a prefix: of a GPU, or of an instance of one that MIG divides.
+    """The GPU with a UUID as CUDA reports it, without a prefix: of a GPU, or of a MIG instance.
 
-    Numbers would not do: CUDA's depend on CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, NVML's on neither.
+    Indices cannot be used: CUDA's depend on CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, NVML's on neither.
     """
     handle = nvml.ask("nvmlDeviceGetHandleByUUID", f"GPU-{uuid}")
     if not isinstance(handle, Unknown):
-        mode = nvml.ask("nvmlDeviceGetMigMode", handle)  # now, and after a restart; nobody knew of it before Ampere
+        mode = nvml.ask("nvmlDeviceGetMigMode", handle)  # now, and after a restart; unknown before Ampere
         return Found(handle, f"GPU-{uuid}", divided=not isinstance(mode, Unknown) and bool(mode[0]))
     instance = nvml.ask("nvmlDeviceGetHandleByUUID", f"MIG-{uuid}")
     if isinstance(instance, Unknown):
@@ -99,13 +99,13 @@ def found_by(uuid: str, nvml: Nvml) -> Found | Unknown:
 
 
 def full_uuid(uuid: str, module: Any = None) -> str:
-    """A UUID as CUDA gives it, with the prefix that tells what it is of."""
+    """A UUID as CUDA reports it, with the prefix that shows its kind."""
     nvml = open_nvml(module)
     found = nvml if isinstance(nvml, Unknown) else found_by(uuid, nvml)
     return f"GPU-{uuid}" if isinstance(found, Unknown) else found.uuid
 
 
-@cache  # without the driver's persistence mode, each asking takes seconds
+@cache  # without the driver's persistence mode, each query takes seconds
 def present(module: Any = None) -> HostGpus:
     """The GPUs of the host that NVML shows; it is closed afterwards."""
     nvml = open_nvml(module)

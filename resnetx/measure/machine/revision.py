@@ -1,4 +1,4 @@
-"""Which state of resnetx's code measures: the commit of its checkout, where it runs from one.
+"""The revision of resnetx that measures: the commit of its checkout, if it runs from one.
 
 Records name the state, and a study is measured in one. What counts are the files that decide what a run does, `CODE`: a
 commit of results or of documentation changes no measurement.
@@ -20,7 +20,7 @@ _PLAIN = ("--no-ext-diff", "--no-textconv")  # whatever the user has configured
 
 
 class _GitError(Exception):
-    """git did not answer; says why."""
+    """git failed; has the reason."""
 
 
 def revision(checkout: Path = CHECKOUT) -> str | Unknown:
@@ -38,7 +38,7 @@ def revision(checkout: Path = CHECKOUT) -> str | Unknown:
 
 
 def has_changes(found: str | Unknown) -> bool:
-    """Whether a revision is no commit, so that nobody else can have the code."""
+    """Whether a revision has uncommitted changes, so that its code cannot be obtained elsewhere."""
     return isinstance(found, str) and _CHANGES in found
 
 
@@ -60,7 +60,7 @@ def _git(checkout: Path, *arguments: str) -> bytes:
     try:
         ended = subprocess.run(command, capture_output=True, timeout=5)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _GitError(f"git does not answer: {error}") from None
+        raise _GitError(f"git failed: {error}") from None
     if ended.returncode:
         said = ended.stderr.decode(errors="replace").strip().partition("\n")[0]
         raise _GitError(said or "the checkout has no commit yet")

@@ -1,7 +1,7 @@
-"""What in the sensors' readings makes the figures less trustworthy, each with its remedy.
+"""Warnings from sensor readings: what makes the figures less trustworthy, each with its remedy.
 
-Clocks that were held down or differ between ranks, links that had to send again, other work on the host: the run's
-figures are then not those of the machine at its best, and may not come again.
+Throttled clocks, clocks that differ between ranks, retransmissions on links, other work on the host: the run's figures
+are then worse than the machine's best, and may not be reproducible.
 
 References: NVML API reference (clock event reasons).
 """
@@ -20,20 +20,20 @@ CLOCK_SPREAD = 0.02  # between the ranks' median clocks
 # somebody chose (0x2) and the display's clock (0x100) are not among them.
 _COOLING = "improve the cooling, or lock a lower clock: sudo nvidia-smi --lock-gpu-clocks=MHZ,MHZ"
 _POWER = (
-    "lock a clock that the power limit can hold: sudo nvidia-smi --lock-gpu-clocks=MHZ,MHZ; "
+    "lock a clock that the power limit allows: sudo nvidia-smi --lock-gpu-clocks=MHZ,MHZ; "
     "or raise the limit: sudo nvidia-smi --power-limit=WATTS"
 )
 _THROTTLING = {
     0x4: ("power limit", _POWER),
     0x8: ("hardware slowdown", "check the power supply and the cooling: nvidia-smi --query --display=PERFORMANCE"),
-    0x10: ("slower partner in a sync boost group", "remove the group: nvidia-smi clocks --sync-boost-list names it"),
+    0x10: ("slower partner in a sync boost group", "remove the group: see nvidia-smi clocks --sync-boost-list"),
     0x20: ("temperature (by the driver)", _COOLING),
     0x40: ("temperature (by the hardware)", _COOLING),
     0x80: ("power brake of the server", "check the server's power supplies"),
 }
 _SLOWDOWN = 0x8
-_REPLAYS = "nvidia-smi --query names it Replays Since Reset"
-_REPLAYS_BY_AMD = "amd-smi metric --pcie names it REPLAY_COUNT"
+_REPLAYS = "nvidia-smi --query shows Replays Since Reset"
+_REPLAYS_BY_AMD = "amd-smi metric --pcie shows REPLAY_COUNT"
 
 
 def sensor_warnings(readings: Iterable[Mapping[str, Any]]) -> list[Warning]:
@@ -46,27 +46,27 @@ def sensor_warnings(readings: Iterable[Mapping[str, Any]]) -> list[Warning]:
 
 
 def _known(every: list[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-    """That part of every rank that has it, with None for what it does not know."""
+    """That reading of every rank that has it, None where unknown."""
     parts = [reading[name] for reading in every if not isinstance(reading[name], Unknown)]
     return [{key: None if isinstance(value, Unknown) else value for key, value in part.items()} for part in parts]
 
 
 def throttled(samples: list[GpuSamples]) -> list[Warning]:
-    """A warning for each reason that held a GPU's clock down."""
+    """A warning for each reason that reduced a GPU's clock."""
     found = []
     every = {part.rank: holding_down(part.throttle_reasons or []) for part in samples}
     for reason, remedy in _THROTTLING.values():
         shares = {rank: held[reason] for rank, held in every.items() if reason in held}
         if shares:
             message = (
-                f"{_ranks(shares)}: {reason} held the GPU's clock down, up to {max(shares.values()):.0%} of the time"
+                f"{_ranks(shares)}: {reason} reduced the GPU's clock, up to {max(shares.values()):.0%} of the time"
             )
             found.append(Warning(code="throttled", message=message, remedy=remedy))
     return found
 
 
 def holding_down(masks: Sequence[int]) -> dict[str, float]:
-    """Why a GPU's clock was held down, by NVML's reasons of each sample: the words, and their share of the samples."""
+    """Why a GPU's clock was reduced, by NVML's reasons of each sample: the words, and their share of the samples."""
     counts = {bit: sum(bool(mask & bit) for mask in masks) for bit in _THROTTLING}
     # A change of clock alone can show as a hardware slowdown for a moment.
     return {_THROTTLING[bit][0]: count / len(masks) for bit, count in counts.items() if count >= 1 + (bit == _SLOWDOWN)}
@@ -95,7 +95,7 @@ def lock_clocks(clock_MHz: float) -> str:
 
 
 def failing_links(counters: list[LinkCounters]) -> list[Warning]:
-    """A warning where a link had to send data again."""
+    """A warning if a link had to retransmit data."""
     found = []
     for field, what, look in (
         ("pcie_replays", "PCIe replays", _REPLAYS_BY_AMD if hip_version() else _REPLAYS),
@@ -104,18 +104,18 @@ def failing_links(counters: list[LinkCounters]) -> list[Warning]:
         counts = {part.rank: count for part in counters if (count := getattr(part, field))}
         if counts:
             message = f"{_ranks(counts)}: {sum(counts.values())} {what} during the windows"
-            remedy = f"watch whether it counts on: {look}; if so, reseat or replace the card or cable"
+            remedy = f"check whether the count keeps rising ({look}); if so, reseat or replace the card or cable"
             found.append(Warning(code="link-errors", message=message, remedy=remedy))
     return found
 
 
 def foreign_load(loads: list[HostLoad]) -> list[Warning]:
-    """A warning where somebody else used much of a host."""
+    """A warning if other processes used much of a host."""
     most = max((load.foreign for load in loads), default=0.0)
     if most <= FOREIGN_SHARE:
         return []
     message = f"other processes used {most:.0%} of the host's CPUs during the windows"
-    return [Warning(code="foreign-load", message=message, remedy="end them (see top), or use a machine of your own")]
+    return [Warning(code="foreign-load", message=message, remedy="stop them (see top), or use an idle machine")]
 
 
 def _ranks(of: Iterable[int]) -> str:

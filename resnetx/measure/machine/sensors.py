@@ -76,12 +76,12 @@ _NVLINK_FIELDS: dict[str, _Choices] = {
     "nvlink_sent_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_TX",)), (1, ("NVLINK_COUNT_XMIT_BYTES",))),
     "nvlink_received_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_RX",)), (1, ("NVLINK_COUNT_RCV_BYTES",))),
 }
-_ALL_INSTANCES = Unknown("MIG divides this GPU, and it tells the power of all its instances together")
+_ALL_INSTANCES = Unknown("MIG divides this GPU, which only reports the power of all instances together")
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
 
 class Gpu:
-    """What NVML says of one GPU."""
+    """NVML's readings of one GPU."""
 
     def __init__(self, nvml: Nvml, handle: Any, divided: bool = False) -> None:
         """`divided`: by MIG, so that others may compute on it."""
@@ -144,7 +144,7 @@ class Gpu:
         nvml = self._nvml.module
         field = getattr(nvml, f"NVML_FI_DEV_{name.format(link=link)}", None)
         if field is None:
-            return Unknown(f"{name}: this nvidia-ml-py does not know it for link {link}")
+            return Unknown(f"{name}: not in this version of nvidia-ml-py for link {link}")
         answer = self._nvml.ask("nvmlDeviceGetFieldValues", self._handle, [(field, link)])
         if isinstance(answer, Unknown):
             return answer

@@ -43,8 +43,8 @@ def hidden_by_mistake(module: Any = None) -> str:
 def _mistaken(name: str, count: int) -> str:
     lists = "rocminfo" if hip_version() else "nvidia-smi -L"
     return (
-        f"{name}={os.environ[name]} leaves none of this machine's {count} GPU{'s' * (count > 1)} (numbers from 0, or "
-        f"UUIDs: {lists} lists them); name some of them once each, or set it to -1 to use CPUs"
+        f"{name}={os.environ[name]} selects none of this machine's {count} GPU{'s' * (count > 1)} (numbers from 0, or "
+        f"UUIDs: {lists} lists them); name some of them without repetition, or set it to -1 to use CPUs"
     )
 
 

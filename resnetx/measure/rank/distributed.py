@@ -21,7 +21,7 @@ from torch import nn
 from torch._C._distributed_c10d import FileStore, GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.config import Bucket
+from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
 from resnetx.host import cpus_text, node_name
 from resnetx.measure.launch import nccl_log

@@ -34,7 +34,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from resnetx import inputs
-from resnetx.config import Bucket, Request
+from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
@@ -42,6 +42,7 @@ from resnetx.measure.rank.process import StartUp, peak_memory_bytes
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import Unknown
+from resnetx.request import Request
 from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB
 
 TOLERANCE = 1e-9

@@ -2,7 +2,7 @@
 
 import inspect
 
-from resnetx.config import Bucket, Strategy
+from resnetx.choices import Bucket, Strategy
 
 
 def missing_feature(strategy: Strategy) -> str:

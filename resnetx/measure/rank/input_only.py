@@ -3,11 +3,11 @@
 from typing import Any
 
 from resnetx import inputs
-from resnetx.config import Request
 from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.windows import measure_windows
+from resnetx.request import Request
 
 
 def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from resnetx import workloads
-from resnetx.config import NoExchange, Request, SyntheticInput
+from resnetx.choices import NoExchange, SyntheticInput
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
 from resnetx.measure.machine.capability import check_precision
@@ -18,6 +18,7 @@ from resnetx.measure.rank import distributed, equality, input_only, nodes, numa,
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp, keep_freed_memory, limit_memory
 from resnetx.record import RunFile, RunRecord, Unknown, seal_tree
+from resnetx.request import Request
 
 _MEASURES = {
     "step": train.measure,

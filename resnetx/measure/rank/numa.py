@@ -15,10 +15,11 @@ from pathlib import Path
 
 import torch
 
-from resnetx.config import Request, SyntheticInput
+from resnetx.choices import SyntheticInput
 from resnetx.host import cpu_numbers, kernel_file, kernel_text
 from resnetx.measure.launch.torchrun import ranks_here
 from resnetx.measure.rank.distributed import Ranks, pci_address
+from resnetx.request import Request
 
 
 def bind(request: Request, ranks: Ranks) -> None:

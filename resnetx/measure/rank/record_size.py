@@ -4,8 +4,8 @@ One that is too large to be read again would cost the whole run.
 """
 
 from resnetx import workloads
-from resnetx.config import Request
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
+from resnetx.request import Request
 from resnetx.workloads.buckets import messages
 
 _MOST_LAYERS = 3000  # of a model of torchvision, which are counted only where so many would be too many

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from resnetx.config import Request
 from resnetx.inputs import Batches
 from resnetx.measure.machine.sensor_warnings import sensor_warnings
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import PARTS
 from resnetx.record import Unknown, Warning
+from resnetx.request import Request
 
 SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
 

@@ -21,10 +21,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.config import Bucket, Layerwise, NoExchange, Request
+from resnetx.choices import Bucket, Layerwise, NoExchange
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.distributed import Ranks, Send, Work
 from resnetx.record import Unknown
+from resnetx.request import Request
 
 
 class Trained(Protocol):

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs
-from resnetx.config import Request, SyntheticInput
+from resnetx.choices import SyntheticInput
 from resnetx.inputs import nothing
 from resnetx.measure.rank import results
 from resnetx.measure.rank.clock import timed
@@ -29,6 +29,7 @@ from resnetx.measure.rank.strategies import Message, copy_scaled, trainable
 from resnetx.measure.rank.train import build, training_step
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import Unknown
+from resnetx.request import Request
 
 WATCHED_WARMUP = 3  # watched steps before the first that counts
 ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer

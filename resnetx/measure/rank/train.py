@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.config import Request, SyntheticInput
+from resnetx.choices import SyntheticInput
 from resnetx.measure.rank import results
 from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
 from resnetx.measure.rank.distributed import Ranks
@@ -21,6 +21,7 @@ from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.profiler import profiled
 from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
+from resnetx.request import Request
 
 AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 

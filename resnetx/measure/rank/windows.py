@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from resnetx.config import WINDOW_S, Request
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.cuda_graph import LEAST_WARMUP
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp, bytes_read, device_memory, difference, peak_memory_bytes
+from resnetx.request import WINDOW_S, Request
 
 STEADY = 0.1  # a step that is not this much faster than the one before ends the warm-up
 MAX_WARMUP = 4  # times the warm-up asked for

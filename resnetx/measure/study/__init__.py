@@ -1,1 +1,1 @@
-"""A study measured run after run: what comes next, how long it takes, and who else is told."""
+"""Measuring a study: which run comes next, how long it takes, and experiment trackers."""

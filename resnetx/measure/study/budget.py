@@ -1,4 +1,4 @@
-"""A sweep with little time: the run that tells most comes next, and none starts that would not end in time.
+"""A sweep with a time budget: the most informative run comes next, and no run starts that would not end in time.
 
 First every point once, then every twin once, then what has the widest spread of all points and twins, again and again.
 """
@@ -8,9 +8,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from resnetx.config import Request
 from resnetx.measure.study.sweep import PlannedRun, hopeless, pointless
 from resnetx.record import RunRecord
+from resnetx.request import Request
 from resnetx.statistics import summarize
 
 

@@ -1,7 +1,7 @@
 """How long runs will take, from what runs on this machine took.
 
-A run of the same request is the best witness; else the training rate (FLOP/s) and the start-up of what has run here;
-else an assumption, which is called one.
+Best is a run of the same request; else the training rate (FLOP/s) and start-up time of other runs here; else an
+assumption, reported as such.
 """
 
 import statistics
@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from resnetx.config import WINDOW_S, Model, Request
+from resnetx.choices import Model
 from resnetx.record import Brief
+from resnetx.request import WINDOW_S, Request
 
 BACKWARD = 3  # a training step is about three forward passes
 # For a machine on which nothing has run. Start-up: this tool on two cores of a Xeon (imports, torchrun, DDP, DALI).
@@ -52,7 +53,7 @@ def estimator(past: Iterable[Brief], on_gpus: bool) -> Estimator:
                 rates[kind].append(_step_flops(run.request) / run.request.gpus / step_s)
     if not start_ups:
         assumed = ASSUMED_RATE["gpu" if on_gpus else "cpu"]
-        return Estimator("assumed, as nothing has run on this machine yet", {}, ASSUMED_START_UP_S, {"": assumed})
+        return Estimator("assumed, as no runs of this machine are recorded yet", {}, ASSUMED_START_UP_S, {"": assumed})
     return Estimator(
         f"from {sum(map(len, durations.values()))} runs on this machine",
         {key: statistics.median(values) for key, values in durations.items()},

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from resnetx import record
-from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError
 from resnetx.host import flock
 from resnetx.loading import is_file
@@ -24,6 +23,7 @@ from resnetx.measure.launch.results_folder import not_writable
 from resnetx.measure.machine.environment import identity
 from resnetx.measure.machine.revision import has_changes, revision, same_code
 from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.request import Request, TwinName
 
 Tell = Callable[[str], object]  # called with a sentence for the user
 
@@ -195,7 +195,7 @@ def locked(folder: StudyFolder) -> Iterator[None]:
             flock(lock, wait=False)
         except BlockingIOError:
             raise ConfigError(
-                f"another sweep is at work in {folder.path}: wait for it, or set results=FOLDER to another folder"
+                f"another sweep is running in {folder.path}: wait for it, or set results=FOLDER to another folder"
             ) from None
         yield
 
@@ -212,13 +212,13 @@ def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambd
     old, new = [{each.key: each for each in found.points} for found in (known, asked)]
     if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
         raise ConfigError(
-            f"{folder.path} holds another study of this name: {_difference(known.points, asked.points)}; set "
+            f"{folder.path} contains another study of this name: {_difference(known.points, asked.points)}; set "
             "results=FOLDER to measure this one elsewhere" + _same_threads(known.points, asked.points)
         )
     if known.convention != asked.convention:
         raise ConfigError(
-            f"{folder.path} was counted by convention={known.convention}; to see it by {asked.convention}, "
-            f"`resnetx describe convention={asked.convention}` counts without measuring"
+            f"{folder.path} was measured with convention={known.convention}; for the counts by {asked.convention}, use "
+            f"`resnetx describe convention={asked.convention}`"
         )
     return msgspec.structs.replace(asked, points=list({**old, **new}.values()))
 
@@ -252,14 +252,14 @@ def _difference(old: list[Request], new: list[Request]) -> str:
     for key in old[0].settings | new[0].settings:
         before, now = ({str(each.settings.get(key)) for each in points} for points in (old, new))
         if before != now:
-            told.append(f"{key}={_listed(before)} there, {_listed(now)} now")
-    return "; ".join(told) or "its points combine the same settings otherwise"
+            told.append(f"{key}={_listed(before)} before, {_listed(now)} now")
+    return "; ".join(told) or "its points combine the same settings differently"
 
 
 def _same_threads(old: list[Request], new: list[Request]) -> str:
     """The remedy where nothing but the largest GPU count, and with it the default of `threads`, is another one."""
     (before, *_), (now, *_) = ({each.threads for each in points} for points in (old, new))
-    return f", or threads={before} to go on with it" if before != now else ""
+    return f", or threads={before} to continue it" if before != now else ""
 
 
 def _listed(values: set[str]) -> str:
@@ -281,8 +281,8 @@ def check_same_machine(kept: Iterable[RunRecord]) -> None:
         for name, value in now.items():
             if not (_same_revision if name == "git_revision" else _alike)(was[name], value):
                 raise ConfigError(
-                    f"this study was begun with {name} {was[name]}, and here is {value}: its runs would not be repeats "
-                    f"of each other; go on where {name} is {was[name]}, or set results=FOLDER to begin anew"
+                    f"this study was started with {name} {was[name]}, and here is {value}: runs would not be repeats "
+                    f"of each other; continue with {name} {was[name]}, or set results=FOLDER to start a new study"
                 )
 
 
@@ -294,8 +294,8 @@ def check_known_code(dirty: bool) -> None:
     """Refuses to measure with code that no commit has, unless that is asked for: no record could say what ran."""
     if not dirty and has_changes(found := revision()):
         raise ConfigError(
-            f"this checkout of resnetx has uncommitted changes ({found}), so that no record could say which code it is "
-            "of; commit them, or set dirty=true"
+            f"this checkout of resnetx has uncommitted changes ({found}), so that records could not name the code "
+            "that ran; commit them, or set dirty=true"
         )
 
 

@@ -1,4 +1,4 @@
-"""Experiment trackers: a copy of what was measured for those who look at experiments elsewhere.
+"""Experiment trackers: copies of results for an experiment-tracking service.
 
 A run is logged when it is over and its record is on disk, and a study once its last run is: from the launching process,
 never beside a measurement, and a tracker that fails costs no result. On Weights & Biases a study is a group. Each of
@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from resnetx import packages
-from resnetx.config import NoTracker, Tracker, Wandb
+from resnetx.choices import NoTracker, Tracker, Wandb
 from resnetx.errors import ConfigError
 from resnetx.record import Environment, RunFolder, RunRecord
 
@@ -63,7 +63,7 @@ class Finished:
 
 
 def check(tracker: Tracker) -> None:
-    """Refuses a tracker that is not installed, before hours of measuring for it."""
+    """Rejects a tracker that is not installed, before anything is measured."""
     if isinstance(tracker, Wandb) and (missing := packages.obstacle("wandb")):
         raise ConfigError(missing)
 
@@ -98,7 +98,7 @@ def _logged(log: Any, kept: str) -> str:
         import wandb
 
         log(wandb)
-    except Exception as error:  # whatever a tracker does, the record is safe
+    except Exception as error:  # the record is safe whatever a tracker does
         return f"wandb: not logged ({type(error).__name__}: {error}); {kept}"
     return ""
 
@@ -167,7 +167,7 @@ def _mode() -> Any:
 
 
 def _tags(record: RunRecord, twin: str | None) -> list[str]:
-    """What runs are told apart by, as words to filter with."""
+    """Tags that distinguish runs, to filter by."""
     request = record.request
     node = record.environment.node if record.environment else None
     words = [
@@ -183,7 +183,7 @@ def _tag_list(words: Sequence[str]) -> list[str]:
 
 
 def _config(record: RunRecord, twin: str | None) -> dict[str, Any]:
-    """What was asked for, of what machine, with what software."""
+    """The request, the machine and the software."""
     counted = msgspec.to_builtins(record.workload) if record.workload else None
     return {
         **msgspec.to_builtins(record.request),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from itertools import cycle, islice
 
-from resnetx.config import ResNetX
+from resnetx.choices import ResNetX
 from resnetx.reporting.study.series import Named, batches, workloads
 
 INK, QUIET, GRID, PAPER = "#20262d", "#59636e", "#e2e5e9", "#ffffff"

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from itertools import combinations
 
 from resnetx import __version__
-from resnetx.config import Request
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import load
 from resnetx.record import SCHEMA
@@ -22,6 +21,7 @@ from resnetx.reporting.study.results import Point, Results
 from resnetx.reporting.study.series import told, varying
 from resnetx.reporting.systems.checks import point_words as predicted_words
 from resnetx.reporting.systems.checks import refuse_unsound
+from resnetx.request import Request
 from resnetx.statistics import Summary, derived, ratio
 
 LEAST_ALLOWED = 0.10  # of the measured time

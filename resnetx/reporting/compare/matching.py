@@ -13,9 +13,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resnetx.config import Request
 from resnetx.errors import ConfigError
 from resnetx.record.comparison import Difference
+from resnetx.request import Request
 
 _ALWAYS = {"model", "image_size", "batch_size", "gpus", "measure"}
 

@@ -13,9 +13,10 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from resnetx.config import NoExchange, SyntheticInput, TwinName
+from resnetx.choices import NoExchange, SyntheticInput
 from resnetx.record import Brief, GradientBucket, Phases
 from resnetx.reporting.study.results import Point
+from resnetx.request import TwinName
 from resnetx.statistics import Summary, derived, ratio, summarize
 
 Part = Literal["compute", "communication", "input", "host"]

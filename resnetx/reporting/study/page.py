@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from resnetx import __version__
-from resnetx.config import Request, SyntheticInput
+from resnetx.choices import SyntheticInput
 from resnetx.loading import visible
 from resnetx.record import Warning
 from resnetx.reporting.charts import study_figures
@@ -34,6 +34,7 @@ from resnetx.reporting.study.platform import platform
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.study.scaling import rows
 from resnetx.reporting.study.series import Named, named, study_labels
+from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.units import si, whole
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resnetx import record
-from resnetx.config import Request, TwinName
 from resnetx.errors import ConfigError, FileError
 from resnetx.loading import is_file
 from resnetx.record import Brief, BriefReader, StudyFolder, StudyRecord
+from resnetx.request import Request, TwinName
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resnetx.config import Request
 from resnetx.record import Brief, Workload
 from resnetx.reporting.study.limits import Limits, limits
 from resnetx.reporting.study.results import Point, Results
+from resnetx.request import Request
 from resnetx.statistics import Summary, outliers, ratio, summarize
 
 

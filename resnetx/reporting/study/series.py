@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resnetx.config import Request, ResNetX
+from resnetx.choices import ResNetX
 from resnetx.record import Workload
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.study.scaling import Row
+from resnetx.request import Request
 
 # Told by the workload's label, the batch or the axis of a chart; split says no more than whether the batch divides.
 _TOLD = {"model", "model.x", "model.width", "model.name", "batch_size", "scaling", "split", "gpus", "env"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from resnetx.config import Model
+from resnetx.choices import Model
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint
 from resnetx.reporting.systems.margins import over, quotient
 from resnetx.units import size_text

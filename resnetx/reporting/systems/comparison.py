@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from resnetx import __version__
-from resnetx.config import Request
 from resnetx.errors import ConfigError
 from resnetx.record import SCHEMA
 from resnetx.record.prediction import PredictedPoint, Prediction
@@ -30,6 +29,7 @@ from resnetx.reporting.systems.crossings import crossings
 from resnetx.reporting.systems.explanations import Causes, kept, with_causes
 from resnetx.reporting.systems.margins import lead, ratio
 from resnetx.reporting.systems.simple_model import simple_model
+from resnetx.request import Request
 
 SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx import config
+from resnetx import choices
 from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.tables import resnetx
@@ -18,14 +18,14 @@ from resnetx.workloads.tables import resnetx
 FOLDER = Path(__file__).parent
 
 # What is kept: the model as its paper has it, and the size of its images, in pixels.
-KEPT: dict[str, tuple[config.Model, int]] = {
-    "alexnet": (config.AlexNet(classes=1000), 227),
-    "googlenet": (config.GoogLeNet(classes=1000), 224),
-    "torchvision-alexnet": (config.Torchvision(name="alexnet", classes=1000), 224),
-    "torchvision-resnet50": (config.Torchvision(name="resnet50", classes=1000), 224),
-    "torchvision-resnet152": (config.Torchvision(name="resnet152", classes=1000), 224),
-    "torchvision-inception_v3": (config.Torchvision(name="inception_v3", classes=1000), 299),
-    "torchvision-vgg16": (config.Torchvision(name="vgg16", classes=1000), 224),
+KEPT: dict[str, tuple[choices.Model, int]] = {
+    "alexnet": (choices.AlexNet(classes=1000), 227),
+    "googlenet": (choices.GoogLeNet(classes=1000), 224),
+    "torchvision-alexnet": (choices.Torchvision(name="alexnet", classes=1000), 224),
+    "torchvision-resnet50": (choices.Torchvision(name="resnet50", classes=1000), 224),
+    "torchvision-resnet152": (choices.Torchvision(name="resnet152", classes=1000), 224),
+    "torchvision-inception_v3": (choices.Torchvision(name="inception_v3", classes=1000), 299),
+    "torchvision-vgg16": (choices.Torchvision(name="vgg16", classes=1000), 224),
 }
 
 
@@ -40,9 +40,9 @@ def write(name: str, layers: list[Layer]) -> None:
     file(name).write_bytes(b"[\n" + rows + b"\n]\n")
 
 
-def kept(model: config.Model, image_size: int) -> list[Layer] | None:
+def kept(model: choices.Model, image_size: int) -> list[Layer] | None:
     """The table of a model, if that takes no torch; None where it does."""
-    if isinstance(model, config.ResNetX):
+    if isinstance(model, choices.ResNetX):
         return resnetx.layers(model, image_size)
     for name, choice in KEPT.items():
         if choice == (model, image_size):

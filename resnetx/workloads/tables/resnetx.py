@@ -7,7 +7,7 @@ times the same block, the classifier. Layers are named as in the module.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from resnetx.config import ResNetX
+from resnetx.choices import ResNetX
 from resnetx.workloads.counts import DATA, Layer
 
 Shape = tuple[int, ...]

@@ -1,0 +1,141 @@
+"""What can be chosen for a run by name: its model, input, strategy and tracker, each with its settings.
+
+A choice is a frozen struct; its tag is the name on the command line (`model=resnetx`) and in records (`"kind"`).
+The defaults are in `configs/<group>/<name>.yaml`.
+"""
+
+from typing import ClassVar, Literal, get_args
+
+import msgspec
+
+Convention = Literal["caffe", "torch", "conv"]  # how activations and parameters are counted: `workloads.counts`
+CONVENTIONS = get_args(Convention)
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """One option of a configuration group; the tag is its name on the command line."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class ResNetX(Choice, frozen=True, tag="resnetx"):
+    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x dials the work per parameter."""
+
+    x: int  # residual blocks
+    width: int  # channels of every convolution
+    classes: int
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 8
+
+    @property
+    def label(self) -> str:
+        return f"ResNet/{self.x}" + (f" width {self.width}" if self.width != 64 else "")
+
+
+class AlexNet(Choice, frozen=True, tag="alexnet"):
+    """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
+
+    classes: int
+    label: ClassVar[str] = "AlexNet"
+    image_size: ClassVar[int] = 227
+    smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
+
+
+class GoogLeNet(Choice, frozen=True, tag="googlenet"):
+    """Caffe's `bvlc_googlenet` with its two auxiliary classifiers."""
+
+    classes: int
+    label: ClassVar[str] = "GoogLeNet"
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 47  # below, nothing is left for the auxiliary classifiers
+
+
+class Torchvision(Choice, frozen=True, tag="torchvision"):
+    """Any classifier of `torchvision.models`, by its name there."""
+
+    name: str
+    classes: int
+    image_size: ClassVar[int] = 224
+    smallest_image_size: ClassVar[int] = 32
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+Model = ResNetX | AlexNet | GoogLeNet | Torchvision
+
+
+class Folders(Choice, frozen=True):
+    """Real images: a folder of class folders of JPEG files, as ILSVRC2012 is usually unpacked."""
+
+    root: str
+    format: Literal["folders"]  # how the images are stored
+    # imagenet: a crop of random size and shape, resized. paper: stored 256x256, a random crop (Tallent et al. 2017).
+    recipe: Literal["imagenet", "paper"]
+    threads: int  # decoding threads (torchvision: worker processes) of each rank
+    prefetch: int  # batches prepared ahead
+
+
+class DaliInput(Folders, frozen=True, tag="dali"):
+    """NVIDIA DALI; decodes on the GPU where the run has one, unless `decoder=cpu`."""
+
+    decoder: Literal["auto", "cpu"]
+
+
+class TorchvisionInput(Folders, frozen=True, tag="torchvision"):
+    """torchvision's decoder and transforms under a DataLoader: the peer to compare DALI with."""
+
+
+class SyntheticInput(Choice, frozen=True, tag="synthetic"):
+    """One random batch, made once and used for every step: no input work at all."""
+
+
+Input = DaliInput | TorchvisionInput | SyntheticInput
+
+
+class Bucket(Choice, frozen=True, tag="bucket"):
+    """DistributedDataParallel: gradients are all-reduced in buckets while the backward pass goes on."""
+
+    # MB (2**20 bytes) after which a bucket is closed; None: DDP's own rule (the first at 1 MiB, then 25 MiB).
+    bucket_cap_mb: float | None
+    first_bucket_mb: float | None  # the same for the first bucket; None: DDP's own, which depends on bucket_cap_mb
+    gradient_as_bucket_view: bool  # gradients live in the buckets, which saves a copy of each
+
+
+class Layerwise(Choice, frozen=True, tag="layerwise"):
+    """Wait-free backpropagation: each layer's gradients are all-reduced as soon as they are ready."""
+
+
+class After(Choice, frozen=True, tag="after"):
+    """One all-reduce of all gradients, after the backward pass: nothing overlaps."""
+
+
+class NoExchange(Choice, frozen=True, tag="none"):
+    """Gradients stay where they are: not data-parallel training, but the twin that shows what communication costs."""
+
+
+Strategy = Bucket | Layerwise | After | NoExchange
+
+
+class NoTracker(Choice, frozen=True, tag="none"):
+    """Records on disk only."""
+
+
+class Wandb(Choice, frozen=True, tag="wandb"):
+    """Weights & Biases; offline where no API key is set."""
+
+    project: str
+
+
+Tracker = NoTracker | Wandb
+
+
+class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stochastic gradient descent with momentum."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float

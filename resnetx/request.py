@@ -1,0 +1,128 @@
+"""The request of one run: everything that its measurement depends on, apart from the machine.
+
+A request is frozen and complete (nothing is filled in later), so the same request on the same machine is the same
+measurement. `resnetx.config.request_from` makes one from settings.
+"""
+
+import hashlib
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from resnetx.choices import Bucket, Input, Model, NoExchange, Sgd, Strategy, SyntheticInput
+
+# A window ends when the slowest rank has ended, and begins with an empty queue: some 0.1 ms, which 0.2 s make small.
+WINDOW_S = 0.2  # at least: windows have as many steps as that takes
+
+# What a run measures. step: clean training steps. phases: the same steps, instrumented (and so a little slower).
+# layers: one rank's steps, layer by layer. input: the input pipeline alone. equality: whether the ranks compute what
+# one process would.
+Measure = Literal["step", "phases", "layers", "input", "equality"]
+TwinName = Literal["synthetic", "alone", "input", "phases"]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a measurement depends on, apart from the machine: a point."""
+
+    model: Model
+    batch_size: int  # images per step, over all ranks
+    image_size: int  # pixels, square
+    precision: Literal["fp32", "tf32", "bf16", "fp16"]
+    input: Input
+    strategy: Strategy
+    optimizer: Sgd
+    gpus: int  # ranks
+    devices: list[int] | None  # GPU ids, one per rank; None: the first ones
+    scaling: Literal["strong", "weak"]  # how batch_size came about: fixed over all GPUs, or for each of them
+    split: Literal["even", "uneven"]  # uneven: some ranks have one image more than others
+    env: dict[str, str]  # environment variables of the ranks
+    measure: Measure
+    threads: int  # CPU threads for computing, of each rank
+    warmup: int  # steps before the first window, at least
+    steps: int  # in a window
+    windows: int
+    seed: int
+    # Settings that came later have the value here that all runs before them had: their keys stay.
+    channels_last: bool = True  # images and weights lie in memory channel by channel of each pixel (NHWC), else NCHW
+    memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
+    graph: bool = False  # each step is one CUDA graph
+
+    @property
+    def key(self) -> str:
+        """Eight hexadecimal digits that differ between any two different requests."""
+        given = msgspec.to_builtins(self, order="deterministic")
+        leave_out_defaults(given, Request)
+        return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
+
+    @property
+    def baseline_key(self) -> str:
+        """The key of the same point on one GPU, the usual denominator of its speed-up.
+
+        All points of one scaling curve share it: it tells of neither the number of GPUs nor their ids.
+        """
+        return self.on(1).key
+
+    def on(self, gpus: int) -> "Request":
+        """The same point on the first `gpus` GPUs."""
+        batch_size = self.batch_size if self.scaling == "strong" else self.batch_size // self.gpus * gpus
+        split: Literal["even", "uneven"] = "uneven" if batch_size % gpus else "even"
+        return msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split)
+
+    def share(self, rank: int) -> int:
+        """Images of each batch that a rank trains on: the first ranks take what does not divide."""
+        whole, rest = divmod(self.batch_size, self.gpus)
+        return whole + (rank < rest)
+
+    @property
+    def twins(self) -> "dict[TwinName, Request]":
+        """The runs that tell what limits this point, each with one part of its work left out or watched.
+
+        synthetic: without input work. alone: without exchanging gradients. input: nothing but input work. phases: the
+        instrumented steps. Left out is what would be no other run than the point itself. Nothing can be watched
+        in a graph, so its steps are watched as they are without one.
+        """
+        if self.measure != "step":
+            return {}
+        found: dict[TwinName, Request] = {}
+        if not isinstance(self.input, SyntheticInput):
+            found["synthetic"] = msgspec.structs.replace(self, input=SyntheticInput())
+        if self.gpus > 1 and not isinstance(self.strategy, NoExchange):
+            found["alone"] = msgspec.structs.replace(self, strategy=NoExchange())
+        if not isinstance(self.input, SyntheticInput):
+            found["input"] = msgspec.structs.replace(self, measure="input", graph=False)
+        return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting of the command line with its value here: {"model": "resnetx", "model.x": 4, ...}."""
+        found: dict[str, Any] = {}
+        for name, value in msgspec.to_builtins(self).items():
+            if isinstance(value, dict):
+                found |= {name: value["kind"]} if "kind" in value else {}
+                found |= {f"{name}.{below}": inner for below, inner in value.items() if below != "kind"}
+            else:
+                found[name] = value
+        return found
+
+    @property
+    def model_slug(self) -> str:
+        """The model's name in names of folders: "resnet-4"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.model.label.lower())
+
+    @property
+    def slug(self) -> str:
+        """A name for people and folders: "resnet-4_b16_g2_" and the key."""
+        strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
+        measure = "" if self.measure == "step" else f"{self.measure}_"
+        return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
+
+
+def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Takes fields with a default, which came later than others, out of plain values where they have it.
+
+    What is made of the rest, a key or a digest, is then what it was before there were such fields.
+    """
+    for field in msgspec.structs.fields(kind):
+        if not field.required and tree[field.name] == field.default:
+            del tree[field.name]
