@@ -1,12 +1,15 @@
 """Composing: what is given stays what it is, whether on the command line or in a file."""
 
+import hydra
 import pytest
+from omegaconf import OmegaConf
 
 from resnetx import study
 from resnetx.cli.words import settings_of
-from resnetx.config import request_from
+from resnetx.config import CONFIGS, GROUPS, request_from
 from resnetx.errors import ConfigError
 from resnetx.settings.compose import compose, points_of
+from resnetx.settings.files import choices
 
 
 @pytest.fixture
@@ -16,7 +19,8 @@ def secret(monkeypatch):
 
 
 def test_what_looks_like_an_interpolation_is_text_on_the_command_line(secret):
-    (point,) = points_of(["input=torchvision", f"input.root={secret}", f"env.A={secret}", f"systems=[{secret}]"])[1]
+    words = ["input=torchvision", f"input.root={secret}", f"env.A={secret}", f"systems=[{secret}]"]
+    (point,) = points_of(settings_of(words))[1]
     tree = compose(point)
     assert (tree["input"]["root"], tree["env"], tree["systems"]) == (secret, {"A": secret}, secret)
 
@@ -65,7 +69,7 @@ def test_settings_are_changed_and_only_the_environment_has_room_for_others():
 
 @pytest.mark.parametrize("word", ["a=\udcff", 'model.x="m\udcf4"'])
 def test_a_word_that_is_no_text_is_refused_as_such(word):
-    with pytest.raises(ConfigError, match="not UTF-8"):
+    with pytest.raises(ConfigError, match="not valid UTF-8"):
         settings_of([word])
 
 
@@ -81,3 +85,14 @@ def test_a_word_that_nobody_can_parse_is_refused_in_a_sentence(word):
     with pytest.raises(ConfigError, match="not of the form key=value") as refusal:
         settings_of([word])
     assert len(str(refusal.value)) < 500
+
+
+CHOICES = [(group, choice) for group in GROUPS for choice in sorted(choices(group))]
+
+
+@pytest.mark.parametrize(("group", "choice"), CHOICES)
+def test_hydra_composes_the_same_of_our_files(group, choice):
+    """They are a configuration of Hydra's, which other programs may compose."""
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        theirs = OmegaConf.to_container(hydra.compose("config", [f"{group}={choice}"]))
+    assert compose({group: choice}) == theirs
