@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from resnetx.cli import show
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.shared import Figure
+    from resnetx.reporting.charts.figure import Figure
 
 
 def store(figures: Iterable["Figure"], folder: Path) -> None:
     """Writes the files of figures, and says which one of each to look at."""
     from resnetx.reporting.charts import files
 
-    written = [files.write_figure(figure, files.drawn(figure.specification), folder) for figure in figures]
+    written = [files.write_figure(figure, files.drawn(figure.chart), folder) for figure in figures]
     for path in written:
         show.line(f"figure: {path}", show.err)
     if written:

@@ -15,6 +15,6 @@ def only_study(path: Path) -> Results:
         names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
         raise ConfigError(f"{path}: holds {len(found)} studies; name the folder of one of them: {names}")
     loaded = results.load(found[0])
-    for sentence in loaded.aside:
+    for sentence in loaded.skipped:
         show.skipped(sentence)
     return loaded

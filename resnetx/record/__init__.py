@@ -41,7 +41,7 @@ from resnetx.record.run import (
     opening,
     timestamp,
 )
-from resnetx.record.run_summary import Brief, BriefReader
+from resnetx.record.run_summary import RunSummary, RunSummaryReader
 from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.tasks import Task, TaskRecord, cut_short, json_schema, read_task, record_kind
 from resnetx.record.unknown import Unknown, known, nulls, seal, seal_tree
@@ -54,8 +54,6 @@ __all__ = [
     "BenchPoint",
     "BenchRecord",
     "BenchRequest",
-    "Brief",
-    "BriefReader",
     "Deviation",
     "Device",
     "Environment",
@@ -74,6 +72,8 @@ __all__ = [
     "RunFile",
     "RunFolder",
     "RunRecord",
+    "RunSummary",
+    "RunSummaryReader",
     "SkippedArray",
     "StudyFolder",
     "StudyRecord",

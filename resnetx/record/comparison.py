@@ -31,7 +31,8 @@ class ComparedStudy(_Part, frozen=True):
     name: str
     node: str
     folder: str
-    aside: list[str]  # a sentence for each file in it that is no record
+    # A sentence for each file in it that is not a record; its name in JSON is an older word.
+    skipped: list[str] = msgspec.field(name="aside")
 
 
 class Difference(_Part, frozen=True):

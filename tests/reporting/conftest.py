@@ -8,10 +8,9 @@ import pytest
 from resnetx import study
 from resnetx.cli.compose import compose
 from resnetx.config import NoExchange, Request, SyntheticInput, request_from
-from resnetx.record import Brief, Device
+from resnetx.record import Device, RunSummary
+from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.study.scaling import rows
-from resnetx.reporting.study.series import named
 
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)
 
@@ -34,7 +33,7 @@ def invented(brief_of, results_of):
     def make(requests: list[Request], repeats=6, link_Bps=10e9, brief=None, **of_study) -> Results:
         chance = random.Random(0)
 
-        def run(request: Request, repeat: int) -> Brief:
+        def run(request: Request, repeat: int) -> RunSummary:
             common = {"repeat": repeat, "devices": [CPU], **(brief or {})}
             counts = brief_of(request).workload
             if counts.activations_per_batch / request.gpus > 1.3e9:
@@ -61,7 +60,7 @@ def _step_s(request: Request, counts, link_Bps: float) -> float:
 @pytest.fixture
 def points_of():
     """Makes the named points of studies."""
-    return lambda *studies: named([(results, rows(results)) for results in studies])
+    return lambda *studies: study_points(studies)
 
 
 @pytest.fixture

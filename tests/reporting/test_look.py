@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, PARTS, SYSTEMS, Look
+from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, PARTS, SYSTEMS, SeriesStyles
 
 APART = 18  # in CIELAB, of marks of a few pixels within a dark outline; 2.3 is just noticeable on areas side by side
 GREY = 10  # chroma: what has less looks grey
@@ -45,7 +45,7 @@ def test_the_distance_is_that_of_cielab():
 @pytest.fixture(params=["light", "dark"])
 def fills(request):
     """What marks are filled with by the efficiency of their point, on a light and on a dark page."""
-    dark = Look([]).dark if request.param == "dark" else {}
+    dark = SeriesStyles([]).dark if request.param == "dark" else {}
     return [dark.get(colour, colour) for colour in (*(colour for _, colour in EFFICIENCY.values()), BASELINE, HOLLOW)]
 
 

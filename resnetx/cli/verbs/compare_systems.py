@@ -110,10 +110,10 @@ def _known(names: Iterable[str], **node: Any) -> Iterator[tuple[str, System]]:
 
 def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> None:
     from resnetx.reporting.charts import timelines
-    from resnetx.reporting.charts.predictions import system_figures
-    from resnetx.reporting.study import export
+    from resnetx.reporting.charts.system_figures import system_figures
     from resnetx.reporting.systems import tables
+    from resnetx.reporting.table import write_csv
 
     for name, table in tables.tables(found).items():
-        export.write_csv(folder / f"{name}.csv", table)
+        write_csv(folder / f"{name}.csv", table)
     drawings.store([*system_figures(found), *timelines.timelines(made.points)], folder)

@@ -24,7 +24,7 @@ def report_(_: Namespace, paths: list[Path], overrides: list[str]) -> int:
                 studies.append(results.load(each))
             except FileError as error:
                 unreadable.append(str(error))
-        for sentence in [*unreadable, *(sentence for study in studies for sentence in study.aside)]:
+        for sentence in [*unreadable, *(sentence for study in studies for sentence in study.skipped)]:
             show.skipped(sentence)
         if not studies:
             raise ConfigError("report: no study that is named can be read; expected one at least")

@@ -35,11 +35,11 @@ from resnetx.measure.study.sweep import (
     split_settled,
     sweep,
 )
-from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
 from resnetx.units import duration
 
 if TYPE_CHECKING:
-    from resnetx.reporting.study.series import Named
+    from resnetx.reporting.study.points import StudyPoint
 
 
 @dataclass(frozen=True)
@@ -201,18 +201,16 @@ def _left_undone(undone: list[PlannedRun]) -> str:
 
 def _conclude(options: Namespace, asked: _Asked, ended: Sequence[RunRecord]) -> int:
     """Shows what the study says now that these runs have ended; status 1 where a run went wrong."""
+    from resnetx.reporting.study.points import study_points
     from resnetx.reporting.study.results import load
-    from resnetx.reporting.study.scaling import rows
-    from resnetx.reporting.study.series import named
 
     results = load(asked.folder)
-    for sentence in results.aside:
+    for sentence in results.skipped:
         show.skipped(sentence)
     wanted = {point.key for point in asked.record.points}
-    found = [row for row in rows(results, asked.settings.baseline) if row.request.key in wanted]
-    points = named([(results, found)])
+    points = study_points([results], asked.settings.baseline, wanted)
     if options.json:
-        show.json_lines(found)
+        show.json_lines(point.result for point in points)
     else:
         from resnetx.cli.tables import show_study
 
@@ -233,9 +231,9 @@ def _conclude(options: Namespace, asked: _Asked, ended: Sequence[RunRecord]) -> 
     return 1 if bad else 0
 
 
-def _track(asked: _Asked, points: "Sequence[Named]", ended: Sequence[RunRecord]) -> None:
+def _track(asked: _Asked, points: "Sequence[StudyPoint]", ended: Sequence[RunRecord]) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
-    from resnetx.reporting.study import export
+    from resnetx.reporting.study.export import points_table
 
     study, folder = asked.record, asked.folder.path
     definition = {name: getattr(study, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
@@ -244,7 +242,7 @@ def _track(asked: _Asked, points: "Sequence[Named]", ended: Sequence[RunRecord])
         about=study.about,
         node=study.node,
         definition=definition,
-        points=export.points(points),
+        points=points_table(points).records(),
         lines=[point.line_words for point in points],
         environment=next((run.environment for run in ended if run.environment), None),
     )
@@ -282,7 +280,7 @@ def _past(asked: _Asked) -> Estimator:
     from resnetx.measure.machine.visible_gpus import gpus_here
     from resnetx.reporting.study.results import load
 
-    runs: list[Brief] = []
+    runs: list[RunSummary] = []
     for study in asked.folder.path.parent.glob(f"*/{asked.folder.study.name}"):
         with suppress(FileError):
             runs += load(StudyFolder(study.parent)).runs

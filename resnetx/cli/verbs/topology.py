@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,10 @@ from resnetx.interconnect import calibration, collective, paths, subsets, system
 from resnetx.interconnect.collective import Plan
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
+
+if TYPE_CHECKING:
+    from resnetx.reporting.charts.figure import AnyChart
+
 
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
@@ -265,18 +269,18 @@ def _draw(each: System, folder: Path, name: str, plan: Plan | None = None, size_
     from resnetx.reporting.charts import files
 
     stem = folder / name.replace(" ", "-")
-    specification = _drawing(each, plan, size_bytes)
-    svg = files.drawn(specification)
+    chart = _drawing(each, plan, size_bytes)
+    svg = files.drawn(chart)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = files.write_drawing(specification, svg, stem)
+        written = files.write_drawing(chart, svg, stem)
     except OSError as error:
         raise ConfigError(f"out={folder}: no drawing can be written there: {error.strerror}") from None
     show.line(f"drawing: {written}", show.err)
 
 
-def _drawing(each: System, plan: Plan | None, size_bytes: int) -> dict[str, Any]:
-    """Its Vega-Lite specification."""
+def _drawing(each: System, plan: Plan | None, size_bytes: int) -> "AnyChart":
+    """The system, with the rings of a plan."""
     from resnetx.reporting.charts import topology
 
     subtitle, walks = [], []
@@ -290,8 +294,7 @@ def _drawing(each: System, plan: Plan | None, size_bytes: int) -> dict[str, Any]
     if each.nodes > (DRAWN_NODES if plan is None else 1):  # a plan's rings are those of its first node
         subtitle.append(f"The first of {each.nodes} nodes, which are alike")
         each = topology.first_node(each)
-    specification: dict[str, Any] = topology.graph(each, walks, subtitle).to_dict()
-    return specification
+    return topology.graph(each, walks, subtitle)
 
 
 def _file_name(plan: Plan) -> str:

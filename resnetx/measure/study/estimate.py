@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from resnetx.config import WINDOW_S, Model, Request
-from resnetx.record import Brief
+from resnetx.record import RunSummary
 
 BACKWARD = 3  # a training step is about three forward passes
 # For a machine on which nothing has run. Start-up: this tool on two cores of a Xeon (imports, torchrun, DDP, DALI).
@@ -36,7 +36,7 @@ class Estimator:
         return self.start_up_s + _training_s(request, _step_flops(request) / request.gpus / rate)
 
 
-def estimator(past: Iterable[Brief], on_gpus: bool) -> Estimator:
+def estimator(past: Iterable[RunSummary], on_gpus: bool) -> Estimator:
     """An estimator from the runs that this machine has on record."""
     durations: dict[str, list[float]] = defaultdict(list)
     rates: dict[str, list[float]] = defaultdict(list)

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from resnetx.record import Brief, Environment
+from resnetx.record import Environment, RunSummary
 from resnetx.record.run import Gpu
 from resnetx.reporting.study.results import Results
 from resnetx.units import si
 
 NOT_KNOWN = "not known"
 
-_Tell = Callable[[Brief, Environment], str | None]
+_Tell = Callable[[RunSummary, Environment], str | None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _said(cell: Cell) -> set[str]:
     return set(cell.values)
 
 
-def _cell(runs: Iterable[Brief], tell: _Tell) -> Cell:
+def _cell(runs: Iterable[RunSummary], tell: _Tell) -> Cell:
     said = [tell(run, run.environment) for run in runs if run.environment]
     return Cell(dict(Counter(NOT_KNOWN if value is None else value for value in said if value != "").most_common()))
 
@@ -72,7 +72,7 @@ def _cell(runs: Iterable[Brief], tell: _Tell) -> Cell:
 # ---- the things -----------------------------------------------------------------------------------------------------
 
 
-def _gpus(_: Brief, here: Environment) -> str | None:
+def _gpus(_: RunSummary, here: Environment) -> str | None:
     if here.gpus is None:
         return None
     return _counted(gpu.name for gpu in here.gpus) or "none: ranks are CPU processes"
@@ -93,11 +93,11 @@ def _pcie(gpu: Gpu) -> str | None:
     return f"generation {gpu.pcie_generation} of {gpu.pcie_generation_max}, x{gpu.pcie_width} of x{gpu.pcie_width_max}"
 
 
-def _clock(run: Brief, here: Environment) -> str | None:
+def _clock(run: RunSummary, here: Environment) -> str | None:
     return _in_unit(run.sm_clock_Hz and round(run.sm_clock_Hz, -7), "Hz") if here.gpus else ""
 
 
-def _transport(run: Brief, _: Environment) -> str | None:
+def _transport(run: RunSummary, _: Environment) -> str | None:
     if run.request.gpus == 1:
         return ""
     if run.transport is None or run.transport.used is None:
@@ -105,19 +105,19 @@ def _transport(run: Brief, _: Environment) -> str | None:
     return ", ".join(run.transport.used) or "none"
 
 
-def _cores(_: Brief, here: Environment) -> str | None:
+def _cores(_: RunSummary, here: Environment) -> str | None:
     parts = [f"{here.cpu_sockets} sockets" * bool(here.cpu_sockets), f"{here.cpu_cores} cores" * bool(here.cpu_cores)]
     return ", ".join(filter(None, [*parts, f"{here.cpus_usable} CPUs usable"]))
 
 
-def _storage(_: Brief, here: Environment) -> str | None:
+def _storage(_: RunSummary, here: Environment) -> str | None:
     if here.storage is None:
         return None
     turning = {True: ", rotating", False: ", not rotating", None: ""}[here.storage.rotational]
     return f"{here.storage.filesystem} on {here.storage.device}{turning}"
 
 
-def _resnetx(_: Brief, here: Environment) -> str | None:
+def _resnetx(_: RunSummary, here: Environment) -> str | None:
     return " ".join(filter(None, [here.resnetx, here.git_revision]))
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from resnetx.record.system_comparison import CheckedClaim, Estimate, Outcome
 from resnetx.reporting.systems.claim_items import NO_SYSTEM, Item
-from resnetx.reporting.systems.margins import LEVEL, lead, quotient
+from resnetx.reporting.systems.rate_ratios import LEVEL, lead, quotient
 
 Check = Literal["value", "bound", "ahead", "apart", "is", "falls"]
 Field = Literal["workload", "batch_size", "gpus"]

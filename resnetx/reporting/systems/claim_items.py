@@ -11,7 +11,7 @@ from functools import cache
 
 from resnetx.config import Model
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint
-from resnetx.reporting.systems.margins import over, quotient
+from resnetx.reporting.systems.rate_ratios import over, quotient
 from resnetx.units import size_text
 from resnetx.workloads import counts, tables
 

@@ -23,12 +23,12 @@ from resnetx.record.system_comparison import (
     SystemComparison,
     SystemPoint,
 )
-from resnetx.reporting.study.series import told, varying
+from resnetx.reporting.study.labels import settings_label, varying_settings
 from resnetx.reporting.systems.checks import point_words, refuse_unsound
 from resnetx.reporting.systems.claims import check_claims
 from resnetx.reporting.systems.crossings import crossings
 from resnetx.reporting.systems.explanations import Causes, kept, with_causes
-from resnetx.reporting.systems.margins import lead, ratio
+from resnetx.reporting.systems.rate_ratios import lead, ratio
 from resnetx.reporting.systems.simple_model import simple_model
 
 SHORTEST = 1e-3  # of an iteration: an interval may reach down to no time at all, and a rate has to be finite
@@ -76,7 +76,7 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
                 f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
             )
         cell[point.system] = point
-    keys = varying([(request, "") for point in points if (request := _without_devices(point.request))])
+    keys = varying_settings([(request, "") for point in points if (request := _without_devices(point.request))])
     there = [[cell[system] for system in systems if system in cell] for cell in cells.values()]
     return [_compared(each, by_library, _variant(each[0], points, keys)) for each in there]
 
@@ -102,7 +102,7 @@ def _without_devices(request: Request | None) -> Request | None:
 def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequence[str]) -> str:
     """What tells it from points with the same workload, batch and GPUs; an imported trace has no more than names."""
     if point.request:
-        return ", ".join(filter(None, (told(point.request, key) for key in keys)))
+        return settings_label(point.request, keys)
     names = ("precision", "strategy")
     return ", ".join(getattr(point, name) for name in names if len({getattr(each, name) for each in points}) > 1)
 

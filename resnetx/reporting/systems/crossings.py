@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from resnetx.record.system_comparison import Axis, CollectivePoint, Crossing, Estimate, SystemPoint
-from resnetx.reporting.systems.margins import lead, over
+from resnetx.reporting.systems.rate_ratios import lead, over
 
 
 @dataclass(frozen=True)
