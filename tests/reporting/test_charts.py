@@ -7,7 +7,7 @@ import pytest
 
 from resnetx.config import Torchvision
 from resnetx.reporting.charts import files, study_figures
-from resnetx.reporting.charts.figure import COLUMN
+from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.styles import DASHES, SeriesStyles
 
 
@@ -44,6 +44,14 @@ def lines(figure):
 
 def test_a_study_that_ran_has_all_five_figures(figures_of):
     assert list(figures_of(SMALL)) == ["intensity", "located", "rate", "speedup", "limits"]
+
+
+def test_a_chart_is_complete_without_its_file(figures_of):
+    """A notebook shows what `to_dict` gives; files get the same."""
+    for figure in figures_of(SMALL).values():
+        shown = figure.chart.to_dict()
+        assert shown == specification(figure.chart), figure.name
+        assert sum(map(len, shown["datasets"].values())) == len(figure.table.rows), figure.name
 
 
 def test_a_study_that_has_not_run_has_no_figure_of_what_was_measured(results_of, grid, points_of):
