@@ -27,7 +27,7 @@ from rich.text import Text
 from resnetx import record
 from resnetx.cli.console import Console
 from resnetx.cli.prose import beside, width_of, wrapped
-from resnetx.cli.sheet import sheet
+from resnetx.cli.table_layout import lay_out
 from resnetx.errors import ConfigError
 from resnetx.loading import UNSHOWN
 
@@ -115,7 +115,7 @@ def table(
     """Prints a table under its title, and a note below it.
 
     A column whose heading starts with ">" is right-aligned. Where a terminal is too narrow, columns are left out, those
-    with a heading in `least` first, in that order; see `sheet`.
+    with a heading in `least` first, in that order; see `table_layout`.
     """
     tables(columns, {title: list(rows)}, note, least)
 
@@ -124,7 +124,7 @@ def tables(
     columns: Sequence[str], found: Mapping[str, Sequence[Sequence[str]]], note: str = "", least: Sequence[str] = ()
 ) -> None:
     """Prints tables with the same columns, each under its title, and one note below them all."""
-    laid = sheet(columns, found, _width(out), least, whole=_screen.everything)
+    laid = lay_out(columns, found, _width(out), least, whole=_screen.everything)
     for place, (title, lines) in enumerate(laid.lines.items()):
         if place:
             say()

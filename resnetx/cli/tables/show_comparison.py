@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from resnetx.cli import show
-from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side
+from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, StudySide
 from resnetx.reporting.compare.conclusion import ENDS, conclusion
 from resnetx.statistics import Summary
 from resnetx.units import si
@@ -93,11 +93,11 @@ def _ratio_cells(ratio: Summary | None) -> list[str]:
     return [f"{ratio.median:.3f}", f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.n > 1 else ""]
 
 
-def _rate(side: Side) -> str:
+def _rate(side: StudySide) -> str:
     return si(side.images_per_s.median) if side.images_per_s else side.outcome
 
 
-def _runs(side: Side) -> str:
+def _runs(side: StudySide) -> str:
     return f"{side.images_per_s.n}" if side.images_per_s else "0"
 
 

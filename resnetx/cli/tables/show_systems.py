@@ -9,11 +9,11 @@ from resnetx.record.system_comparison import (
     CollectivePoint,
     Crossing,
     Estimate,
-    Side,
     SystemComparison,
     SystemPoint,
+    SystemSide,
 )
-from resnetx.reporting.systems.leaders import simple_model_agreement, standings
+from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
 from resnetx.units import si, size_text
 
 GIB = 2**30
@@ -35,7 +35,7 @@ def comparison(found: SystemComparison) -> None:
     show.say(f"Predicted at {found.made_at} (digest {found.prediction[:8]}): {', '.join(found.systems)}")
     show.say()
     _answer(found)
-    _standings(found)
+    _leader_counts(found)
     _points(found)
     show_refusals.refusals(found.points)
     _crossings(found.crossings)
@@ -79,7 +79,7 @@ def _lead(point: SystemPoint) -> str:
     return f"{point.margin.first} by {by}, {_name(point)}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
 
 
-def _standings(found: SystemComparison) -> None:
+def _leader_counts(found: SystemComparison) -> None:
     columns = ["library", ">GPUs", *(f">{name}" for name in found.systems), ">open", ">level", ">missing",
                "~largest margin"]  # fmt: skip
     rows = [
@@ -90,7 +90,7 @@ def _standings(found: SystemComparison) -> None:
             *(f"{count}" for count in (each.open, each.level, each.alone)),
             _largest(each.largest),
         ]
-        for each in standings(found.points)
+        for each in leader_counts(found.points)
     ]
     note = (
         "Columns of systems: points at which it is ahead. open: the margin's interval holds 0. level: less than 0.5 % "
@@ -156,7 +156,7 @@ def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
     ]
 
 
-def _rate(side: Side | None) -> str:
+def _rate(side: SystemSide | None) -> str:
     if side is None:
         return ""
     return (
@@ -168,7 +168,7 @@ def _interval(found: Estimate) -> str:
     return f"{_percent(found.low)} to {_percent(found.high)}"
 
 
-def _limit(side: Side | None) -> str:
+def _limit(side: SystemSide | None) -> str:
     if side is None or side.limited_by is None:
         return ""
     return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"

@@ -20,8 +20,8 @@ from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, To
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.labels import settings_label, varying_settings
 from resnetx.reporting.study.results import MeasuredPoint, Results
-from resnetx.reporting.systems.checks import point_words as predicted_words
-from resnetx.reporting.systems.checks import refuse_unsound
+from resnetx.reporting.systems.prediction_checks import point_words as predicted_words
+from resnetx.reporting.systems.prediction_checks import refuse_unsound
 from resnetx.statistics import Summary, derived, ratio
 
 LEAST_ALLOWED = 0.10  # of the measured time

@@ -58,7 +58,7 @@ class Pair:
         return Quotient((self.b.rates, base.a.rates), (self.a.rates, base.b.rates))
 
 
-def bases(pairs: Sequence[Pair], gpus: int) -> dict[str, Pair]:
+def baselines(pairs: Sequence[Pair], gpus: int) -> dict[str, Pair]:
     """By series, the pair that speed-ups are over: the one on `gpus` GPUs, or else on the fewest that ran in both."""
     series: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from resnetx import __version__
 from resnetx.record import SCHEMA, RunSummary
-from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Mean, Side, Study, Unmatched
+from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Mean, Study, StudySide, Unmatched
 from resnetx.reporting.compare import controls
 from resnetx.reporting.compare.machines import differences
 from resnetx.reporting.compare.matched_points import match
-from resnetx.reporting.compare.pairs import Pair, bases, mean
+from resnetx.reporting.compare.pairs import Pair, baselines, mean
 from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
 from resnetx.statistics import LEVEL, Finding, false_discovery, permutation_test, smallest_p
@@ -29,7 +29,7 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
     points_a, points_b = ({point.request.key: point for point in study_points([study])} for study in (a, b))
     pairs = [Pair(points_a[one.key], points_b[other.key]) for one, other in matched.pairs]
     wanted = baseline or a.study.baseline
-    over, findings = bases(pairs, wanted), _findings(pairs)
+    over, findings = baselines(pairs, wanted), _findings(pairs)
     runs_a, runs_b = _runs_of_both(pairs, a, b)
     return Comparison(
         kind="comparison",
@@ -87,9 +87,9 @@ def _compared(pair: Pair, base: Pair | None, wanted: int, finding: Finding | Non
     )
 
 
-def _side(point: StudyPoint) -> Side:
+def _side(point: StudyPoint) -> StudySide:
     result = point.result
-    return Side(
+    return StudySide(
         request_key=result.request.key,
         outcome=result.outcome,
         reason=result.reason,

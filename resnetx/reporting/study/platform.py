@@ -11,12 +11,12 @@ from resnetx.units import si
 
 NOT_KNOWN = "not known"
 
-_Tell = Callable[[RunSummary, Environment], str | None]
+_Fact = Callable[[RunSummary, Environment], str | None]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What one study says of one thing."""
+class FactValues:
+    """What one study says of one name."""
 
     values: dict[str, int]  # value -> runs that had it
 
@@ -36,37 +36,41 @@ class Platform:
     """One column for each study; studies on like machines share one."""
 
     columns: list[str]
-    rows: list[tuple[str, list[Cell]]]
+    rows: list[tuple[str, list[FactValues]]]
     topologies: list[str]  # each different `nvidia-smi topo -m`
 
 
 def platform(studies: Sequence[Results]) -> Platform:
     """What the runs of the studies ran on, as their records say it. Left out is what no study has."""
-    columns: list[tuple[list[str], list[Cell]]] = []
+    columns: list[tuple[list[str], list[FactValues]]] = []
     for results in studies:
         runs = [run for point in results.points for run in point.runs]
-        name, cells = f"{results.study.name} on {results.study.node}", [_cell(runs, tell) for tell in _THINGS.values()]
-        alike = next((names for names, others in columns if list(map(_said, others)) == list(map(_said, cells))), None)
+        name, cells = f"{results.study.name} on {results.study.node}", [_cell(runs, fact) for fact in _FACTS.values()]
+        alike = next(
+            (names for names, others in columns if list(map(_distinct, others)) == list(map(_distinct, cells))), None
+        )
         if alike is None:
             columns.append(([name], cells))
         else:
             alike.append(name)
-    rows = [(thing, [cells[place] for _, cells in columns]) for place, thing in enumerate(_THINGS)]
+    rows = [(name, [cells[place] for _, cells in columns]) for place, name in enumerate(_FACTS)]
     environments = [run.environment for results in studies for run in results.runs if run.environment]
     return Platform(
         columns=[", ".join(names) for names, _ in columns],
-        rows=[(thing, cells) for thing, cells in rows if any(cell.values for cell in cells)],
-        topologies=list(dict.fromkeys(each.topology for each in environments if each.topology)),
+        rows=[(name, cells) for name, cells in rows if any(cell.values for cell in cells)],
+        topologies=list(dict.fromkeys(here.topology for here in environments if here.topology)),
     )
 
 
-def _said(cell: Cell) -> set[str]:
-    return set(cell.values)
+def _distinct(values: FactValues) -> set[str]:
+    return set(values.values)
 
 
-def _cell(runs: Iterable[RunSummary], tell: _Tell) -> Cell:
-    said = [tell(run, run.environment) for run in runs if run.environment]
-    return Cell(dict(Counter(NOT_KNOWN if value is None else value for value in said if value != "").most_common()))
+def _cell(runs: Iterable[RunSummary], fact: _Fact) -> FactValues:
+    values = [fact(run, run.environment) for run in runs if run.environment]
+    return FactValues(
+        dict(Counter(NOT_KNOWN if value is None else value for value in values if value != "").most_common())
+    )
 
 
 # ---- the things -----------------------------------------------------------------------------------------------------
@@ -78,9 +82,9 @@ def _gpus(_: RunSummary, here: Environment) -> str | None:
     return _counted(gpu.name for gpu in here.gpus) or "none: ranks are CPU processes"
 
 
-def _of_gpus(tell: Callable[[Gpu], str | None]) -> _Tell:
+def _of_gpus(fact: Callable[[Gpu], str | None]) -> _Fact:
     """What is said of each GPU of the host."""
-    return lambda _, here: _counted(tell(gpu) or NOT_KNOWN for gpu in here.gpus or [])
+    return lambda _, here: _counted(fact(gpu) or NOT_KNOWN for gpu in here.gpus or [])
 
 
 def _in_unit(value: float | None, unit: str) -> str | None:
@@ -131,7 +135,7 @@ def _counted(values: Iterable[str]) -> str:
 
 
 # Each says a run's value; None: it is not known; "": there is no such thing here.
-_THINGS: dict[str, _Tell] = {
+_FACTS: dict[str, _Fact] = {
     "GPUs": _gpus,
     "GPU memory": _of_gpus(lambda gpu: _in_unit(gpu.memory_bytes, "B")),
     "GPU power limit": _of_gpus(lambda gpu: _in_unit(gpu.power_limit_W, "W")),

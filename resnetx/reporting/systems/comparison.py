@@ -19,15 +19,15 @@ from resnetx.record.system_comparison import (
     CopyPoint,
     Estimate,
     Margin,
-    Side,
     SystemComparison,
     SystemPoint,
+    SystemSide,
 )
 from resnetx.reporting.study.labels import settings_label, varying_settings
-from resnetx.reporting.systems.checks import point_words, refuse_unsound
 from resnetx.reporting.systems.claims import check_claims
 from resnetx.reporting.systems.crossings import crossings
 from resnetx.reporting.systems.explanations import Causes, kept, with_causes
+from resnetx.reporting.systems.prediction_checks import point_words, refuse_unsound
 from resnetx.reporting.systems.rate_ratios import lead, ratio
 from resnetx.reporting.systems.simple_model import simple_model
 
@@ -125,11 +125,11 @@ def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -
     )
 
 
-def _side(point: PredictedPoint) -> Side:
+def _side(point: PredictedPoint) -> SystemSide:
     rate = _rate(point, point.interval_s)
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
-    return Side(
+    return SystemSide(
         system=point.system,
         library=point.library,
         outcome=point.outcome,
@@ -160,7 +160,7 @@ def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate
     return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
 
 
-def _margin(sides: Sequence[Side]) -> Margin | None:
+def _margin(sides: Sequence[SystemSide]) -> Margin | None:
     able = sorted((side for side in sides if side.iterations_per_s), key=_slowness)
     if len(able) < 2:
         return None
@@ -175,6 +175,6 @@ def _margin(sides: Sequence[Side]) -> Margin | None:
     )
 
 
-def _slowness(side: Side) -> float:
+def _slowness(side: SystemSide) -> float:
     assert side.iterations_per_s, "only sides that have a rate"
     return 1 / side.iterations_per_s.value

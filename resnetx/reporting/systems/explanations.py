@@ -19,7 +19,7 @@ import msgspec
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome
 from resnetx.reporting.systems.claims import PUBLISHED, Assumption, Claims
-from resnetx.reporting.systems.deciding import Combination, condition, smallest_deciding
+from resnetx.reporting.systems.deciding_assumptions import Combination, condition, smallest_deciding
 
 KEPT = PUBLISHED / "tallent2017-causes.yaml"
 HOLDS = ("hit", "given")

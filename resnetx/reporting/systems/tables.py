@@ -8,7 +8,7 @@
 
 import msgspec
 
-from resnetx.record.system_comparison import Axis, Crossing, Estimate, Lead, Side, SystemComparison, SystemPoint
+from resnetx.record.system_comparison import Axis, Crossing, Estimate, Lead, SystemComparison, SystemPoint, SystemSide
 from resnetx.reporting.table import Table
 
 
@@ -71,7 +71,7 @@ def tables(comparison: SystemComparison) -> dict[str, Table]:
     return {name: table for name, table in made.items() if table.rows}
 
 
-def _row(point: SystemPoint, side: Side) -> SystemPointRow:
+def _row(point: SystemPoint, side: SystemSide) -> SystemPointRow:
     margin = point.margin
     expected = margin.simple_model if margin else None
     return SystemPointRow(

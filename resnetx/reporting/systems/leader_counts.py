@@ -9,7 +9,7 @@ from resnetx.record.system_comparison import Margin, SystemPoint
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderCount:
     """All points on one number of GPUs with one library."""
 
     library: str
@@ -21,7 +21,7 @@ class Standing:
     largest: SystemPoint | None  # with the largest margin
 
 
-def standings(points: Sequence[SystemPoint]) -> Iterator[Standing]:
+def leader_counts(points: Sequence[SystemPoint]) -> Iterator[LeaderCount]:
     """Who leads, by library and number of GPUs."""
     groups: dict[tuple[str, int], list[SystemPoint]] = defaultdict(list)
     for point in points:
@@ -29,7 +29,7 @@ def standings(points: Sequence[SystemPoint]) -> Iterator[Standing]:
     for (library, gpus), group in groups.items():
         having = [(point, point.margin) for point in group if point.margin]
         kinds = Counter(margin.lead for _, margin in having)
-        yield Standing(
+        yield LeaderCount(
             library=library,
             gpus=gpus,
             ahead=dict(Counter(margin.first for _, margin in having if margin.lead == "ahead")),
