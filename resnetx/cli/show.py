@@ -1,4 +1,4 @@
-"""What a person sees: prose, tables and progress on a terminal; one JSON object per line for machines.
+"""Output of the command line: prose, tables and progress on a terminal; one JSON object per line for programs.
 
 The verbs' own screens are in the modules `show_*`, all made of what is here.
 """
@@ -84,7 +84,7 @@ def skipped(sentence: str) -> None:
 
 
 def entries(found: Iterable[tuple[str, str]], indent: int = 0) -> None:
-    """Prints names, each with what is said of it beside it, in prose."""
+    """Prints names, each with its description beside it."""
     pairs = [(" " * indent + name, text) for name, text in found]
     at = max((len(name) for name, _ in pairs), default=0) + 2
     for name, text in pairs:
@@ -186,7 +186,7 @@ def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
 
 @contextmanager
 def waiting(what: str, where: object = "") -> Iterator[None]:
-    """A sign of life with the time gone by, on standard error; `what`: a few words, `where`: a path."""
+    """A spinner with the elapsed time, on standard error; `what`: a few words, `where`: a path."""
     with _Progress(TextColumn("{task.description}"), TimeElapsedColumn(table_column=_whole()), where=where) as bar:
         bar.add_task(_short(what), total=None)
         yield
@@ -198,6 +198,6 @@ def _whole() -> Column:
 
 
 def _short(what: str) -> str:
-    """A description that leaves a narrow terminal room for bar and times."""
+    """A description short enough for bar and times on a narrow terminal."""
     room = max(err.width - 42, 12)
     return what if len(what) <= room else f"{what[: room - 1]}…"

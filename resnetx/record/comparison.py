@@ -90,7 +90,7 @@ class Mean(_Part, frozen=True):
 
 
 class Control(_Part, frozen=True):
-    """Something that has to agree before a difference on several GPUs can be laid on what connects them."""
+    """Something that has to agree before a difference on several GPUs can be attributed to the interconnect."""
 
     name: Literal["one-GPU rate", "SM clock"]
     agreement: Agreement

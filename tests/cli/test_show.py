@@ -123,9 +123,9 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     show_run.run(read(folder.record, RunRecord), folder)
     out = capsys.readouterr().out.splitlines()
     assert {
-        "What takes the time",
+        "Time of a step by part",
         "Point by point",
-        "A step from inside: mean ms of each rank over all windows",
+        "Inside a step: mean ms of each rank over all windows",
     } <= set(out)
     assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []
     assert [line for line in out if line != line.rstrip()] == []

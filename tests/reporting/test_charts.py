@@ -151,7 +151,7 @@ def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, resul
     (bar,) = next(
         figure for figure in study_figures.figures(points_of(results)) if figure.name == "limits"
     ).table.records()
-    assert (bar["part"], bar["share"]) == ("not told apart", 1.0)
+    assert (bar["part"], bar["share"]) == ("not separated", 1.0)
 
 
 def test_shares_of_a_step_add_up(figures_of):

@@ -1,4 +1,4 @@
-"""What a person sees of a prediction compared with the study that checks it."""
+"""The screen of a prediction compared with the study that checks it."""
 
 from collections.abc import Callable, Sequence
 
@@ -46,10 +46,10 @@ def _totals(found: Accuracy) -> None:
     note = (
         "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
         "interval. covered: the measured median is in the predicted interval. signs: which strategy is faster, where "
-        "the measurement decides it. On several GPUs: on one, a trace predicts itself."
+        "the measurement decides it. Only points on several GPUs: on one GPU, a trace predicts itself."
     )
     show.say()
-    show.table("How far off", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
+    show.table("Prediction errors", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
 
 
 def _points(points: Sequence[CheckedPoint]) -> None:
@@ -61,7 +61,7 @@ def _points(points: Sequence[CheckedPoint]) -> None:
         "made before", "runs", "its range", "library", "system", "covered", "interval", "allowed", "verdict",
     ]  # fmt: skip
     shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
-    title = "Point by point" + f": the {len(shown)} furthest off" * (len(shown) < len(points))
+    title = "Point by point" + f": the {len(shown)} with the largest error" * (len(shown) < len(points))
     show.say()
     show.table(title, columns, list(map(_row, shown)), least=least)
     if len(shown) < len(points):

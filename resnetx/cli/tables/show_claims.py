@@ -1,4 +1,4 @@
-"""What a person sees of published statements: how many hold, each beside what is predicted, and what decides it."""
+"""The screen of published statements: how many hold, each beside what is predicted, and what decides it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

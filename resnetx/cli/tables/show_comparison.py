@@ -1,4 +1,4 @@
-"""What a person sees of two studies compared: the conclusion, then points, means, and what else differs."""
+"""The screen of two studies compared: the conclusion, then points, means, and what else differs."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def _points(points: Sequence[ComparedPoint]) -> None:
         "speed-up B / A",
     ]  # fmt: skip
     shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
-    title = "B over A, point by point" + f": the {len(shown)} furthest apart" * (len(shown) < len(points))
+    title = "B over A, point by point" + f": the {len(shown)} with the largest difference" * (len(shown) < len(points))
     show.table(title, columns, list(map(_point_row, shown)), _points_note(points), least)
     if len(shown) < len(points):
         show.say(f"--all shows all {len(points)} points.")
@@ -121,11 +121,11 @@ def _means(means: Sequence[Mean]) -> None:
 
 def _machines(machines: Sequence[Difference]) -> None:
     if not machines:
-        show.say("Machines, software and surroundings: the records of both studies say the same.")
+        show.say("Machines, software and environment: no difference in the records of the two studies.")
         return
     rows = [[each.name, f"A: {' | '.join(each.a)}; B: {' | '.join(each.b)}{_flag(each)}"] for each in machines]
-    note = "By the runs of the points above. What no record knows is unknown."
-    title = "What else differs: machines, software and surroundings"
+    note = "From the runs of the points above. unknown: not in any record."
+    title = "Other differences: machines, software and environment"
     show.table(title, ["in the records", "~values"], rows, note)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of predictions, and the files that they are kept in."""
+"""The screen of predictions, and the files that they are kept in."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
     rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in found.items()}
     note = (
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
-        f"exposed: communication that computing does not hide. {_alike(points[0], alike)}"
+        f"exposed: communication not hidden by computation. {_alike(points[0], alike)}"
     )
     least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(found), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
@@ -273,15 +273,15 @@ def _things(things: Sequence[str]) -> str:
 def _domains(made: Prediction) -> None:
     show.say()
     if not made.domains:
-        show.say("Such predictions were compared with no measurement yet.")
+        show.say("Such predictions have not been compared with measurements yet.")
         return
     rows = [
         [f"{each.points}", f"{each.mean_error:.1%}", f"{each.worst_error:.1%}", f"{each.what} ({each.source})"]
         for each in made.domains
     ]
-    note = "Nothing else has been compared with a measurement: of other systems these errors say little."
+    note = "Nothing else has been compared with measurements: these errors say little about other systems."
     columns = [">points", ">mean error", ">worst", "~of"]
-    show.table("Where such predictions were checked", columns, rows, note)
+    show.table("Measurements that such predictions were compared with", columns, rows, note)
 
 
 # ---- validation -----------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def validation(rows: "Sequence[Row]", summaries: "Sequence[Summary]") -> None:
     ]
     columns = ["verdict", ">rows", ">predicted", ">mean", ">worst", ">at most", "~group"]
     note = "All figures were known while the model was written."
-    title = "How far off predictions are of published training rates"
+    title = "Errors of predictions of published training rates"
     show.table(title, columns, verdicts, note, ["rows", "predicted"])
     shown = [each for each in summaries if show.everything() or not each.holds]
     if len(shown) < len(summaries):

@@ -1,4 +1,4 @@
-"""What a person sees of a study: each point's rate, speed-up, efficiency and limit, and where the time goes."""
+"""The screen of a study: each point's rate, speed-up, efficiency and limit, and where the time goes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def scaling(title: str, points: Sequence[StudyPoint]) -> None:
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     columns = [
-        "workload", "batch", "differs in", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
+        "workload", "batch", "variant", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
         ">efficiency", "limited by", ">lead", ">act./param.", ">per GPU",
     ]  # fmt: skip
     least = ["act./param.", "per GPU", "runs", f"its {ends}", "lead", ends, "efficiency"]
@@ -97,15 +97,15 @@ def limits(points: Sequence[StudyPoint]) -> None:
         if point.result.limits and point.result.limits.phases
     ]
     if watched:
-        columns = ["workload", "batch", "differs in", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
-        note = "Of the twin `phases`, over ranks and steps. exposed: communication that computing does not hide."
+        columns = ["workload", "batch", "variant", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
+        note = "Of the twin `phases`, over ranks and steps. exposed: communication not hidden by computation."
         show.say()
-        show.table("A watched step from inside: mean ms", columns, watched, note, ["copy", "wait", "update"])
+        show.table("Inside an instrumented step: mean ms", columns, watched, note, ["copy", "wait", "update"])
 
 
 def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
     columns = [
-        "workload", "batch", "differs in", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
+        "workload", "batch", "variant", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
     ]  # fmt: skip
     present = [part for part in PARTS if any(part in found.shares or part in found.unknown for _, found in known)]
     rows = [
@@ -118,10 +118,10 @@ def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
         for point, found in known
     ]
     note = (
-        "Of the clean step, by how much shorter it gets in the twin without that part; below zero the twin was slower, "
-        "by chance or by less overlap. `-`: there is none. `?`: unknown."
+        "Share of the clean step that is saved in the twin without that part; below zero the twin was slower, "
+        "by chance or for less overlap. `-`: not present. `?`: unknown."
     )
-    show.table("What takes the time", columns, rows, note, ["loader images/s"])
+    show.table("Time of a step by part", columns, rows, note, ["loader images/s"])
 
 
 def _share(found: Limits, part: StepPart) -> str:

@@ -1,4 +1,4 @@
-"""What a person sees of systems side by side."""
+"""The screen of systems side by side."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -93,8 +93,8 @@ def _leader_counts(found: SystemComparison) -> None:
         for each in leader_counts(found.points)
     ]
     note = (
-        "Columns of systems: points at which it is ahead. open: the margin's interval holds 0. level: less than 0.5 % "
-        "apart. missing: fewer than two systems can run it."
+        "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0. level: less "
+        "than 0.5 % apart. missing: fewer than two systems can run it."
     )
     show.say()
     show.table("Leader by number of points", columns, rows, note, ["largest margin", "missing"])
@@ -180,7 +180,7 @@ def _limit(side: SystemSide | None) -> str:
 def _crossings(found: Sequence[Crossing]) -> None:
     show.say()
     if not found:
-        show.say("Where the lead changes hands: nowhere, over payload, intensity, GPUs and size of a message.")
+        show.say("Changes of the leader: none over payload, intensity, GPUs and message size.")
         return
     columns = ["over", "library", "with", ">at", "between", "below", "above", "verdict"]
     ordered = sorted(found, key=lambda each: not each.shown)  # what is beyond doubt comes first
@@ -199,12 +199,12 @@ def _crossings(found: Sequence[Crossing]) -> None:
     ]
     never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in found)]
     note = (
-        "at: interpolated between the two points that it lies between. open: a margin of theirs has an interval that "
-        "holds 0."
+        "at: interpolated between the two neighbouring points. open: the interval of the margin at one of them "
+        "contains 0."
     )
     note += f" Never over {', '.join(never)}." * bool(never)
     note += f" And {len(found) - len(rows)} more (--all)." * (len(rows) < len(found))
-    title = f"Where the lead changes hands: {len(found)} times, {sum(bool(each.shown) for each in found)} of them shown"
+    title = f"Changes of the leader: {len(found)}, {sum(bool(each.shown) for each in found)} of them shown"
     show.table(title, columns, rows, note, ["library", "between", "below"])
 
 

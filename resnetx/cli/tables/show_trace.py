@@ -1,4 +1,4 @@
-"""What a person sees of a trace: the slowest layers of each batch, what they add up to, and what ranks sent."""
+"""The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent."""
 
 from collections.abc import Sequence
 from statistics import median

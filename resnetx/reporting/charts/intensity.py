@@ -123,7 +123,7 @@ def intensity_space(counted: Counted, styles: SeriesStyles, convention: str, suf
         name=f"located{suffix}",
         title=f"The points: {span(intensities)} activations per parameter on each GPU",
         caption="Work over communication of every point, and the parallel efficiency measured there. On each number of "
-        "GPUs the workloads stand side by side in the order of the legend, each with its batches one above the other. "
+        "GPUs the workloads are side by side in the order of the legend, each with its batches one above the other. "
         f"{hollow}Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
         table=Table.of(marks, _PointRow),
         chart=panel_grid(Table.of(marks), "variant", styles.variants, 1, panel),

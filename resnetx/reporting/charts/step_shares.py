@@ -66,7 +66,7 @@ def _bars(point: StudyPoint) -> Iterator[_ShareBar]:
     mixed = limits.unknown.keys() - {"host"}
     for part in PARTS:
         if part in limits.shares:
-            name = "not told apart" if part == "compute" and mixed else part
+            name = "not separated" if part == "compute" and mixed else part
             yield _bar(point, name, limits.shares[part].median, None)
 
 
@@ -97,7 +97,7 @@ def _verdicts(points: Iterable[StudyPoint]) -> str:
 def _not_separate(points: Iterable[StudyPoint]) -> str:
     """The parts that were not measured, as a sentence of the caption; "" where all were."""
     unknown = dict.fromkeys(f"{part} ({why})" for limits in _limits(points) for part, why in limits.unknown.items())
-    return f" Not measured apart, and so within the rest: {'; '.join(unknown)}." if unknown else ""
+    return f" Not measured separately, so included in the rest: {'; '.join(unknown)}." if unknown else ""
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------

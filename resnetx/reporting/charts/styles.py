@@ -17,13 +17,13 @@ from resnetx.reporting.study.points import StudyPoint, batches_in_order, workloa
 INK, QUIET, GRID, PAPER = "#20262d", "#59636e", "#e2e5e9", "#ffffff"
 DASHES = ([1, 0], [3.5, 1.5], [1, 1.2], [5, 1.2, 1, 1.2])
 
-# Parts of a step. What cannot be told apart, for want of a twin, is grey.
+# Parts of a step. Parts that no twin separates are grey.
 PART_COLOURS = {
     "compute": "#3b78b5",
     "communication": "#d55e00",
     "input": "#d9a400",
     "host": "#b0559a",
-    "not told apart": "#9aa3ad",
+    "not separated": "#9aa3ad",
 }
 
 # Steps of parallel efficiency, each with its upper bound: cividis, outlined in ink. Its second step is bluer here, and

@@ -139,7 +139,7 @@ def _time(text: str, of: str) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so nothing says which is older"
+            f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so the order of the two is unknown"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""What has to agree before a difference on several GPUs is laid on what connects them: one GPU's rate, and the clock.
+"""What has to agree before a difference on several GPUs is attributed to the interconnect: one-GPU rates, and clocks.
 
 Tallent et al. 2017, 2.1, capped both machines at one clock and checked that one GPU was as fast in either.
 """
@@ -27,7 +27,9 @@ def one_gpu_rates(pairs: Sequence[Pair]) -> Control:
     ratio, pair = max(deciding, key=lambda each: abs(math.log(each[0].median)))
     others = f"{len(deciding)} of {len(found)} points, " * (len(found) > 1)
     return Control(
-        name="one-GPU rate", agreement=overall, why=f"{others}furthest {pair.words}: B / A {in_words(ratio)}"
+        name="one-GPU rate",
+        agreement=overall,
+        why=f"{others}largest difference at {pair.words}: B / A {in_words(ratio)}",
     )
 
 
@@ -52,7 +54,7 @@ def clocks(pairs: Sequence[Pair]) -> Control:
         return Control(name="SM clock", agreement="unknown", why="no SM clock is recorded in both")
     ratio, pair = max(known, key=lambda each: abs(math.log(each[0])))
     clock_a, clock_b = (si(side.sm_clock_Hz or 0, "Hz") for side in (pair.a, pair.b))
-    why = f"furthest {pair.words}: {clock_a} in A, {clock_b} in B"
+    why = f"largest difference at {pair.words}: {clock_a} in A, {clock_b} in B"
     return Control(name="SM clock", agreement="agree" if abs(ratio - 1) <= TOLERANCE else "differ", why=why)
 
 

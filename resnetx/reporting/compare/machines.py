@@ -1,4 +1,4 @@
-"""What differs between the machines, the software and the surroundings of two studies, by the records of their runs.
+"""What differs between the machines, the software and the environment of two studies, by the records of their runs.
 
 Nothing is chosen here: whatever `record.Environment` has is compared, under the names that it has in a record. (The
 table of a page, `platform`, shows what papers state of a machine.)

@@ -1,4 +1,4 @@
-"""Two studies side by side: how much faster B is than A, how sure that is, and what it may be laid on.
+"""Two studies side by side: how much faster B is than A, how sure that is, and what it may be due to.
 
 The ratio and its interval come first. A permutation test of each point, under control of the false discoveries over all
 of them, says which differences are shown, and where the runs are too few to show any. What else differs between the

@@ -16,7 +16,7 @@ _Fact = Callable[[RunSummary, Environment], str | None]
 
 @dataclass(frozen=True)
 class FactValues:
-    """What one study says of one name."""
+    """The values of one fact in the runs of one study."""
 
     values: dict[str, int]  # value -> runs that had it
 
@@ -83,7 +83,7 @@ def _gpus(_: RunSummary, here: Environment) -> str | None:
 
 
 def _of_gpus(fact: Callable[[Gpu], str | None]) -> _Fact:
-    """What is said of each GPU of the host."""
+    """A fact of each GPU of the host."""
     return lambda _, here: _counted(fact(gpu) or NOT_KNOWN for gpu in here.gpus or [])
 
 
@@ -134,7 +134,7 @@ def _counted(values: Iterable[str]) -> str:
     return ", ".join(f"{count} x {value}" if count > 1 else value for value, count in Counter(values).items())
 
 
-# Each says a run's value; None: it is not known; "": there is no such thing here.
+# The value of a run; None: not known; "": not applicable here.
 _FACTS: dict[str, _Fact] = {
     "GPUs": _gpus,
     "GPU memory": _of_gpus(lambda gpu: _in_unit(gpu.memory_bytes, "B")),

@@ -1,4 +1,4 @@
-"""Systems side by side: who is ahead at each point of a prediction, by how much, and where the lead changes hands.
+"""Systems side by side: who is ahead at each point of a prediction, by how much, and where the leader changes.
 
 Points are compared that differ in their system only. The library generation is held alike, too, where any system has
 been asked for several (NCCL 1 against NCCL 1); else every system has its own.

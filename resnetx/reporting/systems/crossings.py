@@ -1,4 +1,4 @@
-"""Where the lead changes hands between two systems, as one thing grows and all else is alike.
+"""Where the leader changes between two systems, as one quantity grows and all else is equal.
 
 payload     over workloads of one batch, by the bytes of their gradients
 intensity   over workloads and batches, by activations per parameter on each GPU
