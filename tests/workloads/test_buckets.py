@@ -143,7 +143,7 @@ def shared_weight() -> nn.Module:
 
 NETS: dict[str, Callable[[], nn.Module]] = {
     "branches": lambda: Net(
-        lambda net, x: net.end(torch.cat([net.left(x), net.right(x)], 2)) + net.skipped(x).mean(),
+        lambda net, x: net.end(torch.cat([net.left(x), net.right(x)], 2)) + net.aside(x).mean(),
         **convs("right", "end", "left", "aside"),
     ),
     "a shared module": lambda: Net(lambda net, x: net.a(net.b(net.a(x))), **convs("a", "b")),

@@ -12,25 +12,25 @@ POINTS = 24  # the most that are shown, those that differ most; --all shows all
 UNMATCHED = 6  # points of one study only that are named
 
 
-def comparison(found: Comparison) -> None:
+def comparison(compared: Comparison) -> None:
     """B over A."""
-    for letter, study in (("A", found.a), ("B", found.b)):
+    for letter, study in (("A", compared.a), ("B", compared.b)):
         show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
-    for sentence in conclusion(found):
+    for sentence in conclusion(compared):
         show.say(sentence)
-    if found.means:
+    if compared.means:
         show.say()
-        _means(found.means)
+        _means(compared.means)
     show.say()
-    _points(found.points)
-    if found.only_in_one:
+    _points(compared.points)
+    if compared.only_in_one:
         show.say()
-        shown = show.first(found.only_in_one, UNMATCHED)
-        note = f"And {len(found.only_in_one) - len(shown)} more (--all)." * (len(shown) < len(found.only_in_one))
+        shown = show.first(compared.only_in_one, UNMATCHED)
+        note = f"And {len(compared.only_in_one) - len(shown)} more (--all)." * (len(shown) < len(compared.only_in_one))
         rows = [[each.study, each.point, each.outcome] for each in shown]
         show.table("In one study only", ["in", "point", "outcome"], rows, note)
     show.say()
-    _machines(found.machines)
+    _machines(compared.machines)
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------

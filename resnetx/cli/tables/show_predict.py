@@ -48,15 +48,15 @@ def prediction(made: Prediction) -> None:
     if not made.points:
         show.say("Nothing is predicted: the record holds no point.")
         return
-    found: dict[str, list[PredictedPoint]] = defaultdict(list)
+    by_system: dict[str, list[PredictedPoint]] = defaultdict(list)
     for point in made.points:
         weak = ", weak scaling: the batch grows with the GPUs" * (point.scaling == "weak")
-        found[f"{point.system} with {point.library}{weak}"].append(point)
+        by_system[f"{point.system} with {point.library}{weak}"].append(point)
     if len(made.points) > MANY and not show.everything():
-        _curves(found)
+        _curves(by_system)
         show.say(f"--all shows all {len(made.points)} points, each with its interval.")
     else:
-        _points(found)
+        _points(by_system)
     _sensitivity(made.points)
     sources(made)
 
@@ -64,26 +64,28 @@ def prediction(made: Prediction) -> None:
 # ---- points ---------------------------------------------------------------------------------------------------------
 
 
-def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
+def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     columns = [
-        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(found)}", ">speed-up",
+        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(by_system)}", ">speed-up",
         ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
     ]  # fmt: skip
-    points = [point for each in found.values() for point in each]
+    points = [point for each in by_system.values() for point in each]
     alike = {name for name in ("strategy", "compute_source") if len({getattr(each, name) for each in points}) == 1}
     told = _told(points)
-    rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in found.items()}
+    rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in by_system.items()}
     note = (
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
         f"exposed: communication not hidden by computation. {_alike(points[0], alike)}"
     )
-    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(found), "interval", "strategy"]
+    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
 
 
-def _rate_unit(found: Mapping[str, Sequence[PredictedPoint]]) -> str:
+def _rate_unit(by_system: Mapping[str, Sequence[PredictedPoint]]) -> str:
     """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
-    return "samples/s" if any(point.request is None for points in found.values() for point in points) else "images/s"
+    return (
+        "samples/s" if any(point.request is None for points in by_system.values() for point in points) else "images/s"
+    )
 
 
 def _told(points: Sequence[PredictedPoint]) -> set[str]:
@@ -154,30 +156,30 @@ def _over(points: Iterable[PredictedPoint]) -> str:
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _curves(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
+def _curves(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     """A row for each workload, batch and strategy: its rate on the fewest GPUs, and its speed-ups on more."""
-    points = [point for each in found.values() for point in each]
+    points = [point for each in by_system.values() for point in each]
     counts = sorted({point.gpus for point in points})
-    for title, each in found.items():
+    for title, each in by_system.items():
         show.say(f"{title}: {_in_short(each)}")
     show.say()
     columns = [
         "workload",
         ">batch",
         "strategy",
-        f">{_rate_unit(found)}",
+        f">{_rate_unit(by_system)}",
         *(f">on {count}" for count in counts),
         "limited by",
     ]
     one = len({point.strategy for point in points}) == 1
     told = _told(points)
-    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, told) for title, each in found.items()}
+    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, told) for title, each in by_system.items()}
     note = (
-        f"{_rate_unit(found)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. limited "
-        "by: on the most GPUs, with the share of the step."
+        f"{_rate_unit(by_system)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. "
+        "limited by: on the most GPUs, with the share of the step."
     )
     note += f" All points: strategy={points[0].strategy}." * one
-    show.tables(columns, rows, note, ["strategy", _rate_unit(found), "limited by"])
+    show.tables(columns, rows, note, ["strategy", _rate_unit(by_system), "limited by"])
 
 
 def _in_short(points: Sequence[PredictedPoint]) -> str:
@@ -253,13 +255,13 @@ def sources(made: Prediction) -> None:
 
 def _inputs(made: Prediction) -> None:
     """Inputs by origin and error, and in words what is assumed; with --all each thing with its source."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    by_origin: dict[tuple[str, str, str], list[str]] = {}
     for each in made.inputs:
         error = "unknown" if each.error is None else f"{each.error:.0%}"
         assumed = each.value if each.origin == "assumed" else ""
         source = f"{each.value} ({each.source})" if show.everything() else assumed
-        found.setdefault((each.origin, error, source), []).append(each.what)
-    rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in found.items()]
+        by_origin.setdefault((each.origin, error, source), []).append(each.what)
+    rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in by_origin.items()]
     show.say()
     note = "" if show.everything() else "--all gives the source of each, as does the record."
     show.table("Inputs and uncertainty", ["origin", ">off by", "~what"], rows, note)

@@ -61,13 +61,13 @@ def _range(summary: Summary | None, text: Callable[[float], str]) -> str:
     return f"{text(summary.low)} to {text(summary.high)}" if summary and summary.n > 1 else ""
 
 
-def _limit(found: Limits) -> list[str]:
+def _limit(point_limits: Limits) -> list[str]:
     """What limits a point, and by how many percentage points it leads."""
-    if found.unknown:
+    if point_limits.unknown:
         return ["unknown", ""]
-    largest = max(found.shares, key=lambda part: found.shares[part].median)
-    lead = "" if found.margin is None else f"{100 * found.margin.median:.0f}"
-    return [largest + "?" * (found.verdict is None), lead]
+    largest = max(point_limits.shares, key=lambda part: point_limits.shares[part].median)
+    lead = "" if point_limits.margin is None else f"{100 * point_limits.margin.median:.0f}"
+    return [largest + "?" * (point_limits.verdict is None), lead]
 
 
 def _notes(points: Sequence[StudyPoint]) -> None:
@@ -124,5 +124,11 @@ def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
     show.table("Time of a step by part", columns, rows, note, ["loader images/s"])
 
 
-def _share(found: Limits, part: StepPart) -> str:
-    return f"{found.shares[part].median:.1%}" if part in found.shares else "?" if part in found.unknown else "-"
+def _share(point_limits: Limits, part: StepPart) -> str:
+    return (
+        f"{point_limits.shares[part].median:.1%}"
+        if part in point_limits.shares
+        else "?"
+        if part in point_limits.unknown
+        else "-"
+    )

@@ -63,7 +63,7 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
         name="lead",
         title=f"{a} over {b}, by work over communication",
         caption="How much faster, over intensity; whiskers: its interval. White: the interval holds no difference; "
-        "blue: less than half a percent. Points on one GPU send nothing and are left out.",
+        "light blue: less than half a percent. Points on one GPU send nothing and are left out.",
         table=Table.of(marks, _MarginRow),
         chart=panel_grid(Table.of(marks), "panel", panels, columns, panel),
     )

@@ -136,12 +136,12 @@ def _covered(interval_s: list[float] | None, measured_s: Summary | None) -> bool
 def _time(text: str, of: str) -> datetime:
     """A time of a record; without a zone it is UTC, as records are written."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so the order of the two is unknown"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # ---- strategies against each other
@@ -221,7 +221,7 @@ def point_words(point: CheckedPoint) -> str:
 def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
     """Where the study ran on other devices than a system is predicted to have, as far as both are known by name."""
     measured = {device.name for run in results.runs for device in run.devices or []}
-    found = []
+    warnings = []
     for name in dict.fromkeys(point.system for point in prediction.points):
         try:
             machine = load(name, nodes=1)
@@ -230,19 +230,19 @@ def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
         described = {product for gpu in range(len(machine.gpus)) for product in machine.gpu_part(gpu).product_names}
         if measured and described and not measured & described:
             ran_on = ", ".join(sorted(measured))
-            found.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
-    return found
+            warnings.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
+    return warnings
 
 
 def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: Results) -> list[str]:
-    found = []
+    warnings = []
     if digest(prediction) != prediction.digest:
-        found.append("the prediction is not as it was made: its digest is another one")
-    found += _of_other_devices(prediction, results)
+        warnings.append("the prediction is not as it was made: its digest is another one")
+    warnings += _of_other_devices(prediction, results)
     younger = [point for point in points if point.made_before is False]
     if younger:
-        found.append(
+        warnings.append(
             f"the prediction, made at {prediction.made_at}, is younger than the first run of {len(younger)} of "
             f"{len(points)} points, as {point_words(younger[0])}: it could have known them"
         )
-    return found
+    return warnings

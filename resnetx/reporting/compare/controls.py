@@ -18,14 +18,14 @@ _ORDER: tuple[Agreement, ...] = ("differ", "open", "agree")  # the first that an
 
 def one_gpu_rates(pairs: Sequence[Pair]) -> Control:
     """Whether one GPU is as fast in both studies, with every workload."""
-    found = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
-    if not found:
+    ratios = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
+    if not ratios:
         return Control(name="one-GPU rate", agreement="unknown", why="no one-GPU point ran well in both")
-    judged = [agreement(ratio) for ratio, _ in found]
+    judged = [agreement(ratio) for ratio, _ in ratios]
     overall = next(each for each in _ORDER if each in judged)
-    deciding = [each for each, judgement in zip(found, judged, strict=True) if judgement == overall]
+    deciding = [each for each, judgement in zip(ratios, judged, strict=True) if judgement == overall]
     ratio, pair = max(deciding, key=lambda each: abs(math.log(each[0].median)))
-    others = f"{len(deciding)} of {len(found)} points, " * (len(found) > 1)
+    others = f"{len(deciding)} of {len(ratios)} points, " * (len(ratios) > 1)
     return Control(
         name="one-GPU rate",
         agreement=overall,

@@ -31,8 +31,8 @@ def differences(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differ
     if not facts_a or not facts_b:
         return []
     names = dict.fromkeys(name for _, facts in (*facts_a, *facts_b) for name in facts)
-    found = [_difference(name, facts_a, facts_b) for name in names]
-    return [each for each in found if set(each.a) != set(each.b) or each.varies_in] + _typical(a, b)
+    compared = [_difference(name, facts_a, facts_b) for name in names]
+    return [fact for fact in compared if set(fact.a) != set(fact.b) or fact.varies_in] + _typical(a, b)
 
 
 def _facts(runs: Sequence[RunSummary]) -> list[tuple[int, Facts]]:
@@ -70,14 +70,14 @@ def _of_environment(environment: Environment) -> Facts:
 
 
 def _of_run(run: RunSummary) -> Facts:
-    found: Facts = {}
+    run_facts: Facts = {}
     if run.transport:
         used = "none, on one GPU" if run.request.gpus == 1 else ", ".join(run.transport.used or ["unknown"])
-        found |= {"transport.requested": run.transport.requested, "transport.used": used}
+        run_facts |= {"transport.requested": run.transport.requested, "transport.used": used}
     if images := run.input_state:
         kept = {"images": images.images, "classes": images.classes, "size_bytes": images.size_bytes}
-        found |= _flat("input_state", {**kept, "decoder": images.decoder})
-    return found
+        run_facts |= _flat("input_state", {**kept, "decoder": images.decoder})
+    return run_facts
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -121,13 +121,13 @@ def _typical(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differenc
             _coarse,
         ),
     }
-    found = []
+    differing = []
     for name, (read, tell) in readings.items():
         values = [[value for run in runs if (value := read(run)) is not None] for runs in (a, b)]
         said_a, said_b = (tell(statistics.median(each)) if each else "unknown" for each in values)
         if said_a != said_b:
-            found.append(Difference(name=name, a=[said_a], b=[said_b], varies_in=[]))
-    return found
+            differing.append(Difference(name=name, a=[said_a], b=[said_b], varies_in=[]))
+    return differing
 
 
 def _coarse(share: float) -> str:

@@ -45,10 +45,10 @@ def find(path: Path) -> list[StudyFolder]:
     """The studies in a folder, which may be one itself."""
     if is_file(path):
         raise ConfigError(f"{path}: a file; expected a folder that `resnetx sweep` has made")
-    found = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
-    if not found:
+    folders = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
+    if not folders:
         raise ConfigError(f"{path}: no study below it; expected a folder that `resnetx sweep` has made")
-    return found
+    return folders
 
 
 def load(folder: StudyFolder) -> Results:

@@ -82,10 +82,10 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
 
 
 def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
-    found = defaultdict(set)
+    by_system = defaultdict(set)
     for point in points:
-        found[point.system].add(point.library)
-    return any(len(libraries) > 1 for libraries in found.values())
+        by_system[point.system].add(point.library)
+    return any(len(libraries) > 1 for libraries in by_system.values())
 
 
 def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
@@ -165,12 +165,12 @@ def _margin(sides: Sequence[SystemSide]) -> Margin | None:
     if len(able) < 2:
         return None
     first, second = able[:2]
-    found = ratio(first, second)
+    margin_ratio = ratio(first, second)
     return Margin(
         first=first.system,
         second=second.system,
-        ratio=found,
-        lead=lead(found),
+        ratio=margin_ratio,
+        lead=lead(margin_ratio),
         simple_model=simple_model(first, second),
     )
 

@@ -38,10 +38,10 @@ Line = tuple[str, str]  # library, and what is fixed in words
 
 def crossings(points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = ()) -> list[Crossing]:
     """All crossings between any two systems, by axis."""
-    found: list[Crossing] = []
+    crossed: list[Crossing] = []
     for axis, (place, line) in _AXES.items():
-        found += _over_points(axis, points, place, line)
-    return [*found, *_over_messages(collectives)]
+        crossed += _over_points(axis, points, place, line)
+    return [*crossed, *_over_messages(collectives)]
 
 
 # ---- lines of points

@@ -53,14 +53,14 @@ class Agreement:
 
 def simple_model_agreement(points: Sequence[SystemPoint]) -> Agreement | None:
     """How the simple model agrees with the predictions; None where nothing is sent or known of messages."""
-    found = [(point, point.margin) for point in points if point.margin and _speaks(point.margin)]
-    if not found:
+    comparable = [(point, point.margin) for point in points if point.margin and _speaks(point.margin)]
+    if not comparable:
         return None
-    differences = [(_difference(margin), point) for point, margin in found]
+    differences = [(_difference(margin), point) for point, margin in comparable]
     worst, where = max(differences, key=lambda pair: abs(pair[0]))
     return Agreement(
-        points=len(found),
-        same_leader=sum(margin.simple_model.ratio > 1 for _, margin in found if margin.simple_model),
+        points=len(comparable),
+        same_leader=sum(margin.simple_model.ratio > 1 for _, margin in comparable if margin.simple_model),
         mean_difference=statistics.fmean(abs(difference) for difference, _ in differences),
         worst_difference=worst,
         worst=where,
