@@ -14,7 +14,7 @@ import pytest
 
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
-from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal_tree
+from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short, seal_tree
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
@@ -92,9 +92,9 @@ def record_of(task_of):
 def brief_of():
     """Makes the brief of a run of a request, as if it had measured these rates (images/s of each window)."""
 
-    def make(request: Request, *rates: float, **more: Any) -> Brief:
+    def make(request: Request, *rates: float, **more: Any) -> RunSummary:
         counted = workload(request.model, request.image_size, request.batch_size, "caffe")
-        plain = dict.fromkeys(Brief.__struct_fields__) | {
+        plain = dict.fromkeys(RunSummary.__struct_fields__) | {
             "folder": Path("runs") / f"{request.slug}_r{more.get('repeat', 1)}",
             "request": request,
             "key": request.key,
@@ -107,7 +107,7 @@ def brief_of():
             "rates": list(rates),
             "warnings": [],
         }
-        return Brief(**(plain | more))
+        return RunSummary(**(plain | more))
 
     return make
 
@@ -116,8 +116,8 @@ def brief_of():
 def results_of():
     """Makes the results of a study from its requests and the briefs of its runs."""
 
-    def make(requests: Sequence[Request], briefs: Iterable[Brief], **more: Any) -> Results:
-        runs: dict[str, list[Brief]] = defaultdict(list)
+    def make(requests: Sequence[Request], briefs: Iterable[RunSummary], **more: Any) -> Results:
+        runs: dict[str, list[RunSummary]] = defaultdict(list)
         for brief in briefs:
             runs[brief.key].append(brief)
         plain = {"kind": "study", "schema": SCHEMA, "name": "mine", "about": "A test's.", "node": "node1"}

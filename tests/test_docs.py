@@ -32,7 +32,8 @@ def test_every_part_of_a_record_is_described_once():
     page = records.page()
     headings = re.findall(r"^### (.*)$", page, re.MULTILINE)
     assert len(set(headings)) == len(headings)
-    assert {"Environment", "Side", "Side of SystemComparison"} <= set(headings)
+    assert {"Environment", "StudySide", "SystemSide"} <= set(headings)
+    assert "a sentence for each file in it that is not a record" in page.lower()  # by its name in JSON
 
 
 def test_comments_of_fields_are_those_beside_and_directly_above():

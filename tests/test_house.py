@@ -35,7 +35,7 @@ PURE = [
     "resnetx.reporting.compare.accuracy",
     "resnetx.reporting.compare.studies",
     "resnetx.reporting.study.page",
-    "resnetx.reporting.charts.predictions",
+    "resnetx.reporting.charts.system_figures",
     "resnetx.reporting.study.scaling",
     "resnetx.reporting.systems.comparison",
     "resnetx.reporting.charts.timelines",

@@ -104,7 +104,7 @@ def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
 
 def _study(path: Path) -> Results:
     loaded = results.load(only_study(path))
-    for sentence in loaded.aside:
+    for sentence in loaded.skipped:
         progress.skipped(sentence)
     return loaded
 
@@ -192,10 +192,10 @@ def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
 
 def _write_files(folder: Path, found: SystemComparison, made: Prediction) -> None:
     from resnetx.reporting.charts import timelines
-    from resnetx.reporting.charts.predictions import system_figures
-    from resnetx.reporting.study import export
+    from resnetx.reporting.charts.system_figures import system_figures
     from resnetx.reporting.systems import tables
+    from resnetx.reporting.table import write_csv
 
     for name, table in tables.tables(found).items():
-        export.write_csv(folder / f"{name}.csv", table)
+        write_csv(folder / f"{name}.csv", table)
     drawings.store([*system_figures(found), *timelines.timelines(made.points)], folder)

@@ -8,14 +8,14 @@ from resnetx import progress, record
 from resnetx.errors import ConfigError
 
 if TYPE_CHECKING:
-    from resnetx.reporting.charts.shared import Figure
+    from resnetx.reporting.charts.figure import Figure
 
 
 def store(figures: Iterable["Figure"], folder: Path) -> None:
     """Writes the files of figures, and says which one of each to look at."""
     from resnetx.reporting.charts import files
 
-    written = [files.write_figure(figure, files.drawn(figure.specification), folder) for figure in figures]
+    written = [files.write_figure(figure, files.drawn(figure.chart), folder) for figure in figures]
     for path in written:
         progress.command(f"figure: {path}")
     if written:

@@ -25,7 +25,7 @@ from resnetx.prediction.scenario import Fabric
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint
 from resnetx.reporting.systems.claims import Assumption, Claims, check_claims, published
 from resnetx.reporting.systems.comparison import side_by_side
-from resnetx.reporting.systems.deciding import Combination
+from resnetx.reporting.systems.deciding_assumptions import Combination
 from resnetx.reporting.systems.explanations import KEPT, Causes, all_combinations, explain
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point

@@ -27,7 +27,7 @@ def report(*studies: keywords.Text, **settings: Unpack[keywords.Report]) -> Path
                 loaded.append(results.load(each))
             except FileError as error:
                 unreadable.append(str(error))
-        for sentence in [*unreadable, *(sentence for study in loaded for sentence in study.aside)]:
+        for sentence in [*unreadable, *(sentence for study in loaded for sentence in study.skipped)]:
             progress.skipped(sentence)
         if not loaded:
             raise ConfigError("report: no study that is named can be read; expected one at least")

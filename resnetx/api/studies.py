@@ -6,11 +6,10 @@ from pathlib import Path
 
 from resnetx import progress
 from resnetx.errors import ConfigError
-from resnetx.record import Brief, StudyFolder
+from resnetx.record import RunSummary, StudyFolder
 from resnetx.reporting.study import export, results
+from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.study.scaling import rows
-from resnetx.reporting.study.series import Named, named
 from resnetx.table import Cell, Tabular
 
 
@@ -19,7 +18,7 @@ class MeasuredStudy(Tabular):
     """A study as it is on disk. Its rows are those of `points.csv` in a report (`resnetx.reporting.study.export`)."""
 
     results: Results
-    points: list[Named]
+    points: list[StudyPoint]
 
     @property
     def name(self) -> str:
@@ -32,15 +31,15 @@ class MeasuredStudy(Tabular):
         return self.results.folder
 
     @property
-    def failed(self) -> list[Brief]:
+    def failed(self) -> list[RunSummary]:
         """Runs of these points and their twins that failed, took too long or had too little memory."""
-        requests = [point.row.request for point in self.points]
+        requests = [point.result.request for point in self.points]
         keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
         return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
 
     def rows(self) -> list[dict[str, Cell]]:
         """A row for each point."""
-        return export.points(self.points)
+        return export.points_table(self.points).records()
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
@@ -51,10 +50,9 @@ def measured_study(
 ) -> MeasuredStudy:
     """The study in a folder. `baseline`: GPUs that speed-ups are over; `only`: keys of the points that are wanted."""
     loaded = results.load(folder)
-    for sentence in loaded.aside:
+    for sentence in loaded.skipped:
         progress.skipped(sentence)
-    found = [row for row in rows(loaded, baseline) if only is None or row.request.key in only]
-    return MeasuredStudy(loaded, named([(loaded, found)]))
+    return MeasuredStudy(loaded, study_points([loaded], baseline, only))
 
 
 def only_study(path: Path) -> StudyFolder:

@@ -35,7 +35,7 @@ from resnetx.measure.study.sweep import (
 from resnetx.measure.study.sweep import (
     sweep as run_all,
 )
-from resnetx.record import SCHEMA, Brief, RunFile, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
@@ -263,7 +263,7 @@ def _past(study: Asked) -> Estimator:
     from resnetx.measure.machine.visible_gpus import gpus_here
     from resnetx.reporting.study.results import load
 
-    runs: list[Brief] = []
+    runs: list[RunSummary] = []
     for file in study.folder.path.parent.glob(f"*/{study.folder.study.name}"):
         with suppress(FileError):
             runs += load(StudyFolder(file.parent)).runs

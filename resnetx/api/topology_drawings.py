@@ -15,7 +15,7 @@ from resnetx.interconnect.system import System
 from resnetx.units import size_text
 
 if TYPE_CHECKING:
-    import altair as alt
+    from resnetx.reporting.charts.figure import AnyChart
 
 DRAWN_NODES = 4  # with more nodes, one of them is drawn
 
@@ -25,7 +25,7 @@ class Drawing:
     """A chart, and the name of its files."""
 
     name: str
-    chart: "alt.LayerChart"
+    chart: "AnyChart"
 
 
 def of_system(machine: System) -> Drawing:
@@ -46,18 +46,17 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
     from resnetx.reporting.charts import files
 
     for each in drawings:
-        specification = each.chart.to_dict()
-        svg = files.drawn(specification)
+        svg = files.drawn(each.chart)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            written = files.write_drawing(specification, svg, folder / each.name.replace(" ", "-"))
+            written = files.write_drawing(each.chart, svg, folder / each.name.replace(" ", "-"))
         except OSError as error:
             raise ConfigError(f"out={folder}: no drawing can be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")
     note_undrawn()
 
 
-def _chart(machine: System, plan: Plan | None, size_bytes: int) -> "alt.LayerChart":
+def _chart(machine: System, plan: Plan | None, size_bytes: int) -> "AnyChart":
     from resnetx.reporting.charts import topology
 
     subtitle, walks = [], []

@@ -1,4 +1,4 @@
-"""The console that everything for people is printed on: it shows what a file says, and obeys none of it.
+"""The console that all screens are printed on: it shows what a file holds, and obeys none of it.
 
 Names and texts in records, studies and traces come from anywhere. A terminal would obey the escapes in them (clear the
 screen, set its title, show a line as another one), so these are shown written out: `\\x1b`.
@@ -16,7 +16,7 @@ from resnetx.loading import visible
 
 
 class Console(_RichConsole):
-    """rich's console without its own markup; a reader who has seen enough is no failure (`cli` ends quietly then)."""
+    """rich's console without its own markup; a closed pipe is no failure (`cli` ends quietly then)."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(highlight=False, markup=False, **more)

@@ -1,4 +1,4 @@
-"""What a person sees: prose, tables and progress on a terminal; one JSON object per line for machines.
+"""Output of the command line: prose, tables and progress on a terminal; one JSON object per line for programs.
 
 The verbs' own screens are in the modules `show_*`, all made of what is here.
 """
@@ -25,7 +25,7 @@ from rich.text import Text
 
 from resnetx.cli.console import Console
 from resnetx.cli.prose import beside, width_of, wrapped
-from resnetx.cli.sheet import sheet
+from resnetx.cli.table_layout import lay_out
 from resnetx.loading import UNSHOWN
 from resnetx.progress import Counter
 
@@ -77,7 +77,7 @@ def line(text: str, to: Console = out) -> None:
 
 
 def entries(found: Iterable[tuple[str, str]], indent: int = 0) -> None:
-    """Prints names, each with what is said of it beside it, in prose."""
+    """Prints names, each with its description beside it."""
     pairs = [(" " * indent + name, text) for name, text in found]
     at = max((len(name) for name, _ in pairs), default=0) + 2
     for name, text in pairs:
@@ -99,7 +99,7 @@ def table(
     """Prints a table under its title, and a note below it.
 
     A column whose heading starts with ">" is right-aligned. Where a terminal is too narrow, columns are left out, those
-    with a heading in `least` first, in that order; see `sheet`.
+    with a heading in `least` first, in that order; see `table_layout`.
     """
     tables(columns, {title: list(rows)}, note, least)
 
@@ -108,7 +108,7 @@ def tables(
     columns: Sequence[str], found: Mapping[str, Sequence[Sequence[str]]], note: str = "", least: Sequence[str] = ()
 ) -> None:
     """Prints tables with the same columns, each under its title, and one note below them all."""
-    laid = sheet(columns, found, _width(out), least, whole=_screen.everything)
+    laid = lay_out(columns, found, _width(out), least, whole=_screen.everything)
     for place, (title, lines) in enumerate(laid.lines.items()):
         if place:
             say()
@@ -164,7 +164,7 @@ def progress(what: str, total: int, where: object = "") -> Iterator[Counter]:
 
 @contextmanager
 def waiting(what: str, where: object = "") -> Iterator[None]:
-    """A sign of life with the time gone by, on standard error; `what`: a few words, `where`: a path."""
+    """A spinner with the elapsed time, on standard error; `what`: a few words, `where`: a path."""
     with _Progress(TextColumn("{task.description}"), TimeElapsedColumn(table_column=_whole()), where=where) as bar:
         bar.add_task(_short(what), total=None)
         yield
@@ -176,7 +176,7 @@ def _whole() -> Column:
 
 
 def _short(what: str) -> str:
-    """A description that leaves a narrow terminal room for bar and times."""
+    """A description short enough for bar and times on a narrow terminal."""
     room = max(err.width - 42, 12)
     return what if len(what) <= room else f"{what[: room - 1]}…"
 

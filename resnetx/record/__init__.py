@@ -39,7 +39,7 @@ from resnetx.record.run import (
     Workload,
     timestamp,
 )
-from resnetx.record.run_summary import Brief, BriefReader
+from resnetx.record.run_summary import RunSummary, RunSummaryReader
 from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.tasks import Ended, File, Task, TaskRecord, cut_short, json_schema, read_task
 from resnetx.record.unknown import Unknown, known, nulls, seal, seal_tree
@@ -52,8 +52,6 @@ __all__ = [
     "BenchPoint",
     "BenchRecord",
     "BenchRequest",
-    "Brief",
-    "BriefReader",
     "Deviation",
     "Device",
     "Ended",
@@ -74,6 +72,8 @@ __all__ = [
     "RunFile",
     "RunFolder",
     "RunRecord",
+    "RunSummary",
+    "RunSummaryReader",
     "SkippedArray",
     "StudyFolder",
     "StudyRecord",

@@ -31,7 +31,8 @@ class ComparedStudy(_Part, frozen=True):
     name: str
     node: str
     folder: str
-    aside: list[str]  # a sentence for each file in it that is no record
+    # A sentence for each file in it that is not a record; its name in JSON is an older word.
+    skipped: list[str] = msgspec.field(name="aside")
 
 
 class Difference(_Part, frozen=True):
@@ -43,7 +44,7 @@ class Difference(_Part, frozen=True):
     varies_in: list[Study]  # where runs differ in it on one number of GPUs, so that the study is not all of one piece
 
 
-class Side(_Part, frozen=True):
+class StudySide(_Part, frozen=True):
     """One point in one of the studies, over its runs."""
 
     request_key: str
@@ -61,8 +62,8 @@ class ComparedPoint(_Part, frozen=True):
     batch: str  # "batch 16"
     variant: str  # the settings that tell it from other points of A: "bf16, layerwise"
     request: Request  # A's; B's differs in `Comparison.settings` only
-    a: Side
-    b: Side
+    a: StudySide
+    b: StudySide
     ratio: Summary | None  # of images/s
     adjusted_p: float | None  # of a permutation test, for all points of the comparison; null: fewer than 2 runs a side
     verdict: Literal["different", "no difference shown", "too few runs to decide", "not measured"]
@@ -89,7 +90,7 @@ class Mean(_Part, frozen=True):
 
 
 class Control(_Part, frozen=True):
-    """Something that has to agree before a difference on several GPUs can be laid on what connects them."""
+    """Something that has to agree before a difference on several GPUs can be attributed to the interconnect."""
 
     name: Literal["one-GPU rate", "SM clock"]
     agreement: Agreement

@@ -1,12 +1,13 @@
-"""Run records as reports need them: the parts that are compared, without the samples they come from.
+"""Summaries of run records, as reports need them: what is compared, without the samples that it comes from.
 
 A study has thousands of records of many kilobytes; most of each is environment, which hardly differs, and sensor
 samples, of which reports want the median. Reading decodes only what is kept, and keeps each environment once.
 """
 
 import statistics
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,8 +27,10 @@ from resnetx.record.run import (
 )
 from resnetx.request import Request
 
+T = TypeVar("T")
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+
+class _Copied(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a `RunRecord` that reports read as they are."""
 
     request: Request
@@ -53,7 +56,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
         return self.window_steps or self.request.steps
 
 
-class Brief(_Kept, frozen=True, kw_only=True):
+class RunSummary(_Copied, frozen=True, kw_only=True):
     """What reports read of one run."""
 
     folder: Path
@@ -75,8 +78,8 @@ class _GpuSamples(msgspec.Struct):
     energy_J: float | None
 
 
-class _Projection(_Kept, frozen=True, kw_only=True):
-    """The fields of a record that are decoded at all."""
+class _Decoded(_Copied, frozen=True, kw_only=True):
+    """All fields of a record that are decoded."""
 
     request_key: str
     windows_s: list[list[float]] | None
@@ -85,41 +88,42 @@ class _Projection(_Kept, frozen=True, kw_only=True):
     environment: msgspec.Raw
 
 
-class BriefReader:
+class RunSummaryReader:
     """Reads records, and keeps what many of them share once."""
 
     def __init__(self) -> None:
         self._environments: dict[bytes, Environment | None] = {}
-        self._shared: dict[Any, Any] = {}
+        self._shared: dict[Hashable, Any] = {}
 
-    def __call__(self, folder: RunFolder) -> Brief:
-        """The brief of one run, or a `RecordError` that says what is wrong with its file."""
-        found: _Projection = read(folder.record, _Projection)
+    def __call__(self, folder: RunFolder) -> RunSummary:
+        """The summary of one run, or a `RecordError` that says what is wrong with its file."""
+        decoded: _Decoded = read(folder.record, _Decoded)
         try:
-            rates, environment = _rates(found), self._environment(bytes(found.environment))
+            rates, environment = _rates(decoded), self._environment(bytes(decoded.environment))
         except ValueError as error:  # msgspec's are of this kind, too
             raise RecordError(f"{folder.record}: not a record of a run ({error})") from None
-        samples = [each for each in found.gpu_samples or [] if each]
-        clocks = [clock for each in samples for clock in each.sm_clock_Hz or []]
-        energies = [each.energy_J for each in samples if each.energy_J is not None]
-        kept = {field: getattr(found, field) for field in _Kept.__struct_fields__}
-        kept["request"] = self._once(found.request_key, found.request)
-        if found.workload:
-            kept["workload"] = self._once((found.request_key, found.workload.convention), found.workload)
-        return Brief(
-            **kept,
+        gpus = [samples for samples in decoded.gpu_samples or [] if samples]
+        clocks = [clock for samples in gpus for clock in samples.sm_clock_Hz or []]
+        energies = [samples.energy_J for samples in gpus if samples.energy_J is not None]
+        copied = {field: getattr(decoded, field) for field in _Copied.__struct_fields__}
+        copied["request"] = self._once(decoded.request_key, decoded.request)
+        if decoded.workload:
+            copied["workload"] = self._once((decoded.request_key, decoded.workload.convention), decoded.workload)
+        return RunSummary(
+            **copied,
             folder=folder.path,
-            key=found.request_key,
+            key=decoded.request_key,
             rates=rates,
             sm_clock_Hz=statistics.median(clocks) if clocks else None,
-            energy_J=sum(energies) if energies and len(energies) == len(found.gpu_samples or []) else None,
-            peak_memory_bytes=max(found.peak_memory_bytes) if found.peak_memory_bytes else None,
+            energy_J=sum(energies) if energies and len(energies) == len(decoded.gpu_samples or []) else None,
+            peak_memory_bytes=max(decoded.peak_memory_bytes) if decoded.peak_memory_bytes else None,
             environment=environment,
         )
 
-    def _once(self, key: Any, value: Any) -> Any:
+    def _once(self, key: Hashable, value: T) -> T:
         """The first of all values that are equal because their keys are."""
-        return self._shared.setdefault(key, value)
+        first: T = self._shared.setdefault(key, value)
+        return first
 
     def _environment(self, text: bytes) -> Environment | None:
         if text not in self._environments:
@@ -127,14 +131,14 @@ class BriefReader:
         return self._environments[text]
 
 
-def _rates(found: _Projection) -> list[float]:
-    """See `Brief.rates`; a `ValueError` where the windows cannot be those of a run."""
-    if found.outcome != "ok" or not found.windows_s:
+def _rates(decoded: _Decoded) -> list[float]:
+    """See `RunSummary.rates`; a `ValueError` where the windows cannot be those of a run."""
+    if decoded.outcome != "ok" or not decoded.windows_s:
         return []
-    if len(counts := {len(windows) for windows in found.windows_s}) > 1:
+    if len(counts := {len(windows) for windows in decoded.windows_s}) > 1:
         raise ValueError(f"windows_s: ranks have different numbers of windows, {min(counts)} to {max(counts)}")
-    images = found.steps_per_window * found.request.batch_size
-    slowest_s = [max(ranks) for ranks in zip(*found.windows_s, strict=True)]
+    images = decoded.steps_per_window * decoded.request.batch_size
+    slowest_s = [max(ranks) for ranks in zip(*decoded.windows_s, strict=True)]
     if images < 1 or not all(SHORTEST_s < time_s < LONGEST_s for time_s in slowest_s):
         raise ValueError(f"windows_s: {images} images in {min(slowest_s)} s give no rate")
     return [images / time_s for time_s in slowest_s]

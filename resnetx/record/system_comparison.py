@@ -36,7 +36,7 @@ class Estimate(_Part, frozen=True):
     high: float
 
 
-class Side(_Part, frozen=True):
+class SystemSide(_Part, frozen=True):
     """One point on one system."""
 
     system: str
@@ -73,7 +73,7 @@ class Margin(_Part, frozen=True):
     second: str
     ratio: Estimate  # of iterations/s
     lead: Lead
-    simple_model: SimpleModel | None  # null: it speaks of equal GPUs (`Side.gpu`), and of known times
+    simple_model: SimpleModel | None  # null: it speaks of equal GPUs (`SystemSide.gpu`), and of known times
 
 
 class SystemPoint(_Part, frozen=True):
@@ -89,7 +89,7 @@ class SystemPoint(_Part, frozen=True):
     gradient_bytes: int
     intensity_per_gpu: float | None
     request: Request | None  # without the devices, which may be others on each system
-    sides: list[Side]  # in the order of `SystemComparison.systems`
+    sides: list[SystemSide]  # in the order of `SystemComparison.systems`
     margin: Margin | None
 
 

@@ -78,12 +78,12 @@ def read(count: int) -> None:
 
 def read_ours(folder: str) -> None:
     from resnetx.reporting.study.results import load
-    from resnetx.reporting.study.scaling import rows
+    from resnetx.reporting.study.scaling import point_results
 
     start = time.perf_counter()
     results = load(StudyFolder(Path(folder)))
     loaded = time.perf_counter()
-    found = rows(results)
+    found = point_results(results)
     print(f"{loaded - start:.2f} s to load, {time.perf_counter() - loaded:.2f} s for {len(found):,} rows, {_peak()}")
 
 

@@ -106,14 +106,13 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     from resnetx.cli.tables import show_accuracy, show_run, show_study, show_trace
     from resnetx.record import RunFolder, RunRecord, StudyFolder, read
     from resnetx.reporting.compare.accuracy import check
+    from resnetx.reporting.study.points import study_points
     from resnetx.reporting.study.results import load
-    from resnetx.reporting.study.scaling import rows
-    from resnetx.reporting.study.series import named
     from resnetx.traces.runs import read_all
 
     monkeypatch.setattr(show, "width_of", lambda stream: width)
     results = load(StudyFolder(Path(QUICKSTART)))
-    points = named([(results, rows(results))])
+    points = study_points([results])
     show_study.scaling("Study quickstart", points)
     show_study.limits(points)
     for trace in read_all(Path(TRUTH) / "trace"):
@@ -124,9 +123,9 @@ def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatc
     show_run.run(read(folder.record, RunRecord), folder)
     out = capsys.readouterr().out.splitlines()
     assert {
-        "What takes the time",
+        "Time of a step by part",
         "Point by point",
-        "A step from inside: mean ms of each rank over all windows",
+        "Inside a step: mean ms of each rank over all windows",
     } <= set(out)
     assert [line for line in out if len(line) > width and not line.startswith(("record: ", "trace: "))] == []
     assert [line for line in out if line != line.rstrip()] == []

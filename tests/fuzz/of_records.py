@@ -22,7 +22,16 @@ from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study import sweep
 from resnetx.prediction.scenario import Fabric, Setting, Subject
 from resnetx.prediction.speedup import Placement, curve
-from resnetx.record import BenchFile, BenchRecord, BriefReader, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
+from resnetx.record import (
+    BenchFile,
+    BenchRecord,
+    RunFile,
+    RunFolder,
+    RunRecord,
+    RunSummaryReader,
+    StudyFolder,
+    StudyRecord,
+)
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
@@ -30,12 +39,11 @@ from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.compare.accuracy import check as checked
 from resnetx.reporting.compare.studies import compare
-from resnetx.reporting.study import export as tables
 from resnetx.reporting.study import page, results
+from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
+from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.study.scaling import rows
-from resnetx.reporting.study.series import named
 from resnetx.reporting.systems.comparison import compare_systems as compared
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_all
@@ -73,7 +81,7 @@ def _quickstart() -> StudyRecord:
 
 def _results(folder: Path) -> Results:
     """A study of one point, whose runs, and those of its twins, all have the record in a folder."""
-    brief = BriefReader()(RunFolder(folder))
+    brief = RunSummaryReader()(RunFolder(folder))
     asked = msgspec.structs.replace(_quickstart(), points=[brief.request])
     runs = {twin.key: [brief] for twin in brief.request.twins.values()} | {brief.key: [brief]}
     return Results(asked, folder, list(results.points([brief.request], runs)), [])
@@ -94,9 +102,9 @@ def _use_run(path: Path) -> None:
 
 
 def _show_study(found: Results, path: Path) -> None:
-    points = named([(found, rows(found))])
-    for table in (tables.points(points), tables.windows([found]), tables.messages(points)):
-        list(table)
+    points = study_points([found])
+    for table in (points_table(points), windows_table([found]), messages_table(points)):
+        table.records()
     platform([found])
     if seldom(path):
         show_study.scaling("a study", points)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
-from resnetx.record import BriefReader, StudyFolder
+from resnetx.record import RunSummaryReader, StudyFolder
 
 pytestmark = pytest.mark.dist
 
@@ -50,7 +50,7 @@ def nothing_is_left(results: Path) -> None:
 def runs(results: Path) -> dict[tuple[str, int], tuple[str, int]]:
     """(request, repeat) -> how it ended, and its number of windows."""
     (study,) = results.rglob("study.json")
-    briefs = [BriefReader()(folder) for folder in StudyFolder(study.parent).runs()]
+    briefs = [RunSummaryReader()(folder) for folder in StudyFolder(study.parent).runs()]
     return {(brief.key, brief.repeat): (brief.outcome, len(brief.rates)) for brief in briefs}
 
 

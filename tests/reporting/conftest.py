@@ -8,10 +8,9 @@ import pytest
 from resnetx import study
 from resnetx.choices import NoExchange, SyntheticInput
 from resnetx.config import request_from
-from resnetx.record import Brief, Device
+from resnetx.record import Device, RunSummary
+from resnetx.reporting.study.points import study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.study.scaling import rows
-from resnetx.reporting.study.series import named
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 
@@ -36,7 +35,7 @@ def invented(brief_of, results_of):
     def make(requests: list[Request], repeats=6, link_Bps=10e9, brief=None, **of_study) -> Results:
         chance = random.Random(0)
 
-        def run(request: Request, repeat: int) -> Brief:
+        def run(request: Request, repeat: int) -> RunSummary:
             common = {"repeat": repeat, "devices": [CPU], **(brief or {})}
             counts = brief_of(request).workload
             if counts.activations_per_batch / request.gpus > 1.3e9:
@@ -63,7 +62,7 @@ def _step_s(request: Request, counts, link_Bps: float) -> float:
 @pytest.fixture
 def points_of():
     """Makes the named points of studies."""
-    return lambda *studies: named([(results, rows(results)) for results in studies])
+    return lambda *studies: study_points(studies)
 
 
 @pytest.fixture

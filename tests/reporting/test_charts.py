@@ -4,11 +4,11 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-import vl_convert
 
 from resnetx.choices import Torchvision
-from resnetx.reporting.charts import shared, study_figures
-from resnetx.reporting.charts.styles import DASHES, Look
+from resnetx.reporting.charts import files, study_figures
+from resnetx.reporting.charts.figure import COLUMN, specification
+from resnetx.reporting.charts.styles import DASHES, SeriesStyles
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ WITH_OOM = {"model__x": [4, 32], "batch_size": 64, "gpus": [1, 2, 4]}
 
 
 def drawn(figure):
-    return ElementTree.fromstring(vl_convert.vegalite_to_svg(figure.specification))
+    return ElementTree.fromstring(files.drawn(figure.chart))
 
 
 def texts(figure):
@@ -37,13 +37,21 @@ def texts(figure):
 
 def lines(figure):
     """The paths of the drawn curves, in which L joins two points."""
-    svg = vl_convert.vegalite_to_svg(figure.specification)
+    svg = files.drawn(figure.chart)
     groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg)
     return [path for group in groups for path in re.findall(r' d="([^"]*)"', group)]
 
 
 def test_a_study_that_ran_has_all_five_figures(figures_of):
     assert list(figures_of(SMALL)) == ["intensity", "located", "rate", "speedup", "limits"]
+
+
+def test_a_chart_is_complete_without_its_file(figures_of):
+    """A notebook shows what `to_dict` gives; files get the same."""
+    for figure in figures_of(SMALL).values():
+        shown = figure.chart.to_dict()
+        assert shown == specification(figure.chart), figure.name
+        assert sum(map(len, shown["datasets"].values())) == len(figure.table.rows), figure.name
 
 
 def test_a_study_that_has_not_run_has_no_figure_of_what_was_measured(results_of, grid, points_of):
@@ -57,20 +65,20 @@ def test_a_study_on_one_gpu_has_no_speed_ups_to_show(figures_of):
 def test_curves_hold_what_the_rows_say_and_the_ideal_follows_from_the_baseline(invented, grid, points_of):
     points = points_of(invented(grid(**SMALL)))
     rate = next(figure for figure in study_figures.figures(points) if figure.name == "rate")
-    for row, point in zip(rate.data, points, strict=True):
-        assert row["iterations_per_s"] == point.row.iterations_per_s.median
+    for row, point in zip(rate.table.records(), points, strict=True):
+        assert row["iterations_per_s"] == point.result.iterations_per_s.median
         base = next(each for each in points if each.line == point.line and each.gpus == 1)
-        assert row["ideal"] == pytest.approx(point.gpus * base.row.iterations_per_s.median)
+        assert row["ideal"] == pytest.approx(point.gpus * base.result.iterations_per_s.median)
 
 
 def test_a_missing_point_is_a_word_and_no_value(figures_of):
     figures = figures_of(WITH_OOM)
-    missing = [row for row in figures["rate"].data if row["outcome"] == "oom"]
+    missing = [row for row in figures["rate"].table.records() if row["outcome"] == "oom"]
     assert [(row["workload"], row["gpus"], row["iterations_per_s"]) for row in missing] == [("ResNet/32", 1, None)]
     assert texts(figures["rate"]).count("oom") == 1
     assert "oom: out of memory" in figures["rate"].caption
     assert "oom" in texts(figures["limits"])
-    located = [row for row in figures["located"].data if row["efficiency"] is None]
+    located = [row for row in figures["located"].table.records() if row["efficiency"] is None]
     assert [row["shown_as"] for row in located] == ["not measured"]
 
 
@@ -113,19 +121,19 @@ def test_the_baseline_is_in_the_axis_title(figures_of):
 
 def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):
     rate = figures_of({"model__x": 4, "batch_size": 16, "gpus": [1, 2, 4], "scaling": "weak"})["rate"]
-    first, *others = [row["ideal"] for row in rate.data]
+    first, *others = [row["ideal"] for row in rate.table.records()]
     assert others == [pytest.approx(first)] * 2
 
 
 def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of):
     few = points_of(invented(grid(model__x=1, gpus=[1, 2], strategy=["bucket", "after"], input="synthetic"), repeats=1))
-    assert Look(few).dashed
-    assert len(Look(few).panels(few)) == 1
+    assert SeriesStyles(few).dashed
+    assert len(SeriesStyles(few).panels(few)) == 1
     axes = {"strategy": ["bucket", "after", "layerwise"], "precision": ["fp32", "bf16"]}
     many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
-    assert len(Look(many).variants) > len(DASHES)
-    assert len(Look(many).panels(many)) == 6
-    assert all(figure.specification for figure in study_figures.figures(many))
+    assert len(SeriesStyles(many).variants) > len(DASHES)
+    assert len(SeriesStyles(many).panels(many)) == 6
+    assert all(figure.chart.to_dict() for figure in study_figures.figures(many))
 
 
 def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, points_of):
@@ -140,13 +148,15 @@ def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, 
 def test_what_a_missing_twin_leaves_open_is_not_called_computing(brief_of, results_of, grid, points_of):
     requests = grid(gpus=2, input="synthetic")
     results = results_of(requests, [brief_of(requests[0], 100.0)])
-    (bar,) = next(figure for figure in study_figures.figures(points_of(results)) if figure.name == "limits").data
-    assert (bar["part"], bar["share"]) == ("not told apart", 1.0)
+    (bar,) = next(
+        figure for figure in study_figures.figures(points_of(results)) if figure.name == "limits"
+    ).table.records()
+    assert (bar["part"], bar["share"]) == ("not separated", 1.0)
 
 
 def test_shares_of_a_step_add_up(figures_of):
     sums = {}
-    for bar in figures_of(SMALL)["limits"].data:
+    for bar in figures_of(SMALL)["limits"].table.records():
         key = bar["workload"], bar["batch"], bar["gpus"]
         sums[key] = sums.get(key, 0.0) + bar["share"]
     assert len(sums) == 12
@@ -158,7 +168,7 @@ def test_workloads_are_told_apart_without_colour_and_the_ramp_follows_x(invented
         *grid(model__x=[32, 1, 4], gpus=1, input="synthetic"),
         *grid(model=["alexnet"], gpus=1, input="synthetic"),
     ]
-    look = Look(points_of(invented(requests, repeats=1)))
+    look = SeriesStyles(points_of(invented(requests, repeats=1)))
     assert look.workloads == ["ResNet/1", "ResNet/4", "ResNet/32", "AlexNet"]
     assert len(set(look.shapes)) == len(set(look.colours)) == 4
 
@@ -176,14 +186,14 @@ def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, gri
     renamed = [replace(each, request=msgspec.structs.replace(each.request, model=model)) for each in results.points]
     long = study_figures.figures(points_of(replace(results, points=renamed)))
     for figure in [*figures_of(SMALL).values(), *figures_of(WITH_OOM).values(), *long]:
-        assert float(drawn(figure).get("width")) <= shared.COLUMN + 5, figure.name
+        assert float(drawn(figure).get("width")) <= COLUMN + 5, figure.name
 
 
 def test_a_point_that_went_well_without_a_rate_is_a_word(brief_of, results_of, grid, points_of):
     one, two = grid(gpus=[1, 2], input="synthetic")
     results = results_of([one, two], [brief_of(one, 100.0), brief_of(two, outcome="ok", reason="")])
     figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
-    assert [row["outcome"] for row in figures["rate"].data] == ["ok", "no rate"]
+    assert [row["outcome"] for row in figures["rate"].table.records()] == ["ok", "no rate"]
     assert texts(figures["rate"]).count("none") == 1
     assert "none: ended well without a rate" in figures["limits"].caption
 
@@ -193,5 +203,5 @@ def test_an_empty_batch_is_on_no_axis_of_work(brief_of, results_of, grid, points
     empty = msgspec.structs.replace(some, batch_size=0)
     results = results_of([empty, some], [brief_of(empty), brief_of(some, 100.0)])
     figures = {figure.name: figure for figure in study_figures.figures(points_of(results))}
-    assert [row["batch"] for row in figures["intensity"].data] == [f"batch {some.batch_size}"]
-    assert len(figures["located"].data) == 1
+    assert [row["batch"] for row in figures["intensity"].table.records()] == [f"batch {some.batch_size}"]
+    assert len(figures["located"].table.records()) == 1

@@ -3,7 +3,9 @@
 import pytest
 
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate
-from resnetx.reporting.systems.claim_checks import CHECKS, Asked, Claim, Where
+from resnetx.reporting.systems.claim import Claim, Where
+from resnetx.reporting.systems.claim_case import ClaimCase
+from resnetx.reporting.systems.claim_checks import CHECKS
 from resnetx.reporting.systems.claim_items import Item, exact, of_collectives, of_copies
 from resnetx.reporting.systems.claims import check_claims, published
 from resnetx.reporting.systems.comparison import compare_systems
@@ -151,9 +153,9 @@ def test_figures_of_a_family_have_to_be_near_all_of_them():
         stated_by={"ResNet/1": 10, "ResNet/2": 20},
     )  # fmt: skip
     for values, outcome, note in (((10, 20), "hit", "2 of 2"), ((10, 23), "miss", "1 of 2")):
-        (found,) = CHECKS["value"](Asked(claim, "workloads", {"workloads": items(*values)}, 0.1))
+        (found,) = CHECKS["value"](ClaimCase(claim, "workloads", {"workloads": items(*values)}, 0.1))
         assert (found.outcome, found.note) == (outcome, f"{note} figures within 10%")
-    (found,) = CHECKS["value"](Asked(claim, "workloads", {"workloads": items(10, 20)[:1]}, 0.1))
+    (found,) = CHECKS["value"](ClaimCase(claim, "workloads", {"workloads": items(10, 20)[:1]}, 0.1))
     assert found.outcome == "not predicted"
 
 
@@ -173,7 +175,7 @@ def test_a_figure_may_be_held_against_another_one(claims_of):
 def test_a_bound_is_open_where_the_interval_lies_across_it(low, value, high, outcome):
     claim = Claim(id="x", section="", says="", check="bound", quantity="rate", system="a", at_most=1.1)
     item = Item("points", "", "", {"rate": {"a": Estimate(value=value, low=low, high=high)}})
-    (found,) = CHECKS["bound"](Asked(claim, "", {"points": [item]}, 0.1))
+    (found,) = CHECKS["bound"](ClaimCase(claim, "", {"points": [item]}, 0.1))
     assert found.outcome == outcome
 
 

@@ -81,7 +81,7 @@ def test_too_few_runs_decide_nothing_however_far_apart_they_are(study_of, runs):
     assert {point.verdict for point in found.points} == {"too few runs to decide"}
     assert (found.points[0].adjusted_p is None) == (runs == 1)
     assert found.enough_runs == 5  # 2 splits of 252 are extreme: p = 0.008, twice that for two points
-    told = "0 different, 0 without a difference that is shown, 2 with too few runs to decide (repeats=5 would do"
+    told = "0 different, 0 with no difference shown, 2 with too few runs to decide (repeats=5 would do"
     assert any(told in sentence for sentence in conclusion(found))
 
 
@@ -117,7 +117,7 @@ def test_where_one_gpu_agrees_it_is_of_the_exchange_or_of_what_else_differs(stud
     clock = {"sm_clock_Hz": 1.227e9}
     found = compare(study_of({1: 10.0, 2: 15.0}, brief=clock), study_of({1: 10.0, 2: 18.0}, brief=clock))
     assert controls(found) == {"one-GPU rate": "agree", "SM clock": "agree"}
-    assert "SM clocks do so too: a difference on several GPUs is of how they exchange" in conclusion(found)[-1]
+    assert "so do SM clocks: a difference on several GPUs is due to how they exchange" in conclusion(found)[-1]
 
 
 def test_where_one_gpu_is_not_known_well_nothing_is_laid_on_anything(study_of):

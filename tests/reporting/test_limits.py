@@ -87,4 +87,4 @@ def test_synthetic_input_on_one_rank_can_only_compute(request_of, brief_of, resu
 def test_the_loaders_rate_and_the_watched_steps_stand_beside_the_clean_ones(point_of):
     found = limits(point_of(100.0, synthetic=101.0, alone=101.0, input=500.0, phases=95.0))
     assert found.loader_rate.median == pytest.approx(500)
-    assert found.watched.median == pytest.approx(0.95)
+    assert found.instrumented.median == pytest.approx(0.95)

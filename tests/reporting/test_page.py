@@ -139,7 +139,7 @@ def test_words_of_records_are_words_whatever_they_hold(invented, grid, tmp_path,
         replace(each, request=msgspec.structs.replace(each.request, model=model, env={"A": HOSTILE + str(place)}))
         for place, each in enumerate(results.points)
     ]
-    hostile = replace(results, study=study, points=points, aside=[HOSTILE])
+    hostile = replace(results, study=study, points=points, skipped=[HOSTILE])
 
     text = page.write([hostile], tmp_path).read_text()
     parsed = Parsed(text)

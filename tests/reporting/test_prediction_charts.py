@@ -4,13 +4,13 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-import vl_convert
 
 from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
-from resnetx.reporting.charts import shared
+from resnetx.reporting.charts import files
 from resnetx.reporting.charts.accuracy import accuracy_figure
-from resnetx.reporting.charts.predictions import system_figures
+from resnetx.reporting.charts.figure import COLUMN
+from resnetx.reporting.charts.system_figures import system_figures
 from resnetx.reporting.charts.timelines import timelines
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
@@ -56,7 +56,7 @@ def figures_of(predicted_of, prediction_of):
 
 
 def drawn(figure):
-    return ElementTree.fromstring(vl_convert.vegalite_to_svg(figure.specification))
+    return ElementTree.fromstring(files.drawn(figure.chart))
 
 
 def texts(figure):
@@ -65,7 +65,7 @@ def texts(figure):
 
 def lines(figure):
     """The paths of the drawn curves."""
-    svg = vl_convert.vegalite_to_svg(figure.specification)
+    svg = files.drawn(figure.chart)
     groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg)
     return [path for group in groups for path in re.findall(r' d="([^"]*)"', group)]
 
@@ -80,10 +80,12 @@ def test_each_library_has_figures_of_its_rates_and_all_share_the_others(figures_
 def test_rates_hold_every_point_of_every_system(figures_of):
     figures = figures_of()
     single, family = figures["rate"], figures["rate-resnetx"]
-    assert {row["workload"] for row in single.data} == {"AlexNet", "GoogLeNet"}
-    assert {row["workload"] for row in family.data} == {"ResNet/1", "ResNet/2"}
-    assert len(single.data) == 3 * 3 * 2
-    row = next(row for row in single.data if (row["workload"], row["gpus"], row["system"]) == ("AlexNet", 4, "b"))
+    assert {row["workload"] for row in single.table.records()} == {"AlexNet", "GoogLeNet"}
+    assert {row["workload"] for row in family.table.records()} == {"ResNet/1", "ResNet/2"}
+    assert len(single.table.records()) == 3 * 3 * 2
+    row = next(
+        row for row in single.table.records() if (row["workload"], row["gpus"], row["system"]) == ("AlexNet", 4, "b")
+    )
     assert row["iterations_per_s"] == pytest.approx(1 / 0.13)
     assert (row["iterations_per_s_low"], row["iterations_per_s_high"]) == pytest.approx((1 / 0.143, 1 / 0.117))
 
@@ -100,25 +102,25 @@ def test_collectives_are_shown_whole_and_close(figures_of):
     figure = figures_of()["allreduce"]
     assert [title for title in texts(figure) if "MB" in title] == ["0.5 to 6 MB"]
     assert len(lines(figure)) == 2 * 4
-    dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', vl_convert.vegalite_to_svg(figure.specification)))
+    dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', files.drawn(figure.chart)))
     assert len(dashes) >= 1  # 8 GPUs are told from 4
-    assert {row["algbw_GiBps"] for row in figure.data if row["size_bytes"] == 1_000_000} == {1e9 / 2**30}
+    assert {row["algbw_GiBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1e9 / 2**30}
 
 
 def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):
     figure = figures_of()["lead"]
-    data = figure.data
-    rules = re.findall(r'<g class="mark-rule role-mark.*?</g>', vl_convert.vegalite_to_svg(figure.specification))
+    data = figure.table.records()
+    rules = re.findall(r'<g class="mark-rule role-mark.*?</g>', files.drawn(figure.chart))
     assert sorted(group.count("<line") for group in rules) == [1, len(data)]  # where both are level; whiskers
     assert {row["gpus"] for row in data} == {2, 4}
     assert {row["lead"] for row in data} == {"a ahead"}
     assert all(row["margin"] == pytest.approx(1.3) for row in data)
-    assert {row["lead"] for row in figures_of(interval_s=[0.01, 2.0])["lead"].data} == {"open"}
+    assert {row["lead"] for row in figures_of(interval_s=[0.01, 2.0])["lead"].table.records()} == {"open"}
 
 
 def test_figures_fit_a_column(figures_of):
     for figure in figures_of(("nccl1", "nccl2")).values():
-        assert float(drawn(figure).get("width")) <= shared.COLUMN + 10, figure.name
+        assert float(drawn(figure).get("width")) <= COLUMN + 10, figure.name
 
 
 # ---- timelines ------------------------------------------------------------------------------------------------------
@@ -139,14 +141,14 @@ def test_a_timeline_has_a_panel_for_each_system_and_a_bar_for_each_task(predicte
     points = [predicted_of(0.1, system=system, timeline=tasks) for system in ("a", "b")]
     (figure,) = timelines([*points, predicted_of(0.1, gpus=4)])
     assert figure.name == "timeline-resnet-1-b16-g8-bucket-fp32"
-    assert [(row["part"], row["lane"]) for row in figure.data[:5]] == [
+    assert [(row["part"], row["lane"]) for row in figure.table.records()[:5]] == [
         ("forward", "compute"),
         ("backward", "compute"),
         ("collectives", "collectives"),
         ("other compute", "compute"),
         ("update", "compute"),
     ]
-    assert figure.data[2]["start_ms"] == pytest.approx(50)
+    assert figure.table.records()[2]["start_ms"] == pytest.approx(50)
     shown = texts(figure)
     assert {"a with nccl1", "b with nccl1", "conv1", "1", "compute", "collectives"} <= set(shown)
     assert "input" not in shown  # no lane without bars
@@ -159,7 +161,7 @@ def test_predicted_over_measured_has_both_intervals(predicted_of, prediction_of,
     request = request_of(gpus=2, batch_size=20)
     runs = [brief_of(request, rate, repeat=repeat) for repeat, rate in enumerate((95.0, 100.0, 105.0), 1)]
     figure = accuracy_figure(check(prediction_of(predicted_of(0.22, request)), results_of([request], runs)))
-    (row,) = figure.data
+    (row,) = figure.table.records()
     assert (row["predicted_ms"], row["measured_ms"]) == pytest.approx((220, 200))
     assert (row["measured_low_ms"], row["measured_high_ms"]) == pytest.approx((20e3 / 105, 20e3 / 95))
     assert figure.title.endswith("10.0% apart on average")

@@ -8,7 +8,7 @@ import pytest
 from resnetx.errors import ConfigError
 from resnetx.record.prediction import PredictedGpu
 from resnetx.reporting.systems.comparison import compare_systems
-from resnetx.reporting.systems.leaders import simple_model_agreement, standings
+from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
 from resnetx.reporting.systems.simple_model import simple_model
 
 SXM2 = PredictedGpu(part="p100-sxm2-16gb", chip="GP100", clock_Hz=1.227e9, memory_Bps=732e9)
@@ -221,7 +221,7 @@ def test_leads_are_counted_by_library_and_gpus(predicted_of, prediction_of):
         for workload, both in times.items()
         for system, iteration_s in zip("ab", both, strict=True)
     ]
-    (found,) = standings(compare_systems(prediction_of(*points)).points)
+    (found,) = leader_counts(compare_systems(prediction_of(*points)).points)
     assert (found.library, found.gpus, found.ahead) == ("nccl1", 8, {"a": 1})
     assert (found.open, found.level, found.alone) == (1, 1, 1)
     assert found.largest.workload == "ResNet/1"

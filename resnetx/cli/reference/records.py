@@ -54,25 +54,28 @@ def _record(kind: type, described: dict[str, type]) -> Iterator[str]:
     """The record's own fields, then those of each part that no record before it has."""
     schema = msgspec.json.schema(kind)["$defs"]
     parts = {each.__name__: each for each in _structs(kind)}
-    headings = {name: _heading(name, part, described, kind) for name, part in parts.items()}
     for name, part in parts.items():
-        if described.get(headings[name]) is part:
+        assert described.get(name, part) is part, f"two parts of records are called {name}: give one another name"
+        if name in described:
             continue
-        described[headings[name]] = part
+        described[name] = part
         if part is not kind:
-            yield from (f"### {headings[name]}", "")
+            yield from (f"### {name}", "")
         yield from (" ".join(schema[name].get("description", "").split()), "")
-        comments = field_comments(part)
+        comments = _comments(part)
         rows = [
-            [code(field), _type(of, headings), _default(of), comments.get(field, "")]
+            [code(field), _type(of), _default(of), comments.get(field, "")]
             for field, of in schema[name]["properties"].items()
         ]
         yield from (*table(("field", "type", "default", "meaning"), rows), "")
 
 
-def _heading(name: str, part: type, described: dict[str, type], kind: type) -> str:
-    """The name of a part; with the record's where another record has another part of that name."""
-    return name if described.get(name, part) is part else f"{name} of {kind.__name__}"
+def _comments(part: type) -> dict[str, str]:
+    """The comment of each field, by its name in JSON."""
+    comments = field_comments(part)
+    if not issubclass(part, msgspec.Struct):
+        return comments
+    return {field.encode_name: comments.get(field.name, "") for field in msgspec.structs.fields(part)}
 
 
 def _structs(annotation: Any) -> list[type]:
@@ -90,28 +93,28 @@ def _structs(annotation: Any) -> list[type]:
     return list(found)
 
 
-def _type(of: dict[str, Any], headings: dict[str, str]) -> str:
+def _type(of: dict[str, Any]) -> str:
     """The type of a value in a schema, in words."""
     if "$ref" in of:
-        heading = headings[of["$ref"].rpartition("/")[2]]
-        return f"[{heading}](#{heading.lower().replace(' ', '-')})"
+        heading = of["$ref"].rpartition("/")[2]
+        return f"[{heading}](#{heading.lower()})"
     if "anyOf" in of:
-        return " or ".join(dict.fromkeys(_type(each, headings) for each in of["anyOf"]))
+        return " or ".join(dict.fromkeys(_type(each) for each in of["anyOf"]))
     if "enum" in of:
         return " or ".join(code(f'"{value}"') for value in of["enum"] if value is not None) + " or null" * (
             None in of["enum"]
         )
     if of.get("type") == "array":
-        return f"list of {_inner(of.get('items', {}), headings)}"
+        return f"list of {_inner(of.get('items', {}))}"
     if of.get("type") == "object":
-        return f"map to {_inner(of.get('additionalProperties', {}), headings)}"
+        return f"map to {_inner(of.get('additionalProperties', {}))}"
     kind: str = of.get("type", "any")
     return "text" if kind == "string" else kind
 
 
-def _inner(of: dict[str, Any], headings: dict[str, str]) -> str:
+def _inner(of: dict[str, Any]) -> str:
     """The type of the entries of a list or map."""
-    text = _type(of, headings)
+    text = _type(of)
     return f"({text})" if " or " in text else text
 
 

@@ -1,1 +1,1 @@
-"""What a person sees of each kind of result."""
+"""The screen of each kind of result."""

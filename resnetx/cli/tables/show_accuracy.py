@@ -1,4 +1,4 @@
-"""What a person sees of a prediction compared with the study that checks it."""
+"""The screen of a prediction compared with the study that checks it."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,21 +10,21 @@ POINTS = 24  # the most that are shown, those that are furthest off; --all shows
 NAMED = 5  # points that only one side has, by name
 
 
-def accuracy(found: Accuracy) -> None:
+def accuracy(checked: Accuracy) -> None:
     """How far off the prediction was: in all, point by point, and in the order of strategies."""
     show.say(
-        f"Predicted at {found.made_at} (digest {found.prediction[:8]}), measured by study {found.study} on "
-        f"{found.node} ({found.folder})"
+        f"Predicted at {checked.made_at} (digest {checked.prediction[:8]}), measured by study {checked.study} on "
+        f"{checked.node} ({checked.folder})"
     )
-    for warning in found.warnings:
+    for warning in checked.warnings:
         show.say(f"warning: {warning}", indent=2)
-    _totals(found)
-    _points(found.points)
-    _advantages(found)
-    _rest(found)
+    _totals(checked)
+    _points(checked.points)
+    _advantages(checked)
+    _rest(checked)
 
 
-def _totals(found: Accuracy) -> None:
+def _totals(checked: Accuracy) -> None:
     columns = [
         "system", "library", ">points", ">mean |error|", ">worst", "at", ">bias", ">within", ">covered", ">overlap",
         ">signs right",
@@ -41,15 +41,15 @@ def _totals(found: Accuracy) -> None:
             *(f"{count} of {each.points}" for count in (each.within, each.covered, each.overlapping)),
             f"{each.advantages_right} of {each.advantages}" if each.advantages else "none decided",
         ]
-        for each in found.totals
+        for each in checked.totals
     ]
     note = (
         "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
         "interval. covered: the measured median is in the predicted interval. signs: which strategy is faster, where "
-        "the measurement decides it. On several GPUs: on one, a trace predicts itself."
+        "the measurement decides it. Only points on several GPUs: on one GPU, a trace predicts itself."
     )
     show.say()
-    show.table("How far off", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
+    show.table("Prediction errors", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
 
 
 def _points(points: Sequence[CheckedPoint]) -> None:
@@ -61,7 +61,7 @@ def _points(points: Sequence[CheckedPoint]) -> None:
         "made before", "runs", "its range", "library", "system", "covered", "interval", "allowed", "verdict",
     ]  # fmt: skip
     shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
-    title = "Point by point" + f": the {len(shown)} furthest off" * (len(shown) < len(points))
+    title = "Point by point" + f": the {len(shown)} with the largest error" * (len(shown) < len(points))
     show.say()
     show.table(title, columns, list(map(_row, shown)), least=least)
     if len(shown) < len(points):
@@ -93,8 +93,8 @@ def _row(point: CheckedPoint) -> list[str]:
     ]
 
 
-def _advantages(found: Accuracy) -> None:
-    if not found.advantages:
+def _advantages(checked: Accuracy) -> None:
+    if not checked.advantages:
         return
     columns = ["workload", ">batch", ">GPUs", "strategy", "over", ">predicted", ">measured", "its range", "sign"]
     rows = [
@@ -109,14 +109,14 @@ def _advantages(found: Accuracy) -> None:
             _range(each.measured, "{:.3f}".format),
             "not decided" if each.right is None else "right" if each.right else "wrong",
         ]
-        for each in found.advantages
+        for each in checked.advantages
     ]
     show.say()
     show.table("One strategy over another: ratio of rates", columns, rows, least=["its range"])
 
 
-def _rest(found: Accuracy) -> None:
-    for what, points in (("Not measured", found.not_measured), ("Not predicted", found.not_predicted)):
+def _rest(checked: Accuracy) -> None:
+    for what, points in (("Not measured", checked.not_measured), ("Not predicted", checked.not_predicted)):
         if points:
             shown = show.first(points, NAMED)
             more = f", and {len(points) - len(shown)} more" * (len(shown) < len(points))

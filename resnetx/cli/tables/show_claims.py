@@ -1,4 +1,4 @@
-"""What a person sees of published statements: how many hold, each beside what is predicted, and what decides it."""
+"""The screen of published statements: how many hold, each beside what is predicted, and what decides it."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,27 +12,27 @@ from resnetx.reporting.systems.explanations import UNEXPLAINED, WITHIN_ERROR, Ca
 MISSES = ("miss: cause", "within error", "no cause")
 
 
-def claims(found: Sequence[CheckedClaim]) -> None:
+def claims(checked: Sequence[CheckedClaim]) -> None:
     """The counts; with --all every statement."""
-    if not found:
+    if not checked:
         return
     show.say()
-    _counts(found)
+    _counts(checked)
     if not show.everything():
-        show.say(f"--all lists all {len(found)} statements with causes; out=FOLDER writes them as a table.")
+        show.say(f"--all lists all {len(checked)} statements with causes; out=FOLDER writes them as a table.")
         return
     show.say()
-    for _, same in groupby(found, lambda each: each.claim):
+    for _, same in groupby(checked, lambda each: each.claim):
         _statement(list(same))
 
 
 # ---- how many -------------------------------------------------------------------------------------------------------
 
 
-def _counts(found: Sequence[CheckedClaim]) -> None:
+def _counts(checked: Sequence[CheckedClaim]) -> None:
     kinds = ("hit", *MISSES, "open", "given", "not predicted")
-    counts = Counter((each.variant, _kind(each)) for each in found)
-    variants = list(dict.fromkeys(each.variant for each in found))
+    counts = Counter((each.variant, _kind(each)) for each in checked)
+    variants = list(dict.fromkeys(each.variant for each in checked))
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
     rows.append(["all", *(f"{sum(counts[variant, kind] for variant in variants)}" for kind in kinds)])
     title = "What Tallent et al. 2017 state, and what is predicted here"
@@ -93,26 +93,26 @@ def _short(value: float) -> str:
 # ---- what decides ---------------------------------------------------------------------------------------------------
 
 
-def causes(found: Causes) -> None:
-    """What the search found, statement by statement, and that a fit is no evidence."""
+def causes(searched: Causes) -> None:
+    """What decides each statement, by the search, and that a fit is no evidence."""
     show.say()
     show.say("What decides the statements", style="bold")
-    for line in _searched(found):
+    for line in _searched(searched):
         show.say(line, indent=2)
     show.say()
-    varying = [each for each in found.explanations if each.decided_by or not each.holds]
+    varying = [each for each in searched.explanations if each.decided_by or not each.holds]
     because = {claim.id: claim.because for claim in published("tallent2017").claims}
     for each in varying:
         show.say(f"{each.claim}  {each.says}", indent=6)
         show.say(f"      {sentence(each, because.get(each.claim, ''))}")
-    always = [each.claim for each in found.explanations if each.holds == each.combinations]
+    always = [each.claim for each in searched.explanations if each.holds == each.combinations]
     show.say(f"Under all combinations hold {', '.join(always)}.", indent=2)
 
 
-def _searched(found: Causes) -> Iterator[str]:
-    yield f"Predicted under {found.combinations} combinations of what the paper leaves open:"
+def _searched(causes: Causes) -> Iterator[str]:
+    yield f"Predicted under {causes.combinations} combinations of what the paper leaves open:"
     yield from _options()
-    fit, under = found.fit, " ".join(f"{name}={option}" for name, option in found.fit.under.items())
+    fit, under = causes.fit, " ".join(f"{name}={option}" for name, option in causes.fit.under.items())
     yield (
         f"Of {fit.statements} statements at most {fit.most} hold under one combination ({under}), at least "
         f"{fit.fewest}, on average {fit.mean:g}. A combination that is picked because it fits is no evidence for it: "

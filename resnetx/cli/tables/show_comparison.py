@@ -1,9 +1,9 @@
-"""What a person sees of two studies compared: the conclusion, then points, means, and what else differs."""
+"""The screen of two studies compared: the conclusion, then points, means, and what else differs."""
 
 from collections.abc import Sequence
 
 from resnetx.cli import show
-from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, Side
+from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, StudySide
 from resnetx.reporting.compare.conclusion import ENDS, conclusion
 from resnetx.statistics import Summary
 from resnetx.units import si
@@ -12,25 +12,25 @@ POINTS = 24  # the most that are shown, those that differ most; --all shows all
 UNMATCHED = 6  # points of one study only that are named
 
 
-def comparison(found: Comparison) -> None:
+def comparison(compared: Comparison) -> None:
     """B over A."""
-    for letter, study in (("A", found.a), ("B", found.b)):
+    for letter, study in (("A", compared.a), ("B", compared.b)):
         show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
-    for sentence in conclusion(found):
+    for sentence in conclusion(compared):
         show.say(sentence)
-    if found.means:
+    if compared.means:
         show.say()
-        _means(found.means)
+        _means(compared.means)
     show.say()
-    _points(found.points)
-    if found.only_in_one:
+    _points(compared.points)
+    if compared.only_in_one:
         show.say()
-        shown = show.first(found.only_in_one, UNMATCHED)
-        note = f"And {len(found.only_in_one) - len(shown)} more (--all)." * (len(shown) < len(found.only_in_one))
+        shown = show.first(compared.only_in_one, UNMATCHED)
+        note = f"And {len(compared.only_in_one) - len(shown)} more (--all)." * (len(shown) < len(compared.only_in_one))
         rows = [[each.study, each.point, each.outcome] for each in shown]
         show.table("In one study only", ["in", "point", "outcome"], rows, note)
     show.say()
-    _machines(found.machines)
+    _machines(compared.machines)
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def _points(points: Sequence[ComparedPoint]) -> None:
         "speed-up B / A",
     ]  # fmt: skip
     shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
-    title = "B over A, point by point" + f": the {len(shown)} furthest apart" * (len(shown) < len(points))
+    title = "B over A, point by point" + f": the {len(shown)} with the largest difference" * (len(shown) < len(points))
     show.table(title, columns, list(map(_point_row, shown)), _points_note(points), least)
     if len(shown) < len(points):
         show.say(f"--all shows all {len(points)} points.")
@@ -93,11 +93,11 @@ def _ratio_cells(ratio: Summary | None) -> list[str]:
     return [f"{ratio.median:.3f}", f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.n > 1 else ""]
 
 
-def _rate(side: Side) -> str:
+def _rate(side: StudySide) -> str:
     return si(side.images_per_s.median) if side.images_per_s else side.outcome
 
 
-def _runs(side: Side) -> str:
+def _runs(side: StudySide) -> str:
     return f"{side.images_per_s.n}" if side.images_per_s else "0"
 
 
@@ -121,11 +121,11 @@ def _means(means: Sequence[Mean]) -> None:
 
 def _machines(machines: Sequence[Difference]) -> None:
     if not machines:
-        show.say("Machines, software and surroundings: the records of both studies say the same.")
+        show.say("Machines, software and environment: no difference in the records of the two studies.")
         return
     rows = [[each.name, f"A: {' | '.join(each.a)}; B: {' | '.join(each.b)}{_flag(each)}"] for each in machines]
-    note = "By the runs of the points above. What no record knows is unknown."
-    title = "What else differs: machines, software and surroundings"
+    note = "From the runs of the points above. unknown: not in any record."
+    title = "Other differences: machines, software and environment"
     show.table(title, ["in the records", "~values"], rows, note)
 
 

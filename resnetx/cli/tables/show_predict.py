@@ -1,4 +1,4 @@
-"""What a person sees of predictions, and the files that they are kept in."""
+"""The screen of predictions, and the files that they are kept in."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,15 +28,15 @@ def prediction(made: Prediction) -> None:
     if not made.points:
         show.say("Nothing is predicted: the record holds no point.")
         return
-    found: dict[str, list[PredictedPoint]] = defaultdict(list)
+    by_system: dict[str, list[PredictedPoint]] = defaultdict(list)
     for point in made.points:
         weak = ", weak scaling: the batch grows with the GPUs" * (point.scaling == "weak")
-        found[f"{point.system} with {point.library}{weak}"].append(point)
+        by_system[f"{point.system} with {point.library}{weak}"].append(point)
     if len(made.points) > MANY and not show.everything():
-        _curves(found)
+        _curves(by_system)
         show.say(f"--all shows all {len(made.points)} points, each with its interval.")
     else:
-        _points(found)
+        _points(by_system)
     _sensitivity(made.points)
     sources(made)
 
@@ -44,26 +44,28 @@ def prediction(made: Prediction) -> None:
 # ---- points ---------------------------------------------------------------------------------------------------------
 
 
-def _points(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
+def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     columns = [
-        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(found)}", ">speed-up",
+        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(by_system)}", ">speed-up",
         ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
     ]  # fmt: skip
-    points = [point for each in found.values() for point in each]
+    points = [point for each in by_system.values() for point in each]
     alike = {name for name in ("strategy", "compute_source") if len({getattr(each, name) for each in points}) == 1}
     told = _told(points)
-    rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in found.items()}
+    rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in by_system.items()}
     note = (
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
-        f"exposed: communication that computing does not hide. {_alike(points[0], alike)}"
+        f"exposed: communication not hidden by computation. {_alike(points[0], alike)}"
     )
-    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(found), "interval", "strategy"]
+    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
 
 
-def _rate_unit(found: Mapping[str, Sequence[PredictedPoint]]) -> str:
+def _rate_unit(by_system: Mapping[str, Sequence[PredictedPoint]]) -> str:
     """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
-    return "samples/s" if any(point.request is None for points in found.values() for point in points) else "images/s"
+    return (
+        "samples/s" if any(point.request is None for points in by_system.values() for point in points) else "images/s"
+    )
 
 
 def _told(points: Sequence[PredictedPoint]) -> set[str]:
@@ -134,30 +136,30 @@ def _over(points: Iterable[PredictedPoint]) -> str:
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _curves(found: Mapping[str, Sequence[PredictedPoint]]) -> None:
+def _curves(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     """A row for each workload, batch and strategy: its rate on the fewest GPUs, and its speed-ups on more."""
-    points = [point for each in found.values() for point in each]
+    points = [point for each in by_system.values() for point in each]
     counts = sorted({point.gpus for point in points})
-    for title, each in found.items():
+    for title, each in by_system.items():
         show.say(f"{title}: {_in_short(each)}")
     show.say()
     columns = [
         "workload",
         ">batch",
         "strategy",
-        f">{_rate_unit(found)}",
+        f">{_rate_unit(by_system)}",
         *(f">on {count}" for count in counts),
         "limited by",
     ]
     one = len({point.strategy for point in points}) == 1
     told = _told(points)
-    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, told) for title, each in found.items()}
+    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, told) for title, each in by_system.items()}
     note = (
-        f"{_rate_unit(found)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. limited "
-        "by: on the most GPUs, with the share of the step."
+        f"{_rate_unit(by_system)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. "
+        "limited by: on the most GPUs, with the share of the step."
     )
     note += f" All points: strategy={points[0].strategy}." * one
-    show.tables(columns, rows, note, ["strategy", _rate_unit(found), "limited by"])
+    show.tables(columns, rows, note, ["strategy", _rate_unit(by_system), "limited by"])
 
 
 def _in_short(points: Sequence[PredictedPoint]) -> str:
@@ -233,13 +235,13 @@ def sources(made: Prediction) -> None:
 
 def _inputs(made: Prediction) -> None:
     """Inputs by origin and error, and in words what is assumed; with --all each thing with its source."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    by_origin: dict[tuple[str, str, str], list[str]] = {}
     for each in made.inputs:
         error = "unknown" if each.error is None else f"{each.error:.0%}"
         assumed = each.value if each.origin == "assumed" else ""
         source = f"{each.value} ({each.source})" if show.everything() else assumed
-        found.setdefault((each.origin, error, source), []).append(each.what)
-    rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in found.items()]
+        by_origin.setdefault((each.origin, error, source), []).append(each.what)
+    rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in by_origin.items()]
     show.say()
     note = "" if show.everything() else "--all gives the source of each, as does the record."
     show.table("Inputs and uncertainty", ["origin", ">off by", "~what"], rows, note)
@@ -253,15 +255,15 @@ def _things(things: Sequence[str]) -> str:
 def _domains(made: Prediction) -> None:
     show.say()
     if not made.domains:
-        show.say("Such predictions were compared with no measurement yet.")
+        show.say("Such predictions have not been compared with measurements yet.")
         return
     rows = [
         [f"{each.points}", f"{each.mean_error:.1%}", f"{each.worst_error:.1%}", f"{each.what} ({each.source})"]
         for each in made.domains
     ]
-    note = "Nothing else has been compared with a measurement: of other systems these errors say little."
+    note = "Nothing else has been compared with measurements: these errors say little about other systems."
     columns = [">points", ">mean error", ">worst", "~of"]
-    show.table("Where such predictions were checked", columns, rows, note)
+    show.table("Measurements that such predictions were compared with", columns, rows, note)
 
 
 # ---- validation -----------------------------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
     ]
     columns = ["verdict", ">rows", ">predicted", ">mean", ">worst", ">at most", "~group"]
     note = "All figures were known while the model was written."
-    title = "How far off predictions are of published training rates"
+    title = "Errors of predictions of published training rates"
     show.table(title, columns, verdicts, note, ["rows", "predicted"])
     shown = [each for each in summaries if show.everything() or not each.holds]
     if len(shown) < len(summaries):

@@ -1,4 +1,4 @@
-"""What a person sees of points that cannot be predicted: why, each reason once."""
+"""The screen of points that cannot be predicted: why, each reason once."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What a person sees of one run: its figures and warnings, a step from inside, or why there are no figures."""
+"""The screen of one run: its figures and warnings, a step from inside, or why there are no figures."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -16,7 +16,7 @@ PHASES = {
     "backward": "backward_s",
     "exposed": "exposed_communication_s",
     "update": "optimizer_s",
-}  # of a watched step, by what a column calls them
+}  # of an instrumented step, by the heading of the column
 
 
 def run(record: RunRecord, folder: RunFolder) -> None:
@@ -32,7 +32,7 @@ def run(record: RunRecord, folder: RunFolder) -> None:
             f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})"
         )
     if record.phases:
-        _watched(record.phases, record.buckets or [])
+        _inside_a_step(record.phases, record.buckets or [])
     warnings(record.warnings)
     show.line(f"record: {folder.record}")
 
@@ -58,7 +58,7 @@ def failure(record: TaskRecord, folder: RunFolder) -> None:
 
 
 def parts(phases: Phases) -> list[list[float]]:
-    """Seconds of the watched step and of its phases, each by rank."""
+    """Seconds of the instrumented step and of its phases, each by rank."""
     return [phases.step_s, *(getattr(phases, field) for field in PHASES.values())]
 
 
@@ -67,12 +67,12 @@ def ms(seconds: float) -> str:
     return f"{seconds * 1e3:,.1f}"
 
 
-def _watched(phases: Phases, messages: Sequence[GradientBucket]) -> None:
+def _inside_a_step(phases: Phases, messages: Sequence[GradientBucket]) -> None:
     """The phases of each rank's step, and when each message was ready, sent and received."""
     columns = [">rank", ">step", *(f">{phase}" for phase in PHASES)]
     rows = [[f"{rank}", *map(ms, each)] for rank, each in enumerate(zip(*parts(phases), strict=True))]
-    note = "exposed: communication that computing does not hide."
-    show.table("A step from inside: mean ms of each rank over all windows", columns, rows, note)
+    note = "exposed: communication not hidden by computation."
+    show.table("Inside a step: mean ms of each rank over all windows", columns, rows, note)
     times = [
         [f"{each.index}", si(each.size_bytes, "B"), *(ms(fmean(chain(*ranks))) for ranks in found if ranks)]
         for each in messages

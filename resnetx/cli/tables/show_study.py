@@ -1,4 +1,4 @@
-"""What a person sees of a study: each point's rate, speed-up, efficiency and limit, and where the time goes."""
+"""The screen of a study: each point's rate, speed-up, efficiency and limit, and where the time goes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -6,26 +6,25 @@ from statistics import fmean
 
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts
-from resnetx.reporting.study.limits import Limits, Part
-from resnetx.reporting.study.series import Named
+from resnetx.reporting.study.limits import PARTS, Limits, StepPart
+from resnetx.reporting.study.points import StudyPoint
 from resnetx.statistics import Summary
 from resnetx.units import si
 
-PARTS: tuple[Part, ...] = ("compute", "communication", "input", "host")
 NAMED = 3  # points of which the same is to be noted, by name; --all names all
 _ENDS = {"interval": "95 % interval", "range": "range"}
 
 
-def scaling(title: str, points: Sequence[Named]) -> None:
+def scaling(title: str, points: Sequence[StudyPoint]) -> None:
     """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
-    kinds = {point.row.images_per_s.kind for point in points if point.row.images_per_s}
+    kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     columns = [
-        "workload", "batch", "differs in", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
+        "workload", "batch", "variant", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
         ">efficiency", "limited by", ">lead", ">act./param.", ">per GPU",
     ]  # fmt: skip
     least = ["act./param.", "per GPU", "runs", f"its {ends}", "lead", ends, "efficiency"]
-    baselines = ", ".join(dict.fromkeys(point.row.baseline for point in points))
+    baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
     note = (
         f"images/s and speed-up: median of the runs, and {ends}. speed-up: over {baselines}. efficiency: speed-up / "
         "ideal. limited by: the largest share of the step, and its lead over the next in percentage points; with ?, "
@@ -36,23 +35,23 @@ def scaling(title: str, points: Sequence[Named]) -> None:
     _notes(points)
 
 
-def _names(point: Named) -> list[str]:
+def _names(point: StudyPoint) -> list[str]:
     """The first cells of a point's row."""
     return [point.workload, point.batch.removeprefix("batch "), point.variant, f"{point.gpus}"]
 
 
-def _scaling_row(point: Named) -> list[str]:
-    row = point.row
-    rate, speedup, efficiency = row.images_per_s, row.speedup, row.efficiency
+def _scaling_row(point: StudyPoint) -> list[str]:
+    result = point.result
+    rate, speedup, efficiency = result.images_per_s, result.speedup, result.efficiency
     return [
         *_names(point),
-        si(rate.median) if rate else row.outcome,
+        si(rate.median) if rate else result.outcome,
         _range(rate, si),
         f"{rate.n}" if rate else "0",
         f"{speedup.median:.2f}" if speedup else "",
         _range(speedup, "{:.2f}".format),
         f"{efficiency.median:.0%}" if efficiency else "",
-        *(_limit(row.limits) if row.limits else ["", ""]),
+        *(_limit(result.limits) if result.limits else ["", ""]),
         f"{point.counts.intensity:,.1f}" if point.counts else "",
         f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
     ]
@@ -62,21 +61,21 @@ def _range(summary: Summary | None, text: Callable[[float], str]) -> str:
     return f"{text(summary.low)} to {text(summary.high)}" if summary and summary.n > 1 else ""
 
 
-def _limit(found: Limits) -> list[str]:
+def _limit(point_limits: Limits) -> list[str]:
     """What limits a point, and by how many percentage points it leads."""
-    if found.unknown:
+    if point_limits.unknown:
         return ["unknown", ""]
-    largest = max(found.shares, key=lambda part: found.shares[part].median)
-    lead = "" if found.margin is None else f"{100 * found.margin.median:.0f}"
-    return [largest + "?" * (found.verdict is None), lead]
+    largest = max(point_limits.shares, key=lambda part: point_limits.shares[part].median)
+    lead = "" if point_limits.margin is None else f"{100 * point_limits.margin.median:.0f}"
+    return [largest + "?" * (point_limits.verdict is None), lead]
 
 
-def _notes(points: Sequence[Named]) -> None:
+def _notes(points: Sequence[StudyPoint]) -> None:
     """What is to be noted of points (why one is missing, what stands out, warnings), each thing once."""
     noted: dict[str, list[str]] = defaultdict(list)
     for point in points:
-        unknown = point.row.limits.unknown.items() if point.row.limits else ()
-        for note in [point.row.reason, *point.row.notes, *(f"{part} is unknown: {why}" for part, why in unknown)]:
+        unknown = point.result.limits.unknown.items() if point.result.limits else ()
+        for note in [point.result.reason, *point.result.notes, *(f"{part} is unknown: {why}" for part, why in unknown)]:
             if note:
                 noted[note].append(point.words)
     for note, names in noted.items():
@@ -89,24 +88,24 @@ def _notes(points: Sequence[Named]) -> None:
 # ---- where the time goes --------------------------------------------------------------------------------------------
 
 
-def limits(points: Sequence[Named]) -> None:
+def limits(points: Sequence[StudyPoint]) -> None:
     """Where the time of each point goes: the clean step's shares by its twins, and an instrumented step."""
-    _shares([(point, point.row.limits) for point in points if point.row.limits])
+    _shares([(point, point.result.limits) for point in points if point.result.limits])
     watched = [
-        [*_names(point), *(ms(fmean(each)) for each in parts(point.row.limits.phases))]
+        [*_names(point), *(ms(fmean(each)) for each in parts(point.result.limits.phases))]
         for point in points
-        if point.row.limits and point.row.limits.phases
+        if point.result.limits and point.result.limits.phases
     ]
     if watched:
-        columns = ["workload", "batch", "differs in", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
-        note = "Of the twin `phases`, over ranks and steps. exposed: communication that computing does not hide."
+        columns = ["workload", "batch", "variant", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
+        note = "Of the twin `phases`, over ranks and steps. exposed: communication not hidden by computation."
         show.say()
-        show.table("A watched step from inside: mean ms", columns, watched, note, ["copy", "wait", "update"])
+        show.table("Inside an instrumented step: mean ms", columns, watched, note, ["copy", "wait", "update"])
 
 
-def _shares(known: Sequence[tuple[Named, Limits]]) -> None:
+def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
     columns = [
-        "workload", "batch", "differs in", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
+        "workload", "batch", "variant", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
     ]  # fmt: skip
     present = [part for part in PARTS if any(part in found.shares or part in found.unknown for _, found in known)]
     rows = [
@@ -119,11 +118,17 @@ def _shares(known: Sequence[tuple[Named, Limits]]) -> None:
         for point, found in known
     ]
     note = (
-        "Of the clean step, by how much shorter it gets in the twin without that part; below zero the twin was slower, "
-        "by chance or by less overlap. `-`: there is none. `?`: unknown."
+        "Share of the clean step that is saved in the twin without that part; below zero the twin was slower, "
+        "by chance or for less overlap. `-`: not present. `?`: unknown."
     )
-    show.table("What takes the time", columns, rows, note, ["loader images/s"])
+    show.table("Time of a step by part", columns, rows, note, ["loader images/s"])
 
 
-def _share(found: Limits, part: Part) -> str:
-    return f"{found.shares[part].median:.1%}" if part in found.shares else "?" if part in found.unknown else "-"
+def _share(point_limits: Limits, part: StepPart) -> str:
+    return (
+        f"{point_limits.shares[part].median:.1%}"
+        if part in point_limits.shares
+        else "?"
+        if part in point_limits.unknown
+        else "-"
+    )

@@ -1,4 +1,4 @@
-"""What a person sees of systems side by side."""
+"""The screen of systems side by side."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from resnetx.record.system_comparison import (
     CollectivePoint,
     Crossing,
     Estimate,
-    Side,
     SystemComparison,
     SystemPoint,
+    SystemSide,
 )
-from resnetx.reporting.systems.leaders import simple_model_agreement, standings
+from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
 from resnetx.units import si, size_text
 
 GIB = 2**30
@@ -30,30 +30,30 @@ _AXES = {
 }
 
 
-def comparison(found: SystemComparison) -> None:
+def comparison(compared: SystemComparison) -> None:
     """Who leads where, by how much and how sure that is; then where that changes, and what else was predicted."""
-    show.say(f"Predicted at {found.made_at} (digest {found.prediction[:8]}): {', '.join(found.systems)}")
+    show.say(f"Predicted at {compared.made_at} (digest {compared.prediction[:8]}): {', '.join(compared.systems)}")
     show.say()
-    _answer(found)
-    _standings(found)
-    _points(found)
-    show_refusals.refusals(found.points)
-    _crossings(found.crossings)
-    _simple_model(found.points)
-    show_claims.claims(found.claims)
-    _collectives(found)
+    _answer(compared)
+    _leader_counts(compared)
+    _points(compared)
+    show_refusals.refusals(compared.points)
+    _crossings(compared.crossings)
+    _simple_model(compared.points)
+    show_claims.claims(compared.claims)
+    _collectives(compared)
 
 
 # ---- the answer -----------------------------------------------------------------------------------------------------
 
 
-def _answer(found: SystemComparison) -> None:
+def _answer(compared: SystemComparison) -> None:
     """For each library: how often each system is ahead, and its largest lead with the interval of that."""
-    for library in dict.fromkeys(point.library for point in found.points):
-        points = [point for point in found.points if point.library == library]
+    for library in dict.fromkeys(point.library for point in compared.points):
+        points = [point for point in compared.points if point.library == library]
         margins = [point.margin for point in points if point.margin]
         kinds = Counter(margin.lead for margin in margins)
-        leads = {name: [point for point in points if _is_ahead(name, point)] for name in found.systems}
+        leads = {name: [point for point in points if _is_ahead(name, point)] for name in compared.systems}
         ahead = ", ".join(f"{name} is ahead at {len(led) or 'none'}" for name, led in leads.items())
         rest = [f"{kinds['level']} level", f"{kinds['open']} open"]
         rest += [f"{len(points) - len(margins)} that fewer than two can run"] * (len(margins) < len(points))
@@ -79,22 +79,22 @@ def _lead(point: SystemPoint) -> str:
     return f"{point.margin.first} by {by}, {_name(point)}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
 
 
-def _standings(found: SystemComparison) -> None:
-    columns = ["library", ">GPUs", *(f">{name}" for name in found.systems), ">open", ">level", ">missing",
+def _leader_counts(compared: SystemComparison) -> None:
+    columns = ["library", ">GPUs", *(f">{name}" for name in compared.systems), ">open", ">level", ">missing",
                "~largest margin"]  # fmt: skip
     rows = [
         [
             each.library or "own",
             f"{each.gpus}",
-            *(f"{each.ahead.get(name, 0)}" for name in found.systems),
+            *(f"{each.ahead.get(name, 0)}" for name in compared.systems),
             *(f"{count}" for count in (each.open, each.level, each.alone)),
             _largest(each.largest),
         ]
-        for each in standings(found.points)
+        for each in leader_counts(compared.points)
     ]
     note = (
-        "Columns of systems: points at which it is ahead. open: the margin's interval holds 0. level: less than 0.5 % "
-        "apart. missing: fewer than two systems can run it."
+        "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0. level: less "
+        "than 0.5 % apart. missing: fewer than two systems can run it."
     )
     show.say()
     show.table("Leader by number of points", columns, rows, note, ["largest margin", "missing"])
@@ -118,23 +118,23 @@ def _percent(ratio: float) -> str:
 # ---- points ---------------------------------------------------------------------------------------------------------
 
 
-def _points(found: SystemComparison) -> None:
+def _points(compared: SystemComparison) -> None:
     show.say()
-    if len(found.points) > POINTS and not show.everything():
-        show.say(f"--all lists all {len(found.points)} points; out=FOLDER writes them as a table, with figures.")
+    if len(compared.points) > POINTS and not show.everything():
+        show.say(f"--all lists all {len(compared.points)} points; out=FOLDER writes them as a table, with figures.")
         return
     columns = [
         "workload", ">batch", "variant", "library", ">GPUs", ">act./param./GPU",
-        *(f">{name}" for name in found.systems), "ahead", ">by", ">interval", ">simple model",
-        *(f"limits {name}" for name in found.systems),
+        *(f">{name}" for name in compared.systems), "ahead", ">by", ">interval", ">simple model",
+        *(f"limits {name}" for name in compared.systems),
     ]  # fmt: skip
     note = (
         "Columns of systems: iterations/s. by: the fastest over the next, with its interval. simple model: the same by "
         "Tallent et al. 2017, section 4.4, communication share x all-reduce advantage. limits: and the share of the "
         "iteration that would be saved without it."
     )
-    least = [*(f"limits {name}" for name in found.systems), "simple model", "act./param./GPU", *found.systems]
-    show.table("Point by point", columns, [_row(point, found.systems) for point in found.points], note, least)
+    least = [*(f"limits {name}" for name in compared.systems), "simple model", "act./param./GPU", *compared.systems]
+    show.table("Point by point", columns, [_row(point, compared.systems) for point in compared.points], note, least)
 
 
 def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
@@ -156,7 +156,7 @@ def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
     ]
 
 
-def _rate(side: Side | None) -> str:
+def _rate(side: SystemSide | None) -> str:
     if side is None:
         return ""
     return (
@@ -164,11 +164,11 @@ def _rate(side: Side | None) -> str:
     )
 
 
-def _interval(found: Estimate) -> str:
-    return f"{_percent(found.low)} to {_percent(found.high)}"
+def _interval(estimate: Estimate) -> str:
+    return f"{_percent(estimate.low)} to {_percent(estimate.high)}"
 
 
-def _limit(side: Side | None) -> str:
+def _limit(side: SystemSide | None) -> str:
     if side is None or side.limited_by is None:
         return ""
     return side.limited_by if side.limit_share is None else f"{side.limited_by} {side.limit_share:.0%}"
@@ -177,13 +177,13 @@ def _limit(side: Side | None) -> str:
 # ---- crossings ------------------------------------------------------------------------------------------------------
 
 
-def _crossings(found: Sequence[Crossing]) -> None:
+def _crossings(crossings: Sequence[Crossing]) -> None:
     show.say()
-    if not found:
-        show.say("Where the lead changes hands: nowhere, over payload, intensity, GPUs and size of a message.")
+    if not crossings:
+        show.say("Changes of the leader: none over payload, intensity, GPUs and message size.")
         return
     columns = ["over", "library", "with", ">at", "between", "below", "above", "verdict"]
-    ordered = sorted(found, key=lambda each: not each.shown)  # what is beyond doubt comes first
+    ordered = sorted(crossings, key=lambda each: not each.shown)  # what is beyond doubt comes first
     rows = [
         [
             _AXES[each.axis],
@@ -197,14 +197,14 @@ def _crossings(found: Sequence[Crossing]) -> None:
         ]
         for each in show.first(ordered, CROSSINGS)
     ]
-    never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in found)]
+    never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in crossings)]
     note = (
-        "at: interpolated between the two points that it lies between. open: a margin of theirs has an interval that "
-        "holds 0."
+        "at: interpolated between the two neighbouring points. open: the interval of the margin at one of them "
+        "contains 0."
     )
     note += f" Never over {', '.join(never)}." * bool(never)
-    note += f" And {len(found) - len(rows)} more (--all)." * (len(rows) < len(found))
-    title = f"Where the lead changes hands: {len(found)} times, {sum(bool(each.shown) for each in found)} of them shown"
+    note += f" And {len(crossings) - len(rows)} more (--all)." * (len(rows) < len(crossings))
+    title = f"Changes of the leader: {len(crossings)}, {sum(bool(each.shown) for each in crossings)} of them shown"
     show.table(title, columns, rows, note, ["library", "between", "below"])
 
 
@@ -216,34 +216,34 @@ def _at(axis: str, value: float) -> str:
 
 
 def _simple_model(points: Sequence[SystemPoint]) -> None:
-    found = simple_model_agreement(points)
-    if found:
+    agreement = simple_model_agreement(points)
+    if agreement:
         show.say()
         show.say(
             f"The simple model (communication share x all-reduce advantage) names the same leader at "
-            f"{found.same_leader} of {found.points} points; its ratios differ from these by "
-            f"{found.mean_difference:.1%} on average, at most by {found.worst_difference:+.1%} ({_name(found.worst)}, "
-            f"{found.worst.gpus} GPUs, {found.worst.library or 'own library'})."
+            f"{agreement.same_leader} of {agreement.points} points; its ratios differ from these by "
+            f"{agreement.mean_difference:.1%} on average, at most by {agreement.worst_difference:+.1%} "
+            f"({_name(agreement.worst)}, {agreement.worst.gpus} GPUs, {agreement.worst.library or 'own library'})."
         )
 
 
 # ---- collectives ----------------------------------------------------------------------------------------------------
 
 
-def _collectives(found: SystemComparison) -> None:
-    if not found.collectives:
+def _collectives(compared: SystemComparison) -> None:
+    if not compared.collectives:
         return
-    rates = {_place(each): each.algbw_Bps for each in found.collectives}
+    rates = {_place(each): each.algbw_Bps for each in compared.collectives}
     sizes = SHOWN_BYTES if show.everything() else (ONE_SIZE_BYTES,)
-    shown = [each for each in found.collectives if each.size_bytes in sizes]
-    columns = ["collective", "library", ">GPUs", ">size", *(f">{name}" for name in found.systems)]
+    shown = [each for each in compared.collectives if each.size_bytes in sizes]
+    columns = ["collective", "library", ">GPUs", ">size", *(f">{name}" for name in compared.systems)]
     rows = [
         [
             collective,
             library,
             f"{gpus}",
             size_text(size_bytes),
-            *(_gib(rates.get((name, collective, library, gpus, size_bytes))) for name in found.systems),
+            *(_gib(rates.get((name, collective, library, gpus, size_bytes))) for name in compared.systems),
         ]
         for collective, library, gpus, size_bytes in dict.fromkeys(_place(each)[1:] for each in shown)
     ]

@@ -1,4 +1,4 @@
-"""What a person sees of systems: matrices, ways, costs and choices, as tables."""
+"""The screen of systems: matrices, ways, costs and choices, as tables."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

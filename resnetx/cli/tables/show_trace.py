@@ -1,4 +1,4 @@
-"""What a person sees of a trace: the slowest layers of each batch, what they add up to, and what ranks sent."""
+"""The screen of a trace: the slowest layers of each batch, what they add up to, and what ranks sent."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -50,11 +50,12 @@ def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
 
 
 def _batches(found: Trace) -> None:
-    """The sums of each batch, held against the watched and the clean step."""
+    """The sums of each batch, beside the instrumented and the clean step."""
     hosts = any(batch.times.host_s for batch in found.batches)
     columns = [
-        ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest", ">watched step", ">clean step",
-        ">watched/clean", ">parts/clean", ">input alone", *[">host alone"] * hosts, "device busy",
+        ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest",
+        ">instrumented step", ">clean step", ">instrumented/clean", ">parts/clean", ">input alone",
+        *[">host alone"] * hosts, "device busy",
     ]  # fmt: skip
     rows = []
     for batch in found.batches:
@@ -72,20 +73,20 @@ def _batches(found: Trace) -> None:
             ]
         )
     note = (
-        "Median ms of an iteration. rest: what watching itself takes. clean: steps of the same process that are not "
-        "watched. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
+        "Median ms of an iteration. rest: the cost of the instrumentation itself. clean: steps of the same process "
+        "without it. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
         "input alone: a batch, when nothing else runs."
     )
     if hosts:
         note += (
             " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
-            "alone: it is held back until the host has queued them."
+            "alone: it starts them once the host has queued all."
         )
     if any(batch.times.host_bound and not batch.times.host_s for batch in found.batches):
-        note += "\nhost-bound: the device waits for this host; under another one, these times say nothing."
+        note += "\nhost-bound: the device waits for this host; these times do not hold for another host."
     least = [
-        "copy", "input alone", "input wait", "rest", "device busy", "watched/clean", "update", *["host alone"] * hosts,
-        "watched step",
+        "copy", "input alone", "input wait", "rest", "device busy", "instrumented/clean", "update",
+        *["host alone"] * hosts, "instrumented step",
     ]  # fmt: skip
     show.table(f"{found.workload}: what a step is made of, by batch", columns, rows, note, least)
 

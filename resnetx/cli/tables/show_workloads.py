@@ -1,4 +1,4 @@
-"""What a person sees of workloads: one layer by layer, or several as a table, and what each rank sends."""
+"""The screen of workloads: one layer by layer, or several as a table, and what each rank sends."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -25,7 +25,7 @@ def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
 def _conclude(options: Namespace, study: Asked, found: MeasuredStudy) -> int:
     """Shows what the study says now that its runs have ended; status 1 where a run went wrong."""
     if options.json:
-        show.json_lines(point.row for point in found.points)
+        show.json_lines(point.result for point in found.points)
     else:
         asked = study.record
         show_study.scaling(f"Study {asked.name} on {asked.node}. {asked.about}".rstrip(), found.points)

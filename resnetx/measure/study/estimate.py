@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from resnetx.choices import Model
-from resnetx.record import Brief
+from resnetx.record import RunSummary
 from resnetx.request import WINDOW_S, Request
 
 BACKWARD = 3  # a training step is about three forward passes
@@ -37,7 +37,7 @@ class Estimator:
         return self.start_up_s + _training_s(request, _step_flops(request) / request.gpus / rate)
 
 
-def estimator(past: Iterable[Brief], on_gpus: bool) -> Estimator:
+def estimator(past: Iterable[RunSummary], on_gpus: bool) -> Estimator:
     """An estimator from the runs that this machine has on record."""
     durations: dict[str, list[float]] = defaultdict(list)
     rates: dict[str, list[float]] = defaultdict(list)

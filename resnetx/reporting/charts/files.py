@@ -11,8 +11,8 @@ import msgspec
 from resnetx import packages
 from resnetx.errors import ConfigError, shortened
 from resnetx.loading import visible
-from resnetx.reporting.charts.shared import Figure
-from resnetx.reporting.study.export import write_csv
+from resnetx.reporting.charts.figure import AnyChart, Figure, specification
+from resnetx.reporting.table import write_csv
 
 
 def undrawn() -> str:
@@ -20,8 +20,8 @@ def undrawn() -> str:
     return packages.obstacle("vl_convert")
 
 
-def drawn(specification: dict[str, Any]) -> str:
-    """A Vega-Lite specification as SVG text, "" where nothing can draw it. It needs no network.
+def drawn(chart: AnyChart) -> str:
+    """A chart as SVG text, "" where nothing can draw it. It needs no network.
 
     What draws it crashes at control characters, so texts show them written out.
     """
@@ -30,7 +30,7 @@ def drawn(specification: dict[str, Any]) -> str:
     import vl_convert
 
     try:
-        return str(vl_convert.vegalite_to_svg(_shown(specification)))
+        return str(vl_convert.vegalite_to_svg(_shown(specification(chart))))
     except ValueError as error:  # of values that no machine measures, as 1e308
         raise ConfigError(f"a figure cannot be drawn of these records: {shortened(error)}") from None
 
@@ -48,8 +48,8 @@ def write_figure(figure: Figure, svg: str, folder: Path) -> Path:
 
     `svg`: the figure as it was drawn.
     """
-    write_csv(folder / f"{figure.name}.csv", figure.data)
-    shown = write_drawing(figure.specification, svg, folder / figure.name)
+    write_csv(folder / f"{figure.name}.csv", figure.table)
+    shown = write_drawing(figure.chart, svg, folder / figure.name)
     if svg:
         import vl_convert
 
@@ -57,10 +57,10 @@ def write_figure(figure: Figure, svg: str, folder: Path) -> Path:
     return shown
 
 
-def write_drawing(specification: dict[str, Any], svg: str, stem: Path) -> Path:
+def write_drawing(chart: AnyChart, svg: str, stem: Path) -> Path:
     """STEM.vl.json, and STEM.svg where it is drawn; returns the file to look at."""
     plain, drawing = (stem.with_name(f"{stem.name}.{kind}") for kind in ("vl.json", "svg"))
-    plain.write_bytes(msgspec.json.encode(_shown(specification)))
+    plain.write_bytes(msgspec.json.encode(_shown(specification(chart))))
     if not svg:
         return plain
     drawing.write_text(svg, encoding="utf-8")

@@ -2,7 +2,7 @@
 
 ResNet/x is ordered by x, so its colours are: viridis, cut where it would vanish on paper. Other workloads have colours
 of their own, from Okabe and Ito's, and every workload has a shape as well, for prints without colour. A figure's file
-is light; on a dark page every colour is replaced by its partner in `Look.dark`.
+is light; on a dark page every colour is replaced by its partner in `SeriesStyles.dark`.
 
 References: Okabe & Ito 2008, Color Universal Design; Nuñez, Anderton & Renslow, PLOS ONE 13 (2018) e0199239 (cividis).
 """
@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from itertools import cycle, islice
 
 from resnetx.choices import ResNetX
-from resnetx.reporting.study.series import Named, batches, workloads
+from resnetx.reporting.study.points import StudyPoint, batches_in_order, workloads_in_order
 
 INK, QUIET, GRID, PAPER = "#20262d", "#59636e", "#e2e5e9", "#ffffff"
 DASHES = ([1, 0], [3.5, 1.5], [1, 1.2], [5, 1.2, 1, 1.2])
 
-# Parts of a step. What cannot be told apart, for want of a twin, is grey.
-PARTS = {
+# Parts of a step. Parts that no twin separates are grey.
+PART_COLOURS = {
     "compute": "#3b78b5",
     "communication": "#d55e00",
     "input": "#d9a400",
     "host": "#b0559a",
-    "not told apart": "#9aa3ad",
+    "not separated": "#9aa3ad",
 }
 
 # Steps of parallel efficiency, each with its upper bound: cividis, outlined in ink. Its second step is bluer here, and
@@ -61,13 +61,13 @@ _OTHERS = {"#d55e00": "#ff9248", "#b0559a": "#e29bd0", "#a67c00": "#e6b84a", "#6
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 
 
-class Look:
-    """The looks of all series of a page."""
+class SeriesStyles:
+    """The styles of all series of a page."""
 
-    def __init__(self, points: Sequence[Named]) -> None:
-        self.workloads = workloads(points)
+    def __init__(self, points: Sequence[StudyPoint]) -> None:
+        self.workloads = workloads_in_order(points)
         self.variants = list(dict.fromkeys(point.variant for point in points))
-        family = len({point.workload for point in points if isinstance(point.row.request.model, ResNetX)})
+        family = len({point.workload for point in points if isinstance(point.request.model, ResNetX)})
         others = len(self.workloads) - family
         ramp = dict(zip(_spread(_RAMP, family), _spread(_DARK_RAMP, family), strict=True))
         self.colours = [*ramp, *islice(cycle(_OTHERS), others)]
@@ -79,20 +79,20 @@ class Look:
         """Whether variants are told apart by their dash; where there are more of them, each has panels of its own."""
         return 1 < len(self.variants) <= len(DASHES)
 
-    def panel(self, point: Named) -> str:
+    def panel(self, point: StudyPoint) -> str:
         """The panel of a scaling chart that a point is in."""
         return point.batch if self.dashed or not point.variant else f"{point.batch}, {point.variant}"
 
-    def panels(self, points: Sequence[Named]) -> list[str]:
+    def panels(self, points: Sequence[StudyPoint]) -> list[str]:
         """All panels, the smallest batch first."""
-        order = batches(points)
+        order = batches_in_order(points)
         return list(dict.fromkeys(map(self.panel, sorted(points, key=lambda point: order.index(point.batch)))))
 
-    def in_order(self, points: Sequence[Named]) -> list[Named]:
+    def in_order(self, points: Sequence[StudyPoint]) -> list[StudyPoint]:
         """The points by workload, batch, variant and GPUs."""
-        order = batches(points)
+        order = batches_in_order(points)
 
-        def place(point: Named) -> tuple[int, ...]:
+        def place(point: StudyPoint) -> tuple[int, ...]:
             workload, variant = self.workloads.index(point.workload), self.variants.index(point.variant)
             return workload, order.index(point.batch), variant, point.gpus
 

@@ -4,13 +4,14 @@ import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import altair as alt
+import msgspec
 
 from resnetx.record.prediction import PredictedPoint, PredictedTask
-from resnetx.reporting.charts.shared import CHARACTER, COLUMN, Figure, legend_of, panel_grid, without
+from resnetx.reporting.charts.figure import CHARACTER, COLUMN, AnyChart, Figure, legend_of, panel_grid
 from resnetx.reporting.charts.styles import BARS, PAPER
+from resnetx.reporting.table import Table
 from resnetx.units import si
 
 LANES = ("input", "copies", "compute", "collectives", "host")
@@ -18,18 +19,36 @@ LANE_HEIGHT = 17
 _OF_COMPUTE = ("forward", "backward", "update")
 
 
+class _BarRow(msgspec.Struct, frozen=True, kw_only=True):
+    system: str
+    library: str
+    name: str
+    lane: str
+    part: str
+    start_ms: float
+    end_ms: float
+
+
+class _Bar(_BarRow, frozen=True, kw_only=True):
+    panel: str
+    label: str
+    label_length: int  # characters
+    width_ms: float
+    description: str
+
+
 def timelines(points: Sequence[PredictedPoint]) -> list[Figure]:
     """A figure for each point that has a timeline, with a panel for each system and library."""
-    groups: dict[tuple[Any, ...], list[PredictedPoint]] = defaultdict(list)
+    groups: dict[tuple[str, int, int, str], list[PredictedPoint]] = defaultdict(list)
     for point in points:
         if point.timeline:
             variant = repr((point.precision, point.request.strategy if point.request else point.strategy))
             groups[point.workload, point.batch_size, point.gpus, variant].append(point)
-    return list(_apart(map(_timeline, groups.values())))
+    return list(_with_own_names(map(_timeline, groups.values())))
 
 
-def _apart(figures: Iterable[Figure]) -> Iterator[Figure]:
-    """The figures under different names: points may differ in settings that their names do not tell."""
+def _with_own_names(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """The figures under different names: points may differ in settings that are not in their names."""
     names: Counter[str] = Counter()
     for figure in figures:
         names[figure.name] += 1
@@ -39,14 +58,14 @@ def _apart(figures: Iterable[Figure]) -> Iterator[Figure]:
 
 def _timeline(points: Sequence[PredictedPoint]) -> Figure:
     first = points[0]
-    data = [row for point in points for row in _rows(point)]
-    names = list(dict.fromkeys(row["panel"] for row in data))
-    lanes = [lane for lane in LANES if any(row["lane"] == lane for row in data)]
-    kinds = [kind for kind in BARS if any(row["part"] == kind for row in data)]
-    latest_ms = max(row["end_ms"] for row in data)
+    bars = [_bar(point, task) for point in points for task in point.timeline]
+    panels = list(dict.fromkeys(bar.panel for bar in bars))
+    lanes = [lane for lane in LANES if any(bar.lane == lane for bar in bars)]
+    kinds = [kind for kind in BARS if any(bar.part == kind for bar in bars)]
+    latest_ms = max(bar.end_ms for bar in bars)
     width = COLUMN - 46
 
-    def panel(chart: alt.Chart, _: bool, last: bool) -> Any:
+    def panel(chart: alt.Chart, _: bool, last: bool) -> AnyChart:
         chart = chart.properties(width=width, height=LANE_HEIGHT * len(lanes))
         x = alt.X(
             "start_ms:Q",
@@ -62,12 +81,12 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         )
         scale = alt.Scale(domain=kinds, range=[BARS[kind] for kind in kinds])
         colour = alt.Color("part:N", scale=scale, legend=legend_of(kinds, symbolType="square"))
-        bars = chart.mark_bar(stroke=PAPER, strokeWidth=0.2, height=alt.RelativeBandSize(1.0))
-        names = chart.transform_filter(f"datum.room * {width} / {latest_ms} > datum.letters * {CHARACTER}")
-        names = names.transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
+        rectangles = chart.mark_bar(stroke=PAPER, strokeWidth=0.2, height=alt.RelativeBandSize(1.0))
+        fits = f"datum.width_ms * {width} / {latest_ms} > datum.label_length * {CHARACTER}"
+        labels = chart.transform_filter(fits).transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
         return alt.layer(
-            bars.encode(x=x, x2="end_ms:Q", y=y, color=colour, description="tell:N"),
-            names.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(x=alt.X("middle:Q"), y=y, text="short:N"),
+            rectangles.encode(x=x, x2="end_ms:Q", y=y, color=colour, description="description:N"),
+            labels.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(x=alt.X("middle:Q"), y=y, text="label:N"),
         )
 
     batch = f"batch {first.batch_size}, {first.gpus} GPU{'s' * (first.gpus > 1)}"
@@ -77,29 +96,27 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         title=f"One predicted iteration of {first.workload}, {batch}, {first.strategy}",
         caption="One steady iteration of one rank; lanes that it shares with no other bar run at the same time. Input "
         "and copies are those of the batches to come.",
-        data=without(data, "panel", "short", "room", "letters", "tell"),
-        specification=panel_grid(data, "panel", names, 1, panel),
+        table=Table.of(bars, _BarRow),
+        chart=panel_grid(Table.of(bars), "panel", panels, 1, panel),
     )
 
 
-def _rows(point: PredictedPoint) -> Iterator[dict[str, Any]]:
-    for task in point.timeline:
-        short = task.name.partition(" ")[2] or task.name
-        length_s = task.end_s - task.start_s
-        yield {
-            "system": point.system,
-            "library": point.library,
-            "name": task.name,
-            "lane": task.lane,
-            "part": _part(task),
-            "start_ms": 1e3 * task.start_s,
-            "end_ms": 1e3 * task.end_s,
-            "panel": f"{point.system} with {point.library}",
-            "short": short,
-            "room": 1e3 * length_s,
-            "letters": len(short),
-            "tell": f"{task.name}: {si(1e3 * task.start_s)} to {si(1e3 * task.end_s)} ms",
-        }
+def _bar(point: PredictedPoint, task: PredictedTask) -> _Bar:
+    label = task.name.partition(" ")[2] or task.name
+    return _Bar(
+        system=point.system,
+        library=point.library,
+        name=task.name,
+        lane=task.lane,
+        part=_part(task),
+        start_ms=1e3 * task.start_s,
+        end_ms=1e3 * task.end_s,
+        panel=f"{point.system} with {point.library}",
+        label=label,
+        label_length=len(label),
+        width_ms=1e3 * (task.end_s - task.start_s),
+        description=f"{task.name}: {si(1e3 * task.start_s)} to {si(1e3 * task.end_s)} ms",
+    )
 
 
 def _part(task: PredictedTask) -> str:

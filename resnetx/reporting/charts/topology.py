@@ -15,7 +15,7 @@ import altair as alt
 import msgspec
 
 from resnetx.interconnect.system import Link, System
-from resnetx.reporting.charts.topology_layout import Box, Point, Route, boxes, route
+from resnetx.reporting.charts.topology_layout import Box, Position, Route, boxes, route
 from resnetx.units import si
 
 WIDTH_PIXELS = 1200  # of a drawing at most
@@ -194,7 +194,7 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, Route], frame: _Fr
     return [lines, arrows]
 
 
-def _head(line: Sequence[Point]) -> dict[str, float]:
+def _head(line: Sequence[Position]) -> dict[str, float]:
     """An arrow head a little past the middle of a line; its angle is clockwise from upward."""
     place = 0.62 * (len(line) - 1)
     (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
@@ -238,6 +238,6 @@ def _lines(rows: list[dict[str, Any]], frame: _Frame, opacity: float = 1.0) -> a
     return encoded
 
 
-def _rows(points: Sequence[Point], **fields: Any) -> list[dict[str, Any]]:
+def _rows(points: Sequence[Position], **fields: Any) -> list[dict[str, Any]]:
     """The points of one line as data, each with the fields that all of them have."""
     return [{"x": round(x, 4), "y": round(y, 4), "order": order, **fields} for order, (x, y) in enumerate(points)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from resnetx.interconnect.system import Component, Link, System
 
-Point = tuple[float, float]
+Position = tuple[float, float]
 
 HALF_SIZE = {
     "gpu": (0.24, 0.19),
@@ -33,16 +33,16 @@ class Box:
     """A component as it is drawn: its middle, half of its width and height, and how far along its bar lines reach."""
 
     component: Component
-    at: Point
-    half: Point
+    at: Position
+    half: Position
     reach: float
     label: str
 
-    def towards(self, other: "Box") -> Point:
+    def towards(self, other: "Box") -> Position:
         """Where a line to another box starts: on a bar as near to it as can be, else in the middle."""
         return (min(max(other.at[0], self.at[0] - self.reach), self.at[0] + self.reach), self.at[1])
 
-    def holds(self, point: Point) -> bool:
+    def holds(self, point: Position) -> bool:
         return all(abs(point[axis] - self.at[axis]) < self.half[axis] + CLEARANCE for axis in (0, 1))
 
 
@@ -50,11 +50,11 @@ class Box:
 class Route:
     """A link as it is drawn: from its first component to its second, along a straight line or an arc."""
 
-    start: Point
-    end: Point
+    start: Position
+    end: Position
     bend: float
 
-    def line(self, offset: float = 0.0, backward: bool = False) -> list[Point]:
+    def line(self, offset: float = 0.0, backward: bool = False) -> list[Position]:
         """Points along it, moved `offset` to the right of the way."""
         start, end, bend = (self.end, self.start, -self.bend) if backward else (self.start, self.end, self.bend)
         return _curve(start, end, bend, offset, steps=ARC_STEPS if bend else 1)
@@ -75,7 +75,7 @@ def route(link: Link, among: Mapping[str, Box]) -> Route:
     return Route(start, end, bend)
 
 
-def _places(system: System) -> dict[str, Point]:
+def _places(system: System) -> dict[str, Position]:
     """The file's places; if it puts two components at one, rows by kind as wide as the row of GPUs."""
     if len({(component.x, component.y) for component in system.components}) == len(system.components):
         return {component.name: (component.x, component.y) for component in system.components}
@@ -91,7 +91,7 @@ def _places(system: System) -> dict[str, Point]:
     }
 
 
-def _box(component: Component, system: System, at: Mapping[str, Point]) -> Box:
+def _box(component: Component, system: System, at: Mapping[str, Position]) -> Box:
     half, reach = HALF_SIZE[component.kind], 0.0
     if component.kind == "switch" and (joined := _nvlink_neighbours(component, system)):
         reach = max(abs(at[name][0] - at[component.name][0]) for name in joined)
@@ -115,11 +115,11 @@ def _label(component: Component, system: System) -> str:
     return {"cpu": f"CPU {number}".strip(), "nic": "NIC", "storage": "disk"}[component.kind]
 
 
-def _is_clear(points: Sequence[Point], others: Collection[Box]) -> bool:
+def _is_clear(points: Sequence[Position], others: Collection[Box]) -> bool:
     return not any(box.holds(point) for point in points for box in others)
 
 
-def _curve(start: Point, end: Point, bend: float, offset: float = 0.0, *, steps: int) -> list[Point]:
+def _curve(start: Position, end: Position, bend: float, offset: float = 0.0, *, steps: int) -> list[Position]:
     """Points from start to end, `bend` lengths to the left at the middle, and all of them `offset` to the right."""
     (x0, y0), (x1, y1) = start, end
     length = math.dist(start, end) or 1.0

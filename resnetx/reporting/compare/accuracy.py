@@ -17,10 +17,10 @@ from resnetx.interconnect.system import load
 from resnetx.record import SCHEMA
 from resnetx.record.accuracy import Accuracy, CheckedAdvantage, CheckedPoint, Total
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
-from resnetx.reporting.study.results import Point, Results
-from resnetx.reporting.study.series import told, varying
-from resnetx.reporting.systems.checks import point_words as predicted_words
-from resnetx.reporting.systems.checks import refuse_unsound
+from resnetx.reporting.study.labels import settings_label, varying_settings
+from resnetx.reporting.study.results import MeasuredPoint, Results
+from resnetx.reporting.systems.prediction_checks import point_words as predicted_words
+from resnetx.reporting.systems.prediction_checks import refuse_unsound
 from resnetx.request import Request
 from resnetx.statistics import Summary, derived, ratio
 
@@ -30,7 +30,7 @@ LEAST_ALLOWED = 0.10  # of the measured time
 _FREE = {"threads", "warmup", "steps", "windows", "seed", "devices", "measure", "scaling"}
 
 _Key = tuple[tuple[str, str], ...]
-_Pair = tuple[CheckedPoint, Point]
+_Pair = tuple[CheckedPoint, MeasuredPoint]
 
 
 def check(prediction: Prediction, results: Results) -> Accuracy:
@@ -41,7 +41,7 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
         if each.request:
             predicted[_key(each.request)].append(each)
     stepped = [point for point in results.points if point.request.measure == "step"]
-    keys = varying([(point.request, "") for point in stepped])
+    keys = varying_settings([(point.request, "") for point in stepped])
     made_at = _time(prediction.made_at, "the prediction")
     pairs = [
         (_checked(each, point, made_at, keys), point)
@@ -84,8 +84,8 @@ def _key(request: Request) -> _Key:
     return tuple((key, repr(value)) for key, value in kept if key not in ("input.root", "input.threads"))
 
 
-def _checked(predicted: PredictedPoint, point: Point, made_at: datetime, keys: Sequence[str]) -> CheckedPoint:
-    request, good = point.request, point.good
+def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime, keys: Sequence[str]) -> CheckedPoint:
+    request, good = point.request, point.good_runs
     measured_s = derived(lambda rate: request.batch_size / rate, [run.rates for run in good]) if good else None
     bad = next((run for run in point.runs if not run.rates), None)
     error = predicted.iteration_s / measured_s.median - 1 if predicted.iteration_s and measured_s else None
@@ -97,7 +97,7 @@ def _checked(predicted: PredictedPoint, point: Point, made_at: datetime, keys: S
         gpus=request.gpus,
         strategy=request.strategy.kind,
         precision=request.precision,
-        variant=", ".join(filter(None, (told(request, key) for key in keys))),
+        variant=settings_label(request, keys),
         system=predicted.system,
         library=predicted.library,
         request=request,
@@ -136,12 +136,12 @@ def _covered(interval_s: list[float] | None, measured_s: Summary | None) -> bool
 def _time(text: str, of: str) -> datetime:
     """A time of a record; without a zone it is UTC, as records are written."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so nothing says which is older"
+            f"{of}: {text} is no time as 2026-01-31T12:00:00+00:00, so the order of the two is unknown"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # ---- strategies against each other
@@ -160,10 +160,12 @@ def _advantages(pairs: Iterable[_Pair]) -> Iterator[CheckedAdvantage]:
                 yield _advantage(one, other, ran, ran_other)
 
 
-def _advantage(one: CheckedPoint, other: CheckedPoint, ran: Point, ran_other: Point) -> CheckedAdvantage:
+def _advantage(
+    one: CheckedPoint, other: CheckedPoint, ran: MeasuredPoint, ran_other: MeasuredPoint
+) -> CheckedAdvantage:
     assert one.predicted_s and other.predicted_s, "only points that have an error"
     predicted = other.predicted_s / one.predicted_s
-    measured = ratio([run.rates for run in ran.good], [run.rates for run in ran_other.good])
+    measured = ratio([run.rates for run in ran.good_runs], [run.rates for run in ran_other.good_runs])
     decided = measured.n > 1 and not measured.low <= 1 <= measured.high
     return CheckedAdvantage(
         workload=one.workload,
@@ -219,7 +221,7 @@ def point_words(point: CheckedPoint) -> str:
 def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
     """Where the study ran on other devices than a system is predicted to have, as far as both are known by name."""
     measured = {device.name for run in results.runs for device in run.devices or []}
-    found = []
+    warnings = []
     for name in dict.fromkeys(point.system for point in prediction.points):
         try:
             machine = load(name, nodes=1)
@@ -228,19 +230,19 @@ def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
         described = {product for gpu in range(len(machine.gpus)) for product in machine.gpu_part(gpu).product_names}
         if measured and described and not measured & described:
             ran_on = ", ".join(sorted(measured))
-            found.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
-    return found
+            warnings.append(f"predicted for {name}, but measured on {ran_on}: its errors mean nothing")
+    return warnings
 
 
 def _warnings(prediction: Prediction, points: Sequence[CheckedPoint], results: Results) -> list[str]:
-    found = []
+    warnings = []
     if digest(prediction) != prediction.digest:
-        found.append("the prediction is not as it was made: its digest is another one")
-    found += _of_other_devices(prediction, results)
+        warnings.append("the prediction is not as it was made: its digest is another one")
+    warnings += _of_other_devices(prediction, results)
     younger = [point for point in points if point.made_before is False]
     if younger:
-        found.append(
+        warnings.append(
             f"the prediction, made at {prediction.made_at}, is younger than the first run of {len(younger)} of "
             f"{len(points)} points, as {point_words(younger[0])}: it could have known them"
         )
-    return found
+    return warnings

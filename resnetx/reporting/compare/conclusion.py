@@ -1,4 +1,4 @@
-"""What a comparison says, in sentences: the figure first, then what it may be laid on."""
+"""The conclusion of a comparison in sentences: the figures first, then what a difference may be due to."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -39,40 +39,40 @@ def _figures(comparison: Comparison) -> Iterator[str]:
 def _significance(comparison: Comparison) -> str:
     counts = Counter(point.verdict for point in comparison.points)
     told = f"{sum(counts.values()) - counts['not measured']} points: {counts['different']} different, "
-    told += f"{counts['no difference shown']} without a difference that is shown, "
+    told += f"{counts['no difference shown']} with no difference shown, "
     told += f"{counts['too few runs to decide']} with too few runs to decide"
     if counts["too few runs to decide"] and comparison.enough_runs:
-        told += f" (repeats={comparison.enough_runs} would do for every one)"
+        told += f" (repeats={comparison.enough_runs} is enough for all)"
     return f"{told}; permutation tests, at most 5 % of the differences false."
 
 
 def _attribution(comparison: Comparison) -> str:
-    """What the controls allow to be said of differences on several GPUs."""
+    """What differences on several GPUs may be due to, by the controls."""
     if comparison.means[-1].gpus == 1:
-        return "Only one-GPU points ran well in both: nothing here is of the interconnect."
+        return "Only one-GPU points ran well in both: they say nothing about the interconnect."
     rate, clock = comparison.controls
     tolerance = f"{100 * comparison.tolerance:.0f} %"
     if wrong := [control for control in (rate, clock) if control.agreement == "differ"]:
         told = " and ".join(f"{control.name}s differ by more than {tolerance} ({control.why})" for control in wrong)
         return (
-            f"{_upper(told)}: a difference on several GPUs is not of the interconnect alone; read the ratio of "
-            "speed-ups, each over its own one GPU (a faster GPU also leaves less time to hide communication in)."
+            f"{_upper(told)}: a difference on several GPUs is not due to the interconnect alone; read the ratio of "
+            "speed-ups, each over its own one GPU (a faster GPU also leaves less time in which to hide communication)."
         )
     return _upper(_without_difference(rate, clock, tolerance))
 
 
 def _without_difference(rate: Control, clock: Control, tolerance: str) -> str:
     if rate.agreement == "unknown":
-        return f"{rate.why}: how much of a difference is of the interconnect cannot be said; measure gpus=1 in both."
+        return f"{rate.why}: how much of a difference is due to the interconnect is unknown; measure gpus=1 in both."
     if rate.agreement == "open":
         return (
             f"whether one-GPU rates agree within {tolerance} is open ({rate.why}): a difference on several GPUs cannot "
-            "be laid on the interconnect yet; raise repeats."
+            "be attributed to the interconnect yet; raise repeats."
         )
-    clocks = "SM clocks are not known" if clock.agreement == "unknown" else "SM clocks do so too"
+    clocks = "SM clocks are not known" if clock.agreement == "unknown" else "so do SM clocks"
     return (
-        f"one-GPU rates agree within {tolerance} ({rate.why}) and {clocks}: a difference on several GPUs is of how "
-        "they exchange gradients, or of what else is listed as different."
+        f"one-GPU rates agree within {tolerance} ({rate.why}) and {clocks}: a difference on several GPUs is due to how "
+        "they exchange gradients, or to what else is listed as different."
     )
 
 

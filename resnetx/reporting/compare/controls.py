@@ -1,4 +1,4 @@
-"""What has to agree before a difference on several GPUs is laid on what connects them: one GPU's rate, and the clock.
+"""What has to agree before a difference on several GPUs is attributed to the interconnect: one-GPU rates, and clocks.
 
 Tallent et al. 2017, 2.1, capped both machines at one clock and checked that one GPU was as fast in either.
 """
@@ -18,16 +18,18 @@ _ORDER: tuple[Agreement, ...] = ("differ", "open", "agree")  # the first that an
 
 def one_gpu_rates(pairs: Sequence[Pair]) -> Control:
     """Whether one GPU is as fast in both studies, with every workload."""
-    found = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
-    if not found:
+    ratios = [(mean([pair.rate]), pair) for pair in pairs if pair.gpus == 1 and pair.good]
+    if not ratios:
         return Control(name="one-GPU rate", agreement="unknown", why="no one-GPU point ran well in both")
-    judged = [agreement(ratio) for ratio, _ in found]
+    judged = [agreement(ratio) for ratio, _ in ratios]
     overall = next(each for each in _ORDER if each in judged)
-    deciding = [each for each, judgement in zip(found, judged, strict=True) if judgement == overall]
+    deciding = [each for each, judgement in zip(ratios, judged, strict=True) if judgement == overall]
     ratio, pair = max(deciding, key=lambda each: abs(math.log(each[0].median)))
-    others = f"{len(deciding)} of {len(found)} points, " * (len(found) > 1)
+    others = f"{len(deciding)} of {len(ratios)} points, " * (len(ratios) > 1)
     return Control(
-        name="one-GPU rate", agreement=overall, why=f"{others}furthest {pair.words}: B / A {in_words(ratio)}"
+        name="one-GPU rate",
+        agreement=overall,
+        why=f"{others}largest difference at {pair.words}: B / A {in_words(ratio)}",
     )
 
 
@@ -52,7 +54,7 @@ def clocks(pairs: Sequence[Pair]) -> Control:
         return Control(name="SM clock", agreement="unknown", why="no SM clock is recorded in both")
     ratio, pair = max(known, key=lambda each: abs(math.log(each[0])))
     clock_a, clock_b = (si(side.sm_clock_Hz or 0, "Hz") for side in (pair.a, pair.b))
-    why = f"furthest {pair.words}: {clock_a} in A, {clock_b} in B"
+    why = f"largest difference at {pair.words}: {clock_a} in A, {clock_b} in B"
     return Control(name="SM clock", agreement="agree" if abs(ratio - 1) <= TOLERANCE else "differ", why=why)
 
 

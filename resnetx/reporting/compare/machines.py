@@ -1,4 +1,4 @@
-"""What differs between the machines, the software and the surroundings of two studies, by the records of their runs.
+"""What differs between the machines, the software and the environment of two studies, by the records of their runs.
 
 Nothing is chosen here: whatever `record.Environment` has is compared, under the names that it has in a record. (The
 table of a page, `platform`, shows what papers state of a machine.)
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.record import Brief, Environment
+from resnetx.record import Environment, RunSummary
 from resnetx.record.comparison import Difference, Study
 from resnetx.units import si
 
@@ -22,7 +22,7 @@ _UNITS = {"_bytes": "B", "_Hz": "Hz", "_W": "W"}
 _OWN = {"gpus.index", "gpus.uuid", "gpus.pci_bus_id", "topology"}
 
 
-def differences(a: Sequence[Brief], b: Sequence[Brief]) -> list[Difference]:
+def differences(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Difference]:
     """Every fact in which the runs of A and B differ, or those of one study among themselves, in a record's order.
 
     Runs on another number of GPUs may differ by right (one rank has no transport): give the same points of both.
@@ -31,11 +31,11 @@ def differences(a: Sequence[Brief], b: Sequence[Brief]) -> list[Difference]:
     if not facts_a or not facts_b:
         return []
     names = dict.fromkeys(name for _, facts in (*facts_a, *facts_b) for name in facts)
-    found = [_difference(name, facts_a, facts_b) for name in names]
-    return [each for each in found if set(each.a) != set(each.b) or each.varies_in] + _typical(a, b)
+    compared = [_difference(name, facts_a, facts_b) for name in names]
+    return [fact for fact in compared if set(fact.a) != set(fact.b) or fact.varies_in] + _typical(a, b)
 
 
-def _facts(runs: Sequence[Brief]) -> list[tuple[int, Facts]]:
+def _facts(runs: Sequence[RunSummary]) -> list[tuple[int, Facts]]:
     """Of each run that has an environment: its number of GPUs, and all facts."""
     environments = {id(run.environment): run.environment for run in runs if run.environment}  # many runs share one
     known = {key: _of_environment(environment) for key, environment in environments.items()}
@@ -69,15 +69,15 @@ def _of_environment(environment: Environment) -> Facts:
     return {name: value for key in plain for name, value in _flat(key, plain[key]) if name not in _OWN}
 
 
-def _of_run(run: Brief) -> Facts:
-    found: Facts = {}
+def _of_run(run: RunSummary) -> Facts:
+    run_facts: Facts = {}
     if run.transport:
         used = "none, on one GPU" if run.request.gpus == 1 else ", ".join(run.transport.used or ["unknown"])
-        found |= {"transport.requested": run.transport.requested, "transport.used": used}
+        run_facts |= {"transport.requested": run.transport.requested, "transport.used": used}
     if images := run.input_state:
         kept = {"images": images.images, "classes": images.classes, "size_bytes": images.size_bytes}
-        found |= _flat("input_state", {**kept, "decoder": images.decoder})
-    return found
+        run_facts |= _flat("input_state", {**kept, "decoder": images.decoder})
+    return run_facts
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -111,9 +111,9 @@ def _counted(values: Iterable[str]) -> str:
 # ---- what varies all the time ---------------------------------------------------------------------------------------
 
 
-def _typical(a: Sequence[Brief], b: Sequence[Brief]) -> list[Difference]:
+def _typical(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Difference]:
     """Readings that no two runs have in common: the medians over the runs of each study, where they differ in words."""
-    readings: dict[str, tuple[Callable[[Brief], float | None], Callable[[float], str]]] = {
+    readings: dict[str, tuple[Callable[[RunSummary], float | None], Callable[[float], str]]] = {
         "sm_clock_Hz (median)": (lambda run: run.sm_clock_Hz, lambda clock_Hz: si(clock_Hz, "Hz")),
         "host_load.foreign (median)": (lambda run: run.host_load.foreign if run.host_load else None, _coarse),
         "input_state.page_cache_share (median)": (
@@ -121,13 +121,13 @@ def _typical(a: Sequence[Brief], b: Sequence[Brief]) -> list[Difference]:
             _coarse,
         ),
     }
-    found = []
+    differing = []
     for name, (read, tell) in readings.items():
         values = [[value for run in runs if (value := read(run)) is not None] for runs in (a, b)]
         said_a, said_b = (tell(statistics.median(each)) if each else "unknown" for each in values)
         if said_a != said_b:
-            found.append(Difference(name=name, a=[said_a], b=[said_b], varies_in=[]))
-    return found
+            differing.append(Difference(name=name, a=[said_a], b=[said_b], varies_in=[]))
+    return differing
 
 
 def _coarse(share: float) -> str:

@@ -7,27 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resnetx.reporting.study.results import Point
-from resnetx.reporting.study.series import Named
+from resnetx.reporting.study.points import StudyPoint
 from resnetx.statistics import MIN_RUNS, Runs, Summary, derived
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One point of one study."""
-
-    named: Named
-    point: Point
-
-    @property
-    def rates(self) -> Runs:
-        return [run.rates for run in self.point.good]
-
-    @property
-    def sm_clock_Hz(self) -> float | None:
-        """The median over the good runs that have one."""
-        clocks = [run.sm_clock_Hz for run in self.point.good if run.sm_clock_Hz is not None]
-        return statistics.median(clocks) if clocks else None
 
 
 @dataclass(frozen=True)
@@ -40,32 +21,32 @@ class Quotient:
 
 @dataclass(frozen=True)
 class Pair:
-    """One point in both studies; A gives it its names."""
+    """One point in both studies; A gives it its labels."""
 
-    a: Measured
-    b: Measured
+    a: StudyPoint
+    b: StudyPoint
 
     @property
     def key(self) -> str:
-        return self.a.point.request.key
+        return self.a.request.key
 
     @property
     def series(self) -> str:
         """What the pairs of one scaling curve share."""
-        return self.a.point.request.baseline_key
+        return self.a.request.baseline_key
 
     @property
     def gpus(self) -> int:
-        return self.a.point.request.gpus
+        return self.a.request.gpus
 
     @property
     def words(self) -> str:
-        return self.a.named.words
+        return self.a.words
 
     @property
     def good(self) -> bool:
         """Whether it ran well in both."""
-        return bool(self.a.point.good and self.b.point.good)
+        return bool(self.a.good_runs and self.b.good_runs)
 
     @property
     def rate(self) -> Quotient:
@@ -77,13 +58,13 @@ class Pair:
         return Quotient((self.b.rates, base.a.rates), (self.a.rates, base.b.rates))
 
 
-def bases(pairs: Sequence[Pair], gpus: int) -> dict[str, Pair]:
+def baselines(pairs: Sequence[Pair], gpus: int) -> dict[str, Pair]:
     """By series, the pair that speed-ups are over: the one on `gpus` GPUs, or else on the fewest that ran in both."""
     series: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         if pair.good:
             series[pair.series].append(pair)
-    return {key: min(found, key=lambda pair: (pair.gpus != gpus, pair.gpus)) for key, found in series.items()}
+    return {key: min(those, key=lambda pair: (pair.gpus != gpus, pair.gpus)) for key, those in series.items()}
 
 
 def mean(quotients: Sequence[Quotient]) -> Summary:
@@ -93,13 +74,14 @@ def mean(quotients: Sequence[Quotient]) -> Summary:
     of several is wider than it need be: with 6 runs everywhere it held the truth in 99 % of 300 simulated means of 6
     quotients. Below MIN_RUNS runs anywhere it is none, and reaches as far as if all quotients were at one end at once.
     """
-    sets = [runs for each in quotients for runs in (*each.above, *each.below)]
-    powers = [sign / len(quotients) for each in quotients for sign in [1] * len(each.above) + [-1] * len(each.below)]
+    sets = [runs for quotient in quotients for runs in (*quotient.above, *quotient.below)]
+    signs = [sign for quotient in quotients for sign in [1] * len(quotient.above) + [-1] * len(quotient.below)]
+    powers = [sign / len(quotients) for sign in signs]
     fewest = min(map(len, sets))
     if len(quotients) == 1 or fewest >= MIN_RUNS:
         return derived(lambda *rates: np.exp(sum(p * np.log(r) for p, r in zip(powers, rates, strict=True))), *sets)
-    each = [mean([quotient]) for quotient in quotients]
-    median, low, high = (
-        statistics.geometric_mean(ends) for ends in zip(*((one.median, one.low, one.high) for one in each), strict=True)
-    )
+    single = [mean([quotient]) for quotient in quotients]
+    median = statistics.geometric_mean(summary.median for summary in single)
+    low = statistics.geometric_mean(summary.low for summary in single)
+    high = statistics.geometric_mean(summary.high for summary in single)
     return Summary(median, low, high, fewest, "range")

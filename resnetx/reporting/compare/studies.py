@@ -1,4 +1,4 @@
-"""Two studies side by side: how much faster B is than A, how sure that is, and what it may be laid on.
+"""Two studies side by side: how much faster B is than A, how sure that is, and what it may be due to.
 
 The ratio and its interval come first. A permutation test of each point, under control of the false discoveries over all
 of them, says which differences are shown, and where the runs are too few to show any. What else differs between the
@@ -9,15 +9,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from resnetx import __version__
-from resnetx.record import SCHEMA
-from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Mean, Side, Study, Unmatched
+from resnetx.record import SCHEMA, RunSummary
+from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Mean, Study, StudySide, Unmatched
 from resnetx.reporting.compare import controls
 from resnetx.reporting.compare.machines import differences
-from resnetx.reporting.compare.matching import match
-from resnetx.reporting.compare.pairs import Measured, Pair, bases, mean
+from resnetx.reporting.compare.matched_points import match
+from resnetx.reporting.compare.pairs import Pair, baselines, mean
+from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.study.scaling import rows
-from resnetx.reporting.study.series import named
 from resnetx.statistics import LEVEL, Finding, false_discovery, permutation_test, smallest_p
 
 _FEWEST_TESTED = 2  # runs on a side: one has no spread
@@ -27,11 +26,11 @@ _MOST_ADVISED = 20  # runs of a point
 def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
     """B over A. `baseline`: GPUs of the denominator of speed-ups; None: as study A says."""
     matched = match(a.study.points, b.study.points)
-    ours, theirs = _measured(a), _measured(b)
-    pairs = [Pair(ours[one.key], theirs[other.key]) for one, other in matched.pairs]
+    points_a, points_b = ({point.request.key: point for point in study_points([study])} for study in (a, b))
+    pairs = [Pair(points_a[one.key], points_b[other.key]) for one, other in matched.pairs]
     wanted = baseline or a.study.baseline
-    over, findings = bases(pairs, wanted), _findings(pairs)
-    ran = [pair for pair in pairs if pair.a.point.runs and pair.b.point.runs]
+    over, findings = baselines(pairs, wanted), _findings(pairs)
+    runs_a, runs_b = _runs_of_both(pairs, a, b)
     return Comparison(
         kind="comparison",
         schema=SCHEMA,
@@ -41,44 +40,43 @@ def compare(a: Results, b: Results, baseline: int | None = None) -> Comparison:
         settings=matched.settings,
         points=[_compared(pair, over.get(pair.series), wanted, findings.get(pair.key)) for pair in pairs],
         only_in_one=[
-            *(_unmatched("A", ours[request.key]) for request in matched.only_a),
-            *(_unmatched("B", theirs[request.key]) for request in matched.only_b),
+            *(_unmatched("A", points_a[request.key]) for request in matched.only_a),
+            *(_unmatched("B", points_b[request.key]) for request in matched.only_b),
         ],
         means=_means(pairs, over),
         controls=[controls.one_gpu_rates(pairs), controls.clocks(pairs)],
         tolerance=controls.TOLERANCE,
         enough_runs=_enough_runs(sum(pair.good for pair in pairs)),
-        machines=differences(
-            [run for pair in ran for run in pair.a.point.runs], [run for pair in ran for run in pair.b.point.runs]
-        ),
+        machines=differences(runs_a, runs_b),
     )
 
 
-def _measured(results: Results) -> dict[str, Measured]:
-    """The points of a study by the key of their request."""
-    names = named([(results, rows(results))])
-    return {point.request.key: Measured(name, point) for name, point in zip(names, results.points, strict=True)}
+def _runs_of_both(pairs: Sequence[Pair], a: Results, b: Results) -> tuple[list[RunSummary], list[RunSummary]]:
+    """The runs of the points that ran in both studies, well or not."""
+    runs_a, runs_b = ({point.request.key: point.runs for point in study.points} for study in (a, b))
+    both = [(runs_a[pair.a.request.key], runs_b[pair.b.request.key]) for pair in pairs]
+    ran = [(ours, theirs) for ours, theirs in both if ours and theirs]
+    return [run for ours, _ in ran for run in ours], [run for _, theirs in ran for run in theirs]
 
 
 def _study(results: Results) -> ComparedStudy:
     study = results.study
-    return ComparedStudy(name=study.name, node=study.node, folder=str(results.folder), aside=results.aside)
+    return ComparedStudy(name=study.name, node=study.node, folder=str(results.folder), skipped=results.skipped)
 
 
-def _unmatched(study: Study, measured: Measured) -> Unmatched:
-    return Unmatched(study=study, point=measured.named.words, outcome=measured.named.row.outcome)
+def _unmatched(study: Study, point: StudyPoint) -> Unmatched:
+    return Unmatched(study=study, point=point.words, outcome=point.result.outcome)
 
 
 # ---- one point ------------------------------------------------------------------------------------------------------
 
 
 def _compared(pair: Pair, base: Pair | None, wanted: int, finding: Finding | None) -> ComparedPoint:
-    name = pair.a.named
     return ComparedPoint(
-        workload=name.workload,
-        batch=name.batch,
-        variant=name.variant,
-        request=name.row.request,
+        workload=pair.a.workload,
+        batch=pair.a.batch,
+        variant=pair.a.variant,
+        request=pair.a.request,
         a=_side(pair.a),
         b=_side(pair.b),
         ratio=mean([pair.rate]) if pair.good else None,
@@ -89,15 +87,15 @@ def _compared(pair: Pair, base: Pair | None, wanted: int, finding: Finding | Non
     )
 
 
-def _side(measured: Measured) -> Side:
-    row = measured.named.row
-    return Side(
-        request_key=row.request.key,
-        outcome=row.outcome,
-        reason=row.reason,
-        images_per_s=row.images_per_s,
-        sm_clock_Hz=measured.sm_clock_Hz,
-        limited_by=row.limits.why if row.limits else "",
+def _side(point: StudyPoint) -> StudySide:
+    result = point.result
+    return StudySide(
+        request_key=result.request.key,
+        outcome=result.outcome,
+        reason=result.reason,
+        images_per_s=result.images_per_s,
+        sm_clock_Hz=point.sm_clock_Hz,
+        limited_by=result.limits.why if result.limits else "",
     )
 
 
@@ -135,7 +133,7 @@ def _means(pairs: Sequence[Pair], over: Mapping[str, Pair]) -> list[Mean]:
     for pair in pairs:
         if pair.good:
             by_gpus[pair.gpus].append(pair)
-    return [_mean(gpus, found, over) for gpus, found in sorted(by_gpus.items())]
+    return [_mean(gpus, alike, over) for gpus, alike in sorted(by_gpus.items())]
 
 
 def _mean(gpus: int, pairs: Sequence[Pair], over: Mapping[str, Pair]) -> Mean:

@@ -25,15 +25,17 @@ from resnetx.choices import SyntheticInput
 from resnetx.loading import visible
 from resnetx.record import Warning
 from resnetx.reporting.charts import study_figures
+from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.charts.files import drawn, undrawn, write_figure
-from resnetx.reporting.charts.shared import Figure
-from resnetx.reporting.charts.styles import Look
-from resnetx.reporting.study import export
-from resnetx.reporting.study.limits import Limits
+from resnetx.reporting.charts.missing_points import outcome
+from resnetx.reporting.charts.styles import SeriesStyles
+from resnetx.reporting.study.export import messages_table, points_table, windows_table
+from resnetx.reporting.study.labels import study_labels
+from resnetx.reporting.study.limits import PARTS, Limits
 from resnetx.reporting.study.platform import platform
+from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.study.scaling import rows
-from resnetx.reporting.study.series import Named, named, study_labels
+from resnetx.reporting.table import Cell, write_csv
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.units import si, whole
@@ -53,23 +55,23 @@ def write(
 ) -> Path:
     """Writes the page of the studies and all its files; returns the page.
 
-    `baseline`: GPUs, see `scaling.rows`. `unreadable`: a sentence for each study that the page should have had.
+    `baseline`: GPUs, see `scaling.point_results`. `unreadable`: a sentence for each study that is missing.
     """
-    points = named([(results, rows(results, baseline)) for results in studies])
+    points = study_points(studies, baseline)
     drawings = [_drawn(figure) for figure in study_figures.figures(points)]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
         write_figure(drawing.figure, drawing.svg, folder)
-    export.write_csv(folder / "points.csv", export.points(points))
-    export.write_csv(folder / "windows.csv", list(export.windows(studies)))
-    export.write_csv(folder / "messages.csv", list(export.messages(points)))
+    write_csv(folder / "points.csv", points_table(points))
+    write_csv(folder / "windows.csv", windows_table(studies))
+    write_csv(folder / "messages.csv", messages_table(points))
     page = folder / "index.html"
     page.write_text(_html(studies, points, drawings, unreadable), encoding="utf-8")
     return page
 
 
 def _drawn(figure: Figure) -> _Drawing:
-    svg = drawn(figure.specification)
+    svg = drawn(figure.chart)
     return _Drawing(figure, svg, Markup(_inline(svg)))
 
 
@@ -85,29 +87,29 @@ def _inline(svg: str) -> str:
 
 
 def _html(
-    studies: Sequence[Results], points: Sequence[Named], drawings: Sequence[_Drawing], unreadable: Sequence[str]
+    studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[_Drawing], unreadable: Sequence[str]
 ) -> str:
     runs = [run for results in studies for run in results.runs]
     return _template().render(
         title=_title(studies),
         studies=studies,
         common=_common(studies),
-        aside=[*unreadable, *(sentence for results in studies for sentence in results.aside)],
+        skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
         points=points,
         drawings=drawings,
         undrawn=bool(undrawn()),
         kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
         platform=platform(studies),
-        dark=Look(points).dark,
+        dark=SeriesStyles(points).dark,
         conventions=sorted({point.counts.convention for point in points if point.counts}),
-        usual=_most_frequent(point.row.baseline for point in points if point.row.speedup),
-        noted=any(point.row.reason or point.row.notes for point in points),
+        usual=_most_frequent(point.result.baseline for point in points if point.result.speedup),
+        noted=any(point.result.reason or point.result.notes for point in points),
         shares=_shares,
-        watched=[point for point in points if point.row.limits and point.row.limits.phases],
+        instrumented=[point for point in points if point.result.limits and point.result.limits.phases],
         mean_ms=lambda ranks: si(1000 * fmean(ranks)),
         ends=_ends,
-        outcome=study_figures.outcome,
-        outcomes=Counter(study_figures.outcome(point) for point in points),
+        outcome=outcome,
+        outcomes=Counter(map(outcome, points)),
         bad=[run for run in runs if run.outcome != "ok"],
         runs=len(runs),
         warned=_warned(studies),
@@ -152,8 +154,8 @@ def _common(studies: Sequence[Results]) -> list[str]:
 
 def _shared(requests: Sequence[Request]) -> list[str]:
     """Each setting that has one value for all of the requests; the others are in the names of the points."""
-    told = ({tell(request) for request in requests} for tell in _SETTINGS)
-    return [next(iter(values)) for values in told if len(values) == 1 and values != {""}]
+    words = ({in_words(request) for request in requests} for in_words in _SETTINGS)
+    return [next(iter(values)) for values in words if len(values) == 1 and values != {""}]
 
 
 _SETTINGS: tuple[Callable[[Request], str], ...] = (
@@ -188,7 +190,7 @@ def _percent(share: float) -> int:
 
 def _shares(limits: Limits) -> str:
     """The shares of a step, in per cent."""
-    return ", ".join(f"{part} {_percent(limits.shares[part].median)}" for part in export.PARTS if part in limits.shares)
+    return ", ".join(f"{part} {_percent(limits.shares[part].median)}" for part in PARTS if part in limits.shares)
 
 
 def _ends(summary: Summary | None) -> str:
@@ -196,7 +198,7 @@ def _ends(summary: Summary | None) -> str:
     return f"{si(summary.low)} to {si(summary.high)}" if summary and summary.n > 1 else ""
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Cell) -> str:
     """A cell of a figure's table."""
     if value is None:
         return ""
@@ -209,7 +211,7 @@ def _warned(studies: Sequence[Results]) -> list[tuple[Warning, int]]:
     counts: Counter[str] = Counter()
     for results in studies:
         for run in results.runs:
-            given = {warning.code: warning for warning in run.warnings}
-            counts.update(list(given))
-            kinds = given | kinds
+            warnings = {warning.code: warning for warning in run.warnings}
+            counts.update(list(warnings))
+            kinds = warnings | kinds
     return [(kinds[code], count) for code, count in counts.most_common()]

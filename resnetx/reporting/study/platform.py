@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from resnetx.record import Brief, Environment
+from resnetx.record import Environment, RunSummary
 from resnetx.record.run import Gpu
 from resnetx.reporting.study.results import Results
 from resnetx.units import si
 
 NOT_KNOWN = "not known"
 
-_Tell = Callable[[Brief, Environment], str | None]
+_Fact = Callable[[RunSummary, Environment], str | None]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What one study says of one thing."""
+class FactValues:
+    """The values of one fact in the runs of one study."""
 
     values: dict[str, int]  # value -> runs that had it
 
@@ -36,51 +36,55 @@ class Platform:
     """One column for each study; studies on like machines share one."""
 
     columns: list[str]
-    rows: list[tuple[str, list[Cell]]]
+    rows: list[tuple[str, list[FactValues]]]
     topologies: list[str]  # each different `nvidia-smi topo -m`
 
 
 def platform(studies: Sequence[Results]) -> Platform:
     """What the runs of the studies ran on, as their records say it. Left out is what no study has."""
-    columns: list[tuple[list[str], list[Cell]]] = []
+    columns: list[tuple[list[str], list[FactValues]]] = []
     for results in studies:
         runs = [run for point in results.points for run in point.runs]
-        name, cells = f"{results.study.name} on {results.study.node}", [_cell(runs, tell) for tell in _THINGS.values()]
-        alike = next((names for names, others in columns if list(map(_said, others)) == list(map(_said, cells))), None)
+        name, cells = f"{results.study.name} on {results.study.node}", [_cell(runs, fact) for fact in _FACTS.values()]
+        alike = next(
+            (names for names, others in columns if list(map(_distinct, others)) == list(map(_distinct, cells))), None
+        )
         if alike is None:
             columns.append(([name], cells))
         else:
             alike.append(name)
-    rows = [(thing, [cells[place] for _, cells in columns]) for place, thing in enumerate(_THINGS)]
+    rows = [(name, [cells[place] for _, cells in columns]) for place, name in enumerate(_FACTS)]
     environments = [run.environment for results in studies for run in results.runs if run.environment]
     return Platform(
         columns=[", ".join(names) for names, _ in columns],
-        rows=[(thing, cells) for thing, cells in rows if any(cell.values for cell in cells)],
-        topologies=list(dict.fromkeys(each.topology for each in environments if each.topology)),
+        rows=[(name, cells) for name, cells in rows if any(cell.values for cell in cells)],
+        topologies=list(dict.fromkeys(here.topology for here in environments if here.topology)),
     )
 
 
-def _said(cell: Cell) -> set[str]:
-    return set(cell.values)
+def _distinct(values: FactValues) -> set[str]:
+    return set(values.values)
 
 
-def _cell(runs: Iterable[Brief], tell: _Tell) -> Cell:
-    said = [tell(run, run.environment) for run in runs if run.environment]
-    return Cell(dict(Counter(NOT_KNOWN if value is None else value for value in said if value != "").most_common()))
+def _cell(runs: Iterable[RunSummary], fact: _Fact) -> FactValues:
+    values = [fact(run, run.environment) for run in runs if run.environment]
+    return FactValues(
+        dict(Counter(NOT_KNOWN if value is None else value for value in values if value != "").most_common())
+    )
 
 
 # ---- the things -----------------------------------------------------------------------------------------------------
 
 
-def _gpus(_: Brief, here: Environment) -> str | None:
+def _gpus(_: RunSummary, here: Environment) -> str | None:
     if here.gpus is None:
         return None
     return _counted(gpu.name for gpu in here.gpus) or "none: ranks are CPU processes"
 
 
-def _of_gpus(tell: Callable[[Gpu], str | None]) -> _Tell:
-    """What is said of each GPU of the host."""
-    return lambda _, here: _counted(tell(gpu) or NOT_KNOWN for gpu in here.gpus or [])
+def _of_gpus(fact: Callable[[Gpu], str | None]) -> _Fact:
+    """A fact of each GPU of the host."""
+    return lambda _, here: _counted(fact(gpu) or NOT_KNOWN for gpu in here.gpus or [])
 
 
 def _in_unit(value: float | None, unit: str) -> str | None:
@@ -93,11 +97,11 @@ def _pcie(gpu: Gpu) -> str | None:
     return f"generation {gpu.pcie_generation} of {gpu.pcie_generation_max}, x{gpu.pcie_width} of x{gpu.pcie_width_max}"
 
 
-def _clock(run: Brief, here: Environment) -> str | None:
+def _clock(run: RunSummary, here: Environment) -> str | None:
     return _in_unit(run.sm_clock_Hz and round(run.sm_clock_Hz, -7), "Hz") if here.gpus else ""
 
 
-def _transport(run: Brief, _: Environment) -> str | None:
+def _transport(run: RunSummary, _: Environment) -> str | None:
     if run.request.gpus == 1:
         return ""
     if run.transport is None or run.transport.used is None:
@@ -105,19 +109,19 @@ def _transport(run: Brief, _: Environment) -> str | None:
     return ", ".join(run.transport.used) or "none"
 
 
-def _cores(_: Brief, here: Environment) -> str | None:
+def _cores(_: RunSummary, here: Environment) -> str | None:
     parts = [f"{here.cpu_sockets} sockets" * bool(here.cpu_sockets), f"{here.cpu_cores} cores" * bool(here.cpu_cores)]
     return ", ".join(filter(None, [*parts, f"{here.cpus_usable} CPUs usable"]))
 
 
-def _storage(_: Brief, here: Environment) -> str | None:
+def _storage(_: RunSummary, here: Environment) -> str | None:
     if here.storage is None:
         return None
     turning = {True: ", rotating", False: ", not rotating", None: ""}[here.storage.rotational]
     return f"{here.storage.filesystem} on {here.storage.device}{turning}"
 
 
-def _resnetx(_: Brief, here: Environment) -> str | None:
+def _resnetx(_: RunSummary, here: Environment) -> str | None:
     return " ".join(filter(None, [here.resnetx, here.git_revision]))
 
 
@@ -130,8 +134,8 @@ def _counted(values: Iterable[str]) -> str:
     return ", ".join(f"{count} x {value}" if count > 1 else value for value, count in Counter(values).items())
 
 
-# Each says a run's value; None: it is not known; "": there is no such thing here.
-_THINGS: dict[str, _Tell] = {
+# The value of a run; None: not known; "": not applicable here.
+_FACTS: dict[str, _Fact] = {
     "GPUs": _gpus,
     "GPU memory": _of_gpus(lambda gpu: _in_unit(gpu.memory_bytes, "B")),
     "GPU power limit": _of_gpus(lambda gpu: _in_unit(gpu.power_limit_W, "W")),

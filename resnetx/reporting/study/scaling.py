@@ -5,15 +5,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resnetx.record import Brief, Workload
+from resnetx.record import RunSummary, Workload
 from resnetx.reporting.study.limits import Limits, limits
-from resnetx.reporting.study.results import Point, Results
+from resnetx.reporting.study.results import MeasuredPoint, Results
 from resnetx.request import Request
 from resnetx.statistics import Summary, outliers, ratio, summarize
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One point of a study over its runs."""
+class PointResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runs of one point amount to; `resnetx sweep --json` prints one for each point."""
 
     study: str
     node: str
@@ -29,37 +29,32 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload | None
     notes: list[str]  # outlying runs, and warnings that any run gave
 
-    @property
-    def per_gpu(self) -> float | None:
-        """Activations per parameter on each GPU."""
-        return self.workload.intensity / self.request.gpus if self.workload else None
 
-
-def rows(results: Results, baseline: int | None = None) -> list[Row]:
-    """One row per point, in the study's order. `baseline`: GPUs of the denominator; None: as the study says."""
+def point_results(results: Results, baseline: int | None = None) -> list[PointResult]:
+    """One result per point, in the study's order. `baseline`: GPUs of the denominator; None: as the study says."""
     wanted = baseline or results.study.baseline
-    series: dict[str, list[Point]] = defaultdict(list)
+    series: dict[str, list[MeasuredPoint]] = defaultdict(list)
     for point in results.points:
         series[point.request.baseline_key].append(point)
-    return [_row(point, series[point.request.baseline_key], wanted, results) for point in results.points]
+    return [_result(point, series[point.request.baseline_key], wanted, results) for point in results.points]
 
 
-def _baseline(series: Iterable[Point], gpus: int, of: Point) -> Point | None:
+def _baseline(series: Iterable[MeasuredPoint], gpus: int, of: MeasuredPoint) -> MeasuredPoint | None:
     """What the speed-up of a point is over: the point of its series on `gpus` GPUs, or else on the fewest that ran.
 
     Of several with so many GPUs (other devices) it is the point itself, or the first.
     """
-    able = [point for point in series if point.good]
-    return min(able, key=lambda each: (each.request.gpus != gpus, each.request.gpus, each is not of), default=None)
+    able = [point for point in series if point.good_runs]
+    return min(able, key=lambda point: (point.request.gpus != gpus, point.request.gpus, point is not of), default=None)
 
 
-def _row(point: Point, series: list[Point], wanted: int, results: Results) -> Row:
-    request, good, base = point.request, point.good, _baseline(series, wanted, point)
+def _result(point: MeasuredPoint, series: list[MeasuredPoint], wanted: int, results: Results) -> PointResult:
+    request, good, base = point.request, point.good_runs, _baseline(series, wanted, point)
     bad = next((run for run in point.runs if not run.rates), None)
     rates = [run.rates for run in good]
-    speedup = ratio(rates, [run.rates for run in base.good]) if good and base else None
+    speedup = ratio(rates, [run.rates for run in base.good_runs]) if good and base else None
     images_per_s = summarize(rates) if good else None
-    return Row(
+    return PointResult(
         study=results.study.name,
         node=results.study.node,
         request=request,
@@ -76,11 +71,11 @@ def _row(point: Point, series: list[Point], wanted: int, results: Results) -> Ro
     )
 
 
-def _label(series: list[Point], base: Point | None, wanted: int) -> str:
+def _label(series: list[MeasuredPoint], base: MeasuredPoint | None, wanted: int) -> str:
     """The baseline in words, with the reason where it is not the one that was asked for."""
     if base is None:
         return "none"
-    alike = [point for point in series if point.good and point.request.gpus == base.request.gpus]
+    alike = [point for point in series if point.good_runs and point.request.gpus == base.request.gpus]
     devices = f" {base.request.devices}" if base.request.devices and len(alike) > 1 else ""
     if base.request.gpus == wanted:
         return _gpus(wanted) + devices
@@ -96,16 +91,16 @@ def _gpus(count: int) -> str:
 _SLOWING = {"throttled", "uneven-clocks", "link-errors", "foreign-load", "oversubscribed", "shared-gpus", "warm-up"}
 
 
-def _outlying(good: list[Brief]) -> list[str]:
+def _outlying(good: list[RunSummary]) -> list[str]:
     """The runs that stand out, with what their records know of the cause."""
-    told = []
-    for each in outliers([run.rates for run in good]) if good else []:
-        causes = ", ".join(_causes(good, each.run, slow=each.deviation < 0)) or "cause unknown"
-        told.append(f"run {good[each.run].repeat} stands out by {each.deviation:+.0%} ({causes})")
-    return told
+    notes = []
+    for outlier in outliers([run.rates for run in good]) if good else []:
+        causes = ", ".join(_causes(good, outlier.run, slow=outlier.deviation < 0)) or "cause unknown"
+        notes.append(f"run {good[outlier.run].repeat} stands out by {outlier.deviation:+.0%} ({causes})")
+    return notes
 
 
-def _causes(good: list[Brief], place: int, slow: bool) -> list[str]:
+def _causes(good: list[RunSummary], place: int, slow: bool) -> list[str]:
     """What sets a run apart from all others, as far as it explains a slow, or else a fast one."""
     run, others = good[place], good[:place] + good[place + 1 :]
     usual = {warning.code for other in others for warning in other.warnings}
@@ -116,7 +111,7 @@ def _causes(good: list[Brief], place: int, slow: bool) -> list[str]:
     return [*own, *["the first run of this point"] * first]
 
 
-def _warned(good: list[Brief]) -> list[str]:
+def _warned(good: list[RunSummary]) -> list[str]:
     """What any run warned of, with the number of runs that did."""
-    counts = Counter(warning.code for run in good for warning in {each.code: each for each in run.warnings}.values())
+    counts = Counter(code for run in good for code in dict.fromkeys(warning.code for warning in run.warnings))
     return [f"{code} ({count} of {len(good)} runs)" for code, count in counts.items()]

@@ -1,6 +1,6 @@
 """What published statements can be checked on: points, workloads, collectives and copies, all as items of one form.
 
-A statement (`claim_checks.Claim`) picks items by their kind and by `where`, and reads a quantity of them, on one system
+A statement (`claim.Claim`) picks items by their kind and by `where`, and reads a quantity of them, on one system
 or as the ratio of two. A kind of item is one function here; the checks know none of them.
 """
 
@@ -11,7 +11,7 @@ from functools import cache
 
 from resnetx.choices import Model
 from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint
-from resnetx.reporting.systems.margins import over, quotient
+from resnetx.reporting.systems.rate_ratios import over, quotient
 from resnetx.units import size_text
 from resnetx.workloads import counts, tables
 

@@ -15,7 +15,9 @@ import msgspec
 from resnetx.config import CONFIGS
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
-from resnetx.reporting.systems.claim_checks import CHECKS, Asked, Claim, Items
+from resnetx.reporting.systems.claim import Claim, Items
+from resnetx.reporting.systems.claim_case import ClaimCase
+from resnetx.reporting.systems.claim_checks import CHECKS
 from resnetx.reporting.systems.claim_items import (
     COPIES,
     WORKLOADS,
@@ -116,4 +118,4 @@ def _checked(claim: Claim, variants: Mapping[str, Items], tolerance: float) -> I
     """One statement, in every variant that has items of its kind."""
     for variant, items in variants.items():
         if claim.of in items and (claim.of not in WITHOUT_SETTINGS or claim.of == variant):
-            yield from CHECKS[claim.check](Asked(claim, variant, items, claim.tolerance or tolerance))
+            yield from CHECKS[claim.check](ClaimCase(claim, variant, items, claim.tolerance or tolerance))

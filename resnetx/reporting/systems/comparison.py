@@ -1,4 +1,4 @@
-"""Systems side by side: who is ahead at each point of a prediction, by how much, and where the lead changes hands.
+"""Systems side by side: who is ahead at each point of a prediction, by how much, and where the leader changes.
 
 Points are compared that differ in their system only. The library generation is held alike, too, where any system has
 been asked for several (NCCL 1 against NCCL 1); else every system has its own.
@@ -18,16 +18,16 @@ from resnetx.record.system_comparison import (
     CopyPoint,
     Estimate,
     Margin,
-    Side,
     SystemComparison,
     SystemPoint,
+    SystemSide,
 )
-from resnetx.reporting.study.series import told, varying
-from resnetx.reporting.systems.checks import point_words, refuse_unsound
+from resnetx.reporting.study.labels import settings_label, varying_settings
 from resnetx.reporting.systems.claims import check_claims
 from resnetx.reporting.systems.crossings import crossings
 from resnetx.reporting.systems.explanations import Causes, kept, with_causes
-from resnetx.reporting.systems.margins import lead, ratio
+from resnetx.reporting.systems.prediction_checks import point_words, refuse_unsound
+from resnetx.reporting.systems.rate_ratios import lead, ratio
 from resnetx.reporting.systems.simple_model import simple_model
 from resnetx.request import Request
 
@@ -76,16 +76,16 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
                 f"{point_words(point)} on {point.system} is predicted twice; expected one prediction of each point"
             )
         cell[point.system] = point
-    keys = varying([(request, "") for point in points if (request := _without_devices(point.request))])
+    keys = varying_settings([(request, "") for point in points if (request := _without_devices(point.request))])
     there = [[cell[system] for system in systems if system in cell] for cell in cells.values()]
     return [_compared(each, by_library, _variant(each[0], points, keys)) for each in there]
 
 
 def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
-    found = defaultdict(set)
+    by_system = defaultdict(set)
     for point in points:
-        found[point.system].add(point.library)
-    return any(len(libraries) > 1 for libraries in found.values())
+        by_system[point.system].add(point.library)
+    return any(len(libraries) > 1 for libraries in by_system.values())
 
 
 def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
@@ -102,7 +102,7 @@ def _without_devices(request: Request | None) -> Request | None:
 def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequence[str]) -> str:
     """What tells it from points with the same workload, batch and GPUs; an imported trace has no more than names."""
     if point.request:
-        return ", ".join(filter(None, (told(point.request, key) for key in keys)))
+        return settings_label(point.request, keys)
     names = ("precision", "strategy")
     return ", ".join(getattr(point, name) for name in names if len({getattr(each, name) for each in points}) > 1)
 
@@ -125,11 +125,11 @@ def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -
     )
 
 
-def _side(point: PredictedPoint) -> Side:
+def _side(point: PredictedPoint) -> SystemSide:
     rate = _rate(point, point.interval_s)
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
-    return Side(
+    return SystemSide(
         system=point.system,
         library=point.library,
         outcome=point.outcome,
@@ -160,21 +160,21 @@ def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate
     return Estimate(value=1 / point.iteration_s, low=1 / longest_s, high=1 / shortest_s)
 
 
-def _margin(sides: Sequence[Side]) -> Margin | None:
+def _margin(sides: Sequence[SystemSide]) -> Margin | None:
     able = sorted((side for side in sides if side.iterations_per_s), key=_slowness)
     if len(able) < 2:
         return None
     first, second = able[:2]
-    found = ratio(first, second)
+    margin_ratio = ratio(first, second)
     return Margin(
         first=first.system,
         second=second.system,
-        ratio=found,
-        lead=lead(found),
+        ratio=margin_ratio,
+        lead=lead(margin_ratio),
         simple_model=simple_model(first, second),
     )
 
 
-def _slowness(side: Side) -> float:
+def _slowness(side: SystemSide) -> float:
     assert side.iterations_per_s, "only sides that have a rate"
     return 1 / side.iterations_per_s.value

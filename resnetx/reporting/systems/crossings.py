@@ -1,4 +1,4 @@
-"""Where the lead changes hands between two systems, as one thing grows and all else is alike.
+"""Where the leader changes between two systems, as one quantity grows and all else is equal.
 
 payload     over workloads of one batch, by the bytes of their gradients
 intensity   over workloads and batches, by activations per parameter on each GPU
@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from resnetx.record.system_comparison import Axis, CollectivePoint, Crossing, Estimate, SystemPoint
-from resnetx.reporting.systems.margins import lead, over
+from resnetx.reporting.systems.rate_ratios import lead, over
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ Line = tuple[str, str]  # library, and what is fixed in words
 
 def crossings(points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = ()) -> list[Crossing]:
     """All crossings between any two systems, by axis."""
-    found: list[Crossing] = []
+    crossed: list[Crossing] = []
     for axis, (place, line) in _AXES.items():
-        found += _over_points(axis, points, place, line)
-    return [*found, *_over_messages(collectives)]
+        crossed += _over_points(axis, points, place, line)
+    return [*crossed, *_over_messages(collectives)]
 
 
 # ---- lines of points

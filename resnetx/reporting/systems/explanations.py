@@ -19,7 +19,7 @@ import msgspec
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, Explanation, Outcome
 from resnetx.reporting.systems.claims import PUBLISHED, Assumption, Claims
-from resnetx.reporting.systems.deciding import Combination, condition, smallest_deciding
+from resnetx.reporting.systems.deciding_assumptions import Combination, condition, smallest_deciding
 
 KEPT = PUBLISHED / "tallent2017-causes.yaml"
 HOLDS = ("hit", "given")
@@ -49,9 +49,9 @@ class Causes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def kept() -> Causes:
-    """What the last search found."""
-    found: Causes = own_yaml(KEPT, Causes)
-    return found
+    """The causes that the last search found."""
+    causes: Causes = own_yaml(KEPT, Causes)
+    return causes
 
 
 # ---- combinations ---------------------------------------------------------------------------------------------------
@@ -59,14 +59,14 @@ def kept() -> Causes:
 
 def all_combinations(assumptions: Mapping[str, Assumption]) -> list[dict[str, str]]:
     """Every combination, in the order of the file."""
-    found: list[dict[str, str]] = [{}]
+    combined: list[dict[str, str]] = [{}]
     for name, assumption in assumptions.items():
-        found = [
+        combined = [
             {**before, **({name: option} if option else {})}
-            for before in found
+            for before in combined
             for option in (assumption.options if _counts(assumption, before, assumptions) else [""])
         ]
-    return found
+    return combined
 
 
 def _counts(assumption: Assumption, chosen: Combination, assumptions: Mapping[str, Assumption]) -> bool:
@@ -86,15 +86,17 @@ def explain(stated: Claims, searched: Iterable[tuple[Combination, Sequence[Check
     names = [*stated.assumptions, *dict.fromkeys(claim.unstated for claim in stated.claims if claim.unstated), VARIANT]
     outcomes = _outcomes(stated, searched)
     says = {claim.id: claim.says for claim in stated.claims}
-    found = [_explanation(claim, says[claim], outcomes[claim], names) for claim in says if claim in outcomes]
-    found += [_explanation("+".join(topic), TOGETHER, _all_of(topic, outcomes), names) for topic in _topics(found)]
-    return Causes(len(searched), found, _best(outcomes))
+    explanations = [_explanation(claim, says[claim], outcomes[claim], names) for claim in says if claim in outcomes]
+    explanations += [
+        _explanation("+".join(topic), TOGETHER, _all_of(topic, outcomes), names) for topic in _topics(explanations)
+    ]
+    return Causes(len(searched), explanations, _best(outcomes))
 
 
 def _outcomes(stated: Claims, searched: Iterable[tuple[Combination, Sequence[CheckedClaim]]]) -> dict[str, Outcomes]:
     """Statement -> its outcomes; what a statement leaves open by itself belongs to the combination."""
     unstated = {claim.id: claim.unstated for claim in stated.claims}
-    found: dict[str, Outcomes] = {}
+    by_claim: dict[str, Outcomes] = {}
     for combination, checked in searched:
         variants = Counter((each.claim, each.alternative) for each in checked)
         for each in checked:
@@ -105,8 +107,8 @@ def _outcomes(stated: Claims, searched: Iterable[tuple[Combination, Sequence[Che
                 whole[name] = each.alternative
             if variants[each.claim, each.alternative] > 1:
                 whole[VARIANT] = each.variant
-            found.setdefault(each.claim, []).append((whole, each.outcome))
-    return found
+            by_claim.setdefault(each.claim, []).append((whole, each.outcome))
+    return by_claim
 
 
 def _explanation(claim: str, says: str, outcomes: Outcomes, names: Sequence[str]) -> Explanation:
@@ -127,10 +129,10 @@ def _explanation(claim: str, says: str, outcomes: Outcomes, names: Sequence[str]
 # ---- together -------------------------------------------------------------------------------------------------------
 
 
-def _topics(found: Iterable[Explanation]) -> list[list[str]]:
+def _topics(explanations: Iterable[Explanation]) -> list[list[str]]:
     """The statements of one topic (ids that differ in their letter) that hold under some combinations, not all."""
     topics: dict[str, list[str]] = {}
-    for each in found:
+    for each in explanations:
         if 0 < each.holds < each.combinations:
             topics.setdefault(each.claim.rstrip(string.ascii_lowercase), []).append(each.claim)
     return [claims for claims in topics.values() if len(claims) > 1]
@@ -177,8 +179,8 @@ def with_causes(checked: Iterable[CheckedClaim], explanations: Iterable[Explanat
     ]
 
 
-def _cause(checked: CheckedClaim, found: Explanation | None) -> str:
-    searched = f"{UNEXPLAINED}: not searched" if found is None else sentence(found)
+def _cause(checked: CheckedClaim, explanation: Explanation | None) -> str:
+    searched = f"{UNEXPLAINED}: not searched" if explanation is None else sentence(explanation)
     if checked.cause or not searched.startswith(UNEXPLAINED):
         return checked.cause or searched
     if _interval_holds_stated(checked):
@@ -191,16 +193,18 @@ def _interval_holds_stated(checked: CheckedClaim) -> bool:
     return None not in (low, high, stated) and low < stated < high  # type: ignore[operator]
 
 
-def sentence(found: Explanation, because: str = "") -> str:
+def sentence(explanation: Explanation, because: str = "") -> str:
     """Under which combinations it holds, and in how many of how many. `because`: what arithmetic says of a miss."""
-    among = f"of {found.combinations} combinations"
-    undecided = f", open in {found.undecided}" * bool(found.undecided)
-    if found.holds == found.combinations:
+    among = f"of {explanation.combinations} combinations"
+    undecided = f", open in {explanation.undecided}" * bool(explanation.undecided)
+    if explanation.holds == explanation.combinations:
         return f"holds under all {among}"
-    if found.undecided == found.combinations:
+    if explanation.undecided == explanation.combinations:
         return f"decided under none {among}: the predictions are not sure enough"
-    if not found.holds:
+    if not explanation.holds:
         under_none = f"holds under none {among}{undecided}"
         return f"{under_none}: {because}" if because else f"{UNEXPLAINED}: {under_none}"
-    when = found.when if found.when.startswith(("only", "depending")) else f"if {found.when}; else not"
-    return f"holds in {found.holds} {among}{undecided}: {when}"
+    when = (
+        explanation.when if explanation.when.startswith(("only", "depending")) else f"if {explanation.when}; else not"
+    )
+    return f"holds in {explanation.holds} {among}{undecided}: {when}"

@@ -13,10 +13,10 @@ longer. So the product is exact for steps that hide no communication, if the sha
 it is due to those.
 """
 
-from resnetx.record.system_comparison import Side, SimpleModel
+from resnetx.record.system_comparison import SimpleModel, SystemSide
 
 
-def simple_model(first: Side, second: Side) -> SimpleModel | None:
+def simple_model(first: SystemSide, second: SystemSide) -> SimpleModel | None:
     """What it expects of the first system over the second; None where it lacks figures, or the GPUs are not equal."""
     if not (equal_gpus(first, second) and first.compute_s):
         return None
@@ -27,7 +27,7 @@ def simple_model(first: Side, second: Side) -> SimpleModel | None:
     return SimpleModel(communication_share=share, allreduce_advantage=advantage, ratio=1 + share * advantage)
 
 
-def equal_gpus(a: Side, b: Side) -> bool:
+def equal_gpus(a: SystemSide, b: SystemSide) -> bool:
     """Whether both have one chip, at one clock and memory rate; False where that is not known.
 
     How long they compute says nothing: a V100 and an A100 may take the same time for other reasons.

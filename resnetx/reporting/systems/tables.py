@@ -6,80 +6,114 @@
 - `crossings`, `claims`, `explanations`, `collectives`, `copies`: the lists of the record.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import msgspec
 
-from resnetx.record.system_comparison import Estimate, SystemComparison, SystemPoint
-from resnetx.reporting.study.export import Table
-
-_OF_POINT = (
-    "workload",
-    "batch_size",
-    "gpus",
-    "strategy",
-    "precision",
-    "variant",
-    "gradient_bytes",
-    "intensity_per_gpu",
-)
-_OF_SIDE = (
-    "limited_by", "limit_share", "compute_s", "communication_s", "exposed_communication_s", "compute_source",
-)  # fmt: skip
+from resnetx.record.system_comparison import Axis, Crossing, Estimate, Lead, SystemComparison, SystemPoint, SystemSide
+from resnetx.reporting.table import Table
 
 
-def tables(found: SystemComparison) -> dict[str, Table]:
+class SystemPointRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One point on one system."""
+
+    workload: str
+    batch_size: int
+    gpus: int
+    strategy: str
+    precision: str
+    variant: str
+    gradient_bytes: int
+    intensity_per_gpu: float | None
+    system: str
+    library: str
+    outcome: str
+    reason: str
+    iterations_per_s: Estimate | None
+    images_per_s: Estimate | None
+    speedup: float | None
+    limited_by: str | None
+    limit_share: float | None
+    compute_s: float | None
+    communication_s: float | None
+    exposed_communication_s: float | None
+    compute_source: str | None
+    # Of the point, the same on each system.
+    first: str | None
+    second: str | None
+    margin: Estimate | None
+    lead: Lead | None
+    simple_model: float | None
+
+
+class CrossingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A `Crossing`, its two neighbours in columns of their own."""
+
+    axis: Axis
+    at: float
+    below: str
+    above: str
+    library: str
+    fixed: str
+    shown: bool | None
+    between_low: float
+    between_high: float
+
+
+def tables(comparison: SystemComparison) -> dict[str, Table]:
     """Every table that has rows, by its name."""
-    made: dict[str, Table] = {
-        "points": [row for point in found.points for row in _rows(point)],
-        "crossings": [_crossing(msgspec.to_builtins(each)) for each in found.crossings],
-        "claims": [msgspec.to_builtins(each) for each in found.claims],
-        "explanations": [_explanation(msgspec.to_builtins(each)) for each in found.explanations],
-        "collectives": [msgspec.to_builtins(each) for each in found.collectives],
-        "copies": [msgspec.to_builtins(each) for each in found.copies],
+    made = {
+        "points": Table.of(_row(point, side) for point in comparison.points for side in point.sides),
+        "crossings": Table.of(map(_crossing, comparison.crossings)),
+        "claims": Table.of(comparison.claims),
+        "explanations": Table.of(comparison.explanations),
+        "collectives": Table.of(comparison.collectives),
+        "copies": Table.of(comparison.copies),
     }
-    return {name: table for name, table in made.items() if table}
+    return {name: table for name, table in made.items() if table.rows}
 
 
-def _rows(point: SystemPoint) -> Iterator[dict[str, Any]]:
-    for side in point.sides:
-        yield {
-            **{name: getattr(point, name) for name in _OF_POINT},
-            "system": side.system,
-            "library": side.library,
-            "outcome": side.outcome,
-            "reason": side.reason,
-            **estimate("iterations_per_s", side.iterations_per_s),
-            **estimate("images_per_s", side.images_per_s),
-            "speedup": side.speedup,
-            **{name: getattr(side, name) for name in _OF_SIDE},
-            **_margin(point),
-        }
-
-
-def estimate(name: str, found: Estimate | None) -> dict[str, float | None]:
-    """An estimate as three columns."""
-    value, low, high = (found.value, found.low, found.high) if found else (None, None, None)
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
-def _margin(point: SystemPoint) -> dict[str, Any]:
+def _row(point: SystemPoint, side: SystemSide) -> SystemPointRow:
     margin = point.margin
     expected = margin.simple_model if margin else None
-    return {
-        "first": margin.first if margin else None,
-        "second": margin.second if margin else None,
-        **estimate("margin", margin.ratio if margin else None),
-        "lead": margin.lead if margin else None,
-        "simple_model": expected.ratio if expected else None,
-    }
+    return SystemPointRow(
+        workload=point.workload,
+        batch_size=point.batch_size,
+        gpus=point.gpus,
+        strategy=point.strategy,
+        precision=point.precision,
+        variant=point.variant,
+        gradient_bytes=point.gradient_bytes,
+        intensity_per_gpu=point.intensity_per_gpu,
+        system=side.system,
+        library=side.library,
+        outcome=side.outcome,
+        reason=side.reason,
+        iterations_per_s=side.iterations_per_s,
+        images_per_s=side.images_per_s,
+        speedup=side.speedup,
+        limited_by=side.limited_by,
+        limit_share=side.limit_share,
+        compute_s=side.compute_s,
+        communication_s=side.communication_s,
+        exposed_communication_s=side.exposed_communication_s,
+        compute_source=side.compute_source,
+        first=margin.first if margin else None,
+        second=margin.second if margin else None,
+        margin=margin.ratio if margin else None,
+        lead=margin.lead if margin else None,
+        simple_model=expected.ratio if expected else None,
+    )
 
 
-def _explanation(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "decided_by": " ".join(row["decided_by"])}
-
-
-def _crossing(row: dict[str, Any]) -> dict[str, Any]:
-    low, high = row.pop("between")
-    return {**row, "between_low": low, "between_high": high}
+def _crossing(crossing: Crossing) -> CrossingRow:
+    below, above = crossing.between
+    return CrossingRow(
+        axis=crossing.axis,
+        at=crossing.at,
+        below=crossing.below,
+        above=crossing.above,
+        library=crossing.library,
+        fixed=crossing.fixed,
+        shown=crossing.shown,
+        between_low=below,
+        between_high=above,
+    )

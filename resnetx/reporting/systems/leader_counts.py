@@ -9,7 +9,7 @@ from resnetx.record.system_comparison import Margin, SystemPoint
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderCount:
     """All points on one number of GPUs with one library."""
 
     library: str
@@ -21,7 +21,7 @@ class Standing:
     largest: SystemPoint | None  # with the largest margin
 
 
-def standings(points: Sequence[SystemPoint]) -> Iterator[Standing]:
+def leader_counts(points: Sequence[SystemPoint]) -> Iterator[LeaderCount]:
     """Who leads, by library and number of GPUs."""
     groups: dict[tuple[str, int], list[SystemPoint]] = defaultdict(list)
     for point in points:
@@ -29,7 +29,7 @@ def standings(points: Sequence[SystemPoint]) -> Iterator[Standing]:
     for (library, gpus), group in groups.items():
         having = [(point, point.margin) for point in group if point.margin]
         kinds = Counter(margin.lead for _, margin in having)
-        yield Standing(
+        yield LeaderCount(
             library=library,
             gpus=gpus,
             ahead=dict(Counter(margin.first for _, margin in having if margin.lead == "ahead")),
@@ -53,14 +53,14 @@ class Agreement:
 
 def simple_model_agreement(points: Sequence[SystemPoint]) -> Agreement | None:
     """How the simple model agrees with the predictions; None where nothing is sent or known of messages."""
-    found = [(point, point.margin) for point in points if point.margin and _speaks(point.margin)]
-    if not found:
+    comparable = [(point, point.margin) for point in points if point.margin and _speaks(point.margin)]
+    if not comparable:
         return None
-    differences = [(_difference(margin), point) for point, margin in found]
+    differences = [(_difference(margin), point) for point, margin in comparable]
     worst, where = max(differences, key=lambda pair: abs(pair[0]))
     return Agreement(
-        points=len(found),
-        same_leader=sum(margin.simple_model.ratio > 1 for _, margin in found if margin.simple_model),
+        points=len(comparable),
+        same_leader=sum(margin.simple_model.ratio > 1 for _, margin in comparable if margin.simple_model),
         mean_difference=statistics.fmean(abs(difference) for difference, _ in differences),
         worst_difference=worst,
         worst=where,

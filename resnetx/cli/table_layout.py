@@ -17,7 +17,7 @@ _PROSE = 30  # columns that a column of prose wants beside the others
 
 
 @dataclass(frozen=True)
-class Sheet:
+class TableLayout:
     """Tables with the same columns, laid out: their heading, the lines of each by its title, and what has no place."""
 
     heading: str
@@ -25,13 +25,13 @@ class Sheet:
     left_out: list[str]  # headings
 
 
-def sheet(
+def lay_out(
     columns: Sequence[str],
     tables: Mapping[str, Sequence[Sequence[str]]],
     width: int | None = None,
     least: Sequence[str] = (),
     whole: bool = False,
-) -> Sheet:
+) -> TableLayout:
     """Tables (title -> rows) of which the columns stand below each other, in a width; None: there is no limit.
 
     A heading that starts with ">" is that of a right-aligned column, one with "~" that of prose, which is the last one.
@@ -57,7 +57,7 @@ def sheet(
         at = cell_len(before)
         return beside(before, cells[prose], at, width if width is None or at + _PROSE <= width else None)
 
-    return Sheet(
+    return TableLayout(
         line(headings),
         {title: [line(row) for row in table] for title, table in tables.items()},
         list(dict.fromkeys(headings[place] for place in filled if place not in kept)),

@@ -10,13 +10,13 @@ error of messages and of input, which are taken as independent from system to sy
 import math
 from dataclasses import dataclass
 
-from resnetx.record.system_comparison import Estimate, Lead, Side, SystemPoint
+from resnetx.record.system_comparison import Estimate, Lead, SystemPoint, SystemSide
 from resnetx.reporting.systems.simple_model import equal_gpus
 
 LEVEL = 0.005  # relative: rates closer than this are level; two runs on one machine differ by about as much
 
 
-def side(point: SystemPoint, system: str) -> Side | None:
+def side(point: SystemPoint, system: str) -> SystemSide | None:
     """A point on one system; None where it was not predicted there."""
     return next((each for each in point.sides if each.system == system), None)
 
@@ -29,7 +29,7 @@ def over(point: SystemPoint, a: str, b: str) -> Estimate | None:
     return ratio(above, below)
 
 
-def ratio(above: Side, below: Side) -> Estimate:
+def ratio(above: SystemSide, below: SystemSide) -> Estimate:
     """The rate of one side over that of another; both have one."""
     assert above.iterations_per_s and below.iterations_per_s, "only sides that can run have a ratio"
     if not _one_source(above, below):
@@ -75,7 +75,7 @@ class _Doubt:
         return max(0.0, self.down - self.compute_down)
 
 
-def _doubt(side: Side) -> _Doubt:
+def _doubt(side: SystemSide) -> _Doubt:
     assert side.iterations_per_s, "only sides that have a rate"
     return _Doubt(*_ends(side.iterations_per_s), *(_ends(side.by_compute) if side.by_compute else ()))
 
@@ -84,7 +84,7 @@ def _ends(rate: Estimate) -> tuple[float, float]:
     return math.log(rate.high / rate.value), math.log(rate.value / rate.low)
 
 
-def _one_source(a: Side, b: Side) -> bool:
+def _one_source(a: SystemSide, b: SystemSide) -> bool:
     """Whether both compute on like GPUs, and what they take is from one trace or one roofline."""
     if a.compute_source is None or not equal_gpus(a, b):
         return False

@@ -1,4 +1,7 @@
-"""What the figures of all pages have in common: their width, their axes, and how they are styled."""
+"""What a figure is, and what all figures have in common: their width, panels, axes, legends and style.
+
+Each figure is laid out for one column of a two-column page (8.5 cm); screens show it larger.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -6,8 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+from altair.vegalite.v6.api import ChartType
 
 from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
+from resnetx.reporting.table import Record, Table
+
+AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 
 COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
 CHARACTER = 3.4  # mean width of a character of 7 points
@@ -22,25 +29,25 @@ class Figure:
     name: str  # of its files
     title: str
     caption: str
-    data: list[dict[str, Any]]
-    specification: dict[str, Any]  # Vega-Lite
+    table: Table
+    chart: AnyChart  # complete: a notebook shows it
 
 
 def panel_grid(
-    data: Sequence[dict[str, Any]],
+    data: Table,
     by: str,
     names: Sequence[str],
     columns: int,
-    panel: Callable[[alt.Chart, bool, bool], Any],
-) -> dict[str, Any]:
+    panel: Callable[[alt.Chart, bool, bool], AnyChart],
+) -> AnyChart:
     """A panel for each name, which is the value of the column `by` in its rows of the data.
 
     `panel` gets a chart with its data and title, whether it is leftmost, and whether it is the last of its column.
     """
-    charts, tables = [], {}
+    charts, tables, records = [], {}, data.records()
     for place, name in enumerate(names):
         table = f"panel{place}"
-        tables[table] = [row for row in data if row[by] == name]
+        tables[table] = [record for record in records if record[by] == name]
         chart = alt.Chart(alt.NamedData(table))
         if name:
             chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
@@ -89,19 +96,24 @@ def si_axis(ticks: Sequence[float], shown: bool) -> alt.Axis:
     return alt.Axis(values=list(ticks), labelExpr=label, labels=shown, ticks=shown)
 
 
-def styled(chart: Any, tables: dict[str, Any]) -> dict[str, Any]:
-    """The specification of a chart in the style of all figures, with its tables (Altair would copy them many times)."""
+def styled(chart: AnyChart, tables: dict[str, list[Record]]) -> AnyChart:
+    """A chart in the style of all figures, with the tables that its marks name."""
     text = {"labelFontSize": 7, "titleFontSize": 7.5, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
     lines = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5, "tickColor": QUIET}
     layout = {"tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
-    looked = chart.configure(font="Helvetica, Arial, Liberation Sans, sans-serif", background=PAPER, padding=2)
-    looked = looked.configure_axis(**text, **lines, **layout).configure_view(stroke=QUIET, strokeWidth=0.5)
-    looked = looked.configure_title(fontSize=7, fontWeight="normal", color=INK, offset=3, lineHeight=8)
-    looked = looked.configure_legend(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=LABEL_LIMIT)
-    specification: dict[str, Any] = looked.to_dict()
-    return {**specification, "datasets": tables}
+    styled = chart.configure(font="Helvetica, Arial, Liberation Sans, sans-serif", background=PAPER, padding=2)
+    styled = styled.configure_axis(**text, **lines, **layout).configure_view(stroke=QUIET, strokeWidth=0.5)
+    styled = styled.configure_title(fontSize=7, fontWeight="normal", color=INK, offset=3, lineHeight=8)
+    styled = styled.configure_legend(**text, columnPadding=8, rowPadding=1, offset=6, labelLimit=LABEL_LIMIT)
+    styled.datasets = tables
+    complete: AnyChart = styled
+    return complete
 
 
-def without(data: Iterable[dict[str, Any]], *columns: str) -> list[dict[str, Any]]:
-    """The rows without columns that only say how they are drawn."""
-    return [{name: value for name, value in row.items() if name not in columns} for row in data]
+def specification(chart: AnyChart) -> dict[str, Any]:
+    """A chart as Vega-Lite. Its tables go in as they are: Altair would check each of their cells."""
+    bare = chart.copy(deep=False)
+    tables = getattr(bare, "datasets", alt.Undefined)
+    bare.datasets = alt.Undefined
+    plain: dict[str, Any] = bare.to_dict()
+    return plain if tables is alt.Undefined else {**plain, "datasets": tables}

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from resnetx.cli.prose import WIDEST, beside, width_of, wrapped
-from resnetx.cli.sheet import sheet
+from resnetx.cli.table_layout import lay_out
 
 SENTENCE = "Started again, the sweep keeps what is in results/node1/quickstart/alexnet_b32_g2_46370579_r1 and goes on."
 
@@ -50,7 +50,7 @@ LEAST = ["limited by", "range"]
 
 
 def test_a_table_that_fits_has_all_columns_aligned_and_no_blanks_at_the_end_of_lines():
-    laid = sheet(COLUMNS, {"": ROWS}, 80, LEAST)
+    laid = lay_out(COLUMNS, {"": ROWS}, 80, LEAST)
     assert laid.heading == "workload  GPUs  images/s         range  limited by"
     assert laid.lines[""] == [
         "ResNet/1     1      76.2  73.5 to 78.8  compute",
@@ -60,14 +60,14 @@ def test_a_table_that_fits_has_all_columns_aligned_and_no_blanks_at_the_end_of_l
 
 
 def test_where_it_does_not_fit_the_least_important_columns_go_first_and_are_named():
-    laid = sheet(COLUMNS, {"": ROWS}, 45, LEAST)
+    laid = lay_out(COLUMNS, {"": ROWS}, 45, LEAST)
     assert laid.heading == "workload  GPUs  images/s         range"
     assert laid.left_out == ["limited by"]
-    assert sheet(COLUMNS, {"": ROWS}, 30, LEAST).left_out == ["range", "limited by"]
+    assert lay_out(COLUMNS, {"": ROWS}, 30, LEAST).left_out == ["range", "limited by"]
 
 
 def test_a_less_important_column_has_its_place_where_a_more_important_one_is_too_wide():
-    laid = sheet(COLUMNS, {"": ROWS}, 38, ["range", "limited by"])
+    laid = lay_out(COLUMNS, {"": ROWS}, 38, ["range", "limited by"])
     assert laid.heading == "workload  GPUs  images/s         range"
     assert laid.left_out == ["limited by"]
 
@@ -75,32 +75,32 @@ def test_a_less_important_column_has_its_place_where_a_more_important_one_is_too
 def test_columns_of_one_heading_go_together_and_the_others_from_the_right():
     rows = [["x", "10", "9", "11", "20", "19", "21"]]
     columns = ["name", ">a", ">from", ">to", ">b", ">from", ">to"]
-    assert sheet(columns, {"": rows}, 16, ["to", "from"]).heading == "name   a   b"
-    assert sheet(columns, {"": rows}, 12).heading == "name   a"
+    assert lay_out(columns, {"": rows}, 16, ["to", "from"]).heading == "name   a   b"
+    assert lay_out(columns, {"": rows}, 12).heading == "name   a"
 
 
 def test_tables_of_one_kind_share_their_columns():
-    laid = sheet(["a", ">b"], {"first": [["x", "1"]], "second": [["longer", "1000"]]})
+    laid = lay_out(["a", ">b"], {"first": [["x", "1"]], "second": [["longer", "1000"]]})
     assert laid.lines == {"first": ["x          1"], "second": ["longer  1000"]}
 
 
 def test_a_column_without_any_cell_is_none():
-    assert sheet(["a", "b", "c"], {"": [["1", "", "2"], ["3", "", ""]]}).heading == "a  c"
-    assert sheet(["a", "b"], {"": []}).heading == "a  b"
+    assert lay_out(["a", "b", "c"], {"": [["1", "", "2"], ["3", "", ""]]}).heading == "a  c"
+    assert lay_out(["a", "b"], {"": []}).heading == "a  b"
 
 
 def test_prose_in_the_last_column_goes_on_below_itself():
-    laid = sheet([">points", "~of"], {"": [["3", "one two three four five six seven eight nine ten"]]}, 40)
+    laid = lay_out([">points", "~of"], {"": [["3", "one two three four five six seven eight nine ten"]]}, 40)
     assert laid.lines[""] == ["     3  one two three four five six\n        seven eight nine ten"]
-    assert sheet([">points", "~of"], {"": [["3", "word " * 50]]}).lines[""][0].count("\n") == 0
+    assert lay_out([">points", "~of"], {"": [["3", "word " * 50]]}).lines[""][0].count("\n") == 0
 
 
 def test_all_of_it_has_every_column_however_narrow_the_terminal_is():
-    laid = sheet(COLUMNS, {"": ROWS}, 30, LEAST, whole=True)
+    laid = lay_out(COLUMNS, {"": ROWS}, 30, LEAST, whole=True)
     assert laid.left_out == []
     assert "communication" in laid.lines[""][1]
 
 
 def test_letters_of_two_columns_are_counted_as_such():
-    laid = sheet(["name", ">n"], {"": [["機械", "1"], ["node", "2"]]})
+    laid = lay_out(["name", ">n"], {"": [["機械", "1"], ["node", "2"]]})
     assert laid.lines[""] == ["機械  1", "node  2"]

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, PARTS, SYSTEMS, Look
+from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, PART_COLOURS, SYSTEMS, SeriesStyles
 
 APART = 18  # in CIELAB, of marks of a few pixels within a dark outline; 2.3 is just noticeable on areas side by side
 GREY = 10  # chroma: what has less looks grey
@@ -45,7 +45,7 @@ def test_the_distance_is_that_of_cielab():
 @pytest.fixture(params=["light", "dark"])
 def fills(request):
     """What marks are filled with by the efficiency of their point, on a light and on a dark page."""
-    dark = Look([]).dark if request.param == "dark" else {}
+    dark = SeriesStyles([]).dark if request.param == "dark" else {}
     return [dark.get(colour, colour) for colour in (*(colour for _, colour in EFFICIENCY.values()), BASELINE, HOLLOW)]
 
 
@@ -60,7 +60,9 @@ def test_only_one_class_of_efficiency_is_grey(fills):
     assert sum(math.hypot(*lab(colour)[1:]) < GREY for colour in classes) <= 1
 
 
-@pytest.mark.parametrize("colours", [list(PARTS.values()), list(SYSTEMS[:4])], ids=["parts of a step", "systems"])
+@pytest.mark.parametrize(
+    "colours", [list(PART_COLOURS.values()), list(SYSTEMS[:4])], ids=["parts of a step", "systems"]
+)
 def test_other_colours_of_one_figure_can_be_told_apart(colours):
     for one, other in itertools.combinations(colours, 2):
         assert math.dist(lab(one), lab(other)) >= APART, (one, other)

@@ -1,0 +1,91 @@
+"""Tables: rows of one struct as columns and cells, for CSV files, charts and whatever else takes rows and columns.
+
+A row is a struct whose fields are the columns, in their order. An estimate takes several columns: a `Summary` NAME,
+NAME_low, NAME_high and NAME_ends (`interval` or `range`), an `Estimate` the first three. A list is one cell, its
+elements separated by blanks; null is an empty cell.
+
+    table = Table.of([WindowRow(...), ...])
+    write_csv(folder / "windows.csv", table)
+"""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from resnetx.loading import visible
+from resnetx.record.system_comparison import Estimate
+from resnetx.statistics import Summary
+
+Cell = str | int | float | bool | None
+Record = dict[str, Cell]  # column -> cell: one row as Altair and trackers take it
+
+_ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estimate: ("_low", "_high")}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, and rows with a cell for each."""
+
+    columns: list[str]
+    rows: list[list[Cell]]
+
+    @classmethod
+    def of(cls, rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None = None, **names: str) -> "Table":
+        """The table of rows; without rows it has no columns. `kind`: a base of theirs, whose fields alone are columns.
+
+        `names`: of fields whose columns have another name.
+        """
+        rows = list(rows)
+        if not rows:
+            return cls([], [])
+        fields = _fields(kind or type(rows[0]))
+        columns = [f"{names.get(name, name)}{end}" for name, ends in fields for end in ("", *ends)]
+        cells = [[cell for name, ends in fields for cell in _cells(getattr(row, name), ends)] for row in rows]
+        return cls(columns, cells)
+
+    def records(self) -> list[Record]:
+        """Each row as an object."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, tuple[str, ...]]]:
+    """The fields of a struct, each with the ends that its columns have."""
+    return [(field.name, _ends_of(field.type)) for field in msgspec.structs.fields(kind)]
+
+
+def _ends_of(annotation: Any) -> tuple[str, ...]:
+    kinds = {annotation, *get_args(annotation)}
+    return next((ends for kind, ends in _ENDS.items() if kind in kinds), ())
+
+
+def _cells(value: Any, ends: Sequence[str]) -> Sequence[Cell]:
+    if isinstance(value, Summary):
+        return value.median, value.low, value.high, value.kind
+    if isinstance(value, Estimate):
+        return value.value, value.low, value.high
+    if isinstance(value, list):
+        return [" ".join(map(str, value))]
+    return [value, *[None] * len(ends)]
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def write_csv(path: Path, table: Table) -> None:
+    """Writes a table. Numbers are written in full, None as an empty cell."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.columns)
+        writer.writerows([_safe(cell) for cell in row] for row in table.rows)
+
+
+def _safe(cell: Cell) -> Cell:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it; a number stays a number."""
+    text = visible(cell) if isinstance(cell, str) else ""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text or cell
