@@ -32,7 +32,7 @@ class Details(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; `ts` and `dur` are microseconds, the former since whenever."""
+    """One event; `ts` and `dur` are microseconds, `ts` from an arbitrary origin."""
 
     ph: str  # "X" is an interval
     name: str = ""

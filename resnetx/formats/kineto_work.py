@@ -24,7 +24,7 @@ NODE = "autograd::engine::evaluate_function: "
 MODULE = "nn.Module: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"  # adds what it is given to the gradient of a parameter
 
-# How annotations of torch begin, and what they enclose; None: what is within counts for itself.
+# How annotations of torch begin, and what they enclose; None: what is within is looked at by itself.
 ANNOTATIONS: dict[str, Part | None] = {
     "ProfilerStep#": None,
     "DistributedDataParallel.": None,
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """One thing that a thread did."""
+    """One outermost activity of a thread: an operation, a node of the backward pass, an update, a wait for input."""
 
     part: Part
     event: Event
@@ -68,7 +68,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Works:
-    """All that a profile saw."""
+    """The works of all threads, and what ran on the device without any."""
 
     works: list[Work]  # by when they began
     stray: list[tuple[float, Event]]  # what runs on the device for no work: when it was launched, and what it is
@@ -129,7 +129,7 @@ class _Launches:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """An event that goes on, and what it lies in."""
+    """An event that has not ended yet, with the call and the work around it."""
 
     end: float
     call: Call | None
@@ -164,7 +164,7 @@ def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
 
 
 def _part(event: Event) -> Part | None:
-    """What begins here; None: nothing that counts."""
+    """The part of a step that an event begins; None: none of them."""
     for beginning, part in ANNOTATIONS.items():
         if event.name.startswith(beginning):
             return part

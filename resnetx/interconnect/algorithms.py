@@ -17,8 +17,8 @@ from resnetx.interconnect.generations import (
     Hop,
     SOCKET_Bps,
 )
-from resnetx.interconnect.internode import Between, join_nodes
-from resnetx.interconnect.node_rings import Inside
+from resnetx.interconnect.internode import NodeNetwork, join_nodes
+from resnetx.interconnect.node_rings import NodeRings
 from resnetx.interconnect.parts import Gpu, Switch
 from resnetx.interconnect.system import System
 from resnetx.operations import Operation
@@ -53,8 +53,8 @@ class NcclAlgorithms:
     operation: Operation
     groups: Groups
     generation: Generation
-    inside: Inside
-    between: Between | None  # None: there is one node
+    inside: NodeRings
+    between: NodeNetwork | None  # None: there is one node
 
     @property
     def ring_Bps(self) -> float:

@@ -14,7 +14,7 @@ and of what it tries, the fastest is taken:
     nvls     the same with reduction inside NVSwitches that can
     gloo     one ring of host processes over sockets
 
-What a reader must believe, and how much hangs on it:
+The assumptions, and how much depends on each:
 
 - A link's rate is that of one large copy, measured or from its datasheet; kernels get 17/18 of it on NVLink
   (`parts.NVLINK_KERNELS`, packet headers). All large sizes scale with it.
@@ -49,7 +49,7 @@ from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, s
 from resnetx.interconnect.calibration import Calibration, Measured, PlannedTime, fit
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import by_node, join_nodes
-from resnetx.interconnect.node_rings import Inside, Ring, join
+from resnetx.interconnect.node_rings import NodeRings, Ring, join
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.system import Library, System
@@ -224,7 +224,7 @@ def _by_nccl(system: System, collective: str, devices: tuple[int, ...], library:
     )
 
 
-def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> Inside:
+def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> NodeRings:
     """What joins the GPUs of the node that the others wait for.
 
     Nodes are alike: the same ids within a node are the same rings, so that one group of every kind is looked at.

@@ -10,7 +10,7 @@ from resnetx.interconnect.system import FABRIC
 
 
 @dataclass(frozen=True)
-class Between:
+class NodeNetwork:
     """What the network carries of the rings of several nodes."""
 
     bandwidth_Bps: float
@@ -26,7 +26,7 @@ def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(group) for group in nodes.values()]
 
 
-def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> Between:
+def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> NodeNetwork:
     """Rates between nodes, from the first two: nodes are alike, and the fabric blocks nothing."""
     cards = [_cards(system, group) for group in groups[:2]]
     ends = [_ends(system, group, own) for group, own in zip(groups[:2], cards, strict=True)]
@@ -39,7 +39,7 @@ def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> Between:
     count = len(cards[0])
     staged = ", staged in host memory" if flows[0].staged else ""
     note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
-    return Between(slowest_Bps * count, limit, note)
+    return NodeNetwork(slowest_Bps * count, limit, note)
 
 
 def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[tuple[str, int]]:

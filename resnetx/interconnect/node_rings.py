@@ -26,7 +26,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Inside:
+class NodeRings:
     """The rings of a node, and the chains of its trees."""
 
     rings: tuple[Ring, ...]
@@ -46,18 +46,18 @@ class Inside:
         return sum(chain.bandwidth_Bps for chain in self.chains)
 
 
-def join(system: System, devices: tuple[int, ...], library: str, transport: Transport) -> Inside:
+def join(system: System, devices: tuple[int, ...], library: str, transport: Transport) -> NodeRings:
     """The best of what the generation tries on GPUs of one node. The order of the ids makes no difference."""
     if len(devices) == 1:
         alone = (Ring(devices, math.inf, (system.gpus[devices[0]].name,)),)
-        return Inside(alone, alone, "nvlink", "", "", None, ())
+        return NodeRings(alone, alone, "nvlink", "", "", None, ())
     generation = GENERATIONS[library]
     nvlink = None
     if transport in ("auto", "peer"):
         nvlink = _switched(system, devices, generation) or _mesh(system, devices, generation)
     bus = _along_the_bus(system, devices, generation, transport)
     if bus is None:
-        return nvlink if nvlink and nvlink.rings else _no_way(system, devices, transport)
+        return nvlink if nvlink and nvlink.rings else _refuse_unjoined(system, devices, transport)
     if nvlink is None:
         lanes = any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2))
         return replace(bus, notes=(_NO_PEERS, *bus.notes)) if lanes and transport == "auto" else bus
@@ -69,10 +69,10 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
     return replace(bus, chains=trees.chains, chain_limit=trees.chain_limit, lanes=nvlink.lanes, notes=notes)
 
 
-_NO_PEERS = "NCCL 1: NVLink does not join every two of these GPUs, so its one ring leaves it out."
+_NO_PEERS = "NCCL 1: NVLink does not join every two of these GPUs, so its one ring does not use it."
 
 
-def _no_way(system: System, devices: tuple[int, ...], transport: Transport) -> Inside:
+def _refuse_unjoined(system: System, devices: tuple[int, ...], transport: Transport) -> NodeRings:
     """Refuses, with two GPUs that no data can pass between."""
     for a, b in combinations(devices, 2):
         paths.flow(system, a, b, transport)
@@ -84,7 +84,7 @@ def _order(system: System, devices: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(devices, key=lambda device: (_place(system, device), device)))
 
 
-def _switched(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
+def _switched(system: System, devices: tuple[int, ...], generation: Generation) -> NodeRings | None:
     """Rings through NVSwitches, in any order, as many as a GPU has lanes; None where not all reach each other so."""
     order = _order(system, devices)
     flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
@@ -99,8 +99,8 @@ def _switched(system: System, devices: tuple[int, ...], generation: Generation) 
 
 def _along_the_bus(
     system: System, devices: tuple[int, ...], generation: Generation, transport: Transport
-) -> Inside | None:
-    """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such way."""
+) -> NodeRings | None:
+    """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such path."""
     order = _order(system, devices)
     cross_cpus = generation.peers_cross_cpus or transport == "peer"
     flows = [paths.bus_flow(system, a, b, transport, cross_cpus) for a, b in rings.directions(order)]
@@ -118,13 +118,13 @@ def _along_the_bus(
 
 def _one_order(
     system: System, order: tuple[int, ...], flows: Sequence[Flow], kernels: bool, channels: int, notes: tuple[str, ...]
-) -> Inside:
+) -> NodeRings:
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
     on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
-    return Inside(
+    return NodeRings(
         rings=(Ring(order, rate_Bps / channels, tuple(names)),) * channels,
         chains=(Ring(order, rate_Bps / channels, tuple(opened), closed=False),) * channels,
         family="nvlink" if on_nvlink else "pcie",
@@ -140,7 +140,7 @@ def _place(system: System, device: int) -> tuple[str, ...]:
     return tuple(reversed(paths.path_to_host(system, device)))
 
 
-def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> Inside | None:
+def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> NodeRings | None:
     """Rings over direct NVLink; None where no two of these GPUs have one, or not all, as one ring needs."""
     lanes = [[paths.nvlink_lanes(system, a, b) for b in devices] for a in devices]
     joined = [lanes[a][b] > 0 for a, b in combinations(range(len(devices)), 2)]
@@ -159,7 +159,7 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> I
         gpus, walk = zip(*((devices[place], names[place]) for place in order), strict=True)
         return Ring(gpus, bandwidth_Bps, walk, closed)
 
-    return Inside(
+    return NodeRings(
         rings=tuple(named(order, lane_Bps * share, True) for order in orders),
         chains=tuple(named(order, lane_Bps, False) for order in chains),
         family="nvlink",

@@ -14,6 +14,7 @@ Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may ad
 `load(name, nodes=4, ...)`. An NVSwitch fabric is one switch, with all the lanes that a GPU has into it.
 """
 
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,33 @@ def _path(name: str) -> Path:
 def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> System:
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
     system = file.system
+    network, cards = _plugged(file, nodes, network, nics)
+    gpus: list[Component] = []
+    others: list[Component] = []
+    links: list[Link] = []
+    for node in range(nodes):
+        for component in _components_of(system, node):
+            (gpus if component.kind == "gpu" else others).append(component)
+        for link in system.links:
+            links.append(msgspec.structs.replace(link, a=_in_node(node, link.a), b=_in_node(node, link.b)))
+    wire = _network_wire(file.networks[network])
+    for node, card in product(range(nodes), cards):
+        links.append(Link(_in_node(node, card), FABRIC, network, wire, 1, "composed: nodes, network and nics"))
+    return System(
+        name=f"{nodes}x {system.name}",
+        about=f"{nodes} nodes of: {system.about}",
+        library=system.library,
+        components=(*gpus, *others, _fabric(system, nodes, network)),
+        links=tuple(links),
+        nodes=nodes,
+        network=network,
+        nics=len(cards),
+    )
+
+
+def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, list[str]]:
+    """The network's name, and the cards of each node that are used."""
+    system = file.system
     if network is None:
         raise ConfigError(
             f"nodes={nodes} of {system.name}: expected network=, one of {', '.join(sorted(file.networks))}"
@@ -91,40 +119,26 @@ def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None
     nics = len(cards) if nics is None else nics
     if not 1 <= nics <= len(cards):
         raise ConfigError(f"nics={nics}: {system.name} has {len(cards)} network cards in each node")
-    width = 2 + max(c.x for c in system.components) - min(c.x for c in system.components)
-    gpus: list[Component] = []
-    others: list[Component] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        for component in system.components:
-            placed = Component(
-                _in_node(node, component.name),
-                component.part_name,
-                component.part,
-                component.x + node * width,
-                component.y,
-                node,
-            )
-            (gpus if component.kind == "gpu" else others).append(placed)
-        for link in system.links:
-            a, b = _in_node(node, link.a), _in_node(node, link.b)
-            links.append(msgspec.structs.replace(link, a=a, b=b))
-    wire = _network_wire(file.networks[network])
-    for node, card in product(range(nodes), cards[:nics]):
-        links.append(Link(_in_node(node, card), FABRIC, network, wire, 1, "composed: nodes, network and nics"))
-    top = 1 + max(c.y for c in system.components)
+    return network, cards[:nics]
+
+
+def _components_of(system: System, node: int) -> Iterator[Component]:
+    """The components of one node, placed to the right of the node before."""
+    for each in system.components:
+        x = each.x + node * _width(system)
+        yield Component(_in_node(node, each.name), each.part_name, each.part, x, each.y, node)
+
+
+def _width(system: System) -> float:
+    """From one node to the next, in a drawing."""
+    return 2 + max(each.x for each in system.components) - min(each.x for each in system.components)
+
+
+def _fabric(system: System, nodes: int, network: str) -> Component:
+    """The switch that joins all nodes, drawn above their middle."""
     fabric = Switch(about="A network fabric that blocks nothing", latency_s=Figure(0, "assumed", "in the network's"))
-    others.append(Component(FABRIC, network, fabric, (nodes - 1) * width / 2, top, NO_NODE))
-    return System(
-        name=f"{nodes}x {system.name}",
-        about=f"{nodes} nodes of: {system.about}",
-        library=system.library,
-        components=(*gpus, *others),
-        links=tuple(links),
-        nodes=nodes,
-        network=network,
-        nics=nics,
-    )
+    top = 1 + max(each.y for each in system.components)
+    return Component(FABRIC, network, fabric, (nodes - 1) * _width(system) / 2, top, NO_NODE)
 
 
 def _in_node(node: int, name: str) -> str:

@@ -273,7 +273,7 @@ def _check_connected(text: LinedYaml, components: Sequence[Component], links: Se
 
 
 def _check_fabrics(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
-    """Refuses the chips of one NVSwitch fabric as switches of their own: a way would take only one of them."""
+    """Refuses the chips of one NVSwitch fabric as switches of their own: a path would take only one of them."""
     kinds = {component.name: component.kind for component in components}
     joined: dict[str, set[str]] = {}
     for link in links:

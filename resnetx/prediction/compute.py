@@ -120,7 +120,7 @@ def of_trace(
         )
     model = roofline.fitted()
     step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
-    error = _error(model, gpu)
+    error = _roofline_error(model, gpu)
     note = (
         f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)} layer by layer, by a "
         f"roofline that misses published one-GPU rates by {error:.0%} on average{traced.note}"
@@ -170,7 +170,7 @@ def of_roofline(
         origin="published",
         where=PUBLISHED,
         note=f"{gpu.about}{_at_clock(clock_Hz)}: {model.source}",
-        error=_error(model, gpu),
+        error=_roofline_error(model, gpu),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.value,
     )
@@ -180,8 +180,8 @@ def _at_clock(clock_Hz: float | None) -> str:
     return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
-def _error(model: roofline.Roofline, gpu: Gpu) -> float:
-    """As networks were missed that the fit had not seen, or GPUs, where this one's generation is none of the fit's."""
+def _roofline_error(model: roofline.Roofline, gpu: Gpu) -> float:
+    """The fit's error on networks that it had not seen; for a GPU of another generation, on unseen GPUs."""
     if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
         return model.unseen_network_error
     return model.unseen_gpu_error

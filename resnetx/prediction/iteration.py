@@ -58,7 +58,7 @@ class Iteration:
         }
 
     @cached_property
-    def saved(self) -> dict[Limit, float]:
+    def saved_share(self) -> dict[Limit, float]:
         """The share of the iteration that each part would save if it cost nothing; what is hidden saves nothing."""
         without: dict[Limit, tuple[Job, Stretch]] = {
             "compute": (self.job, Stretch(compute=0.0)),
@@ -74,11 +74,11 @@ class Iteration:
     @cached_property
     def limited_by(self) -> Limit:
         """The part that would save most."""
-        return max(self.saved, key=lambda part: (round(self.saved[part], DIGITS), self.alone_s[part]))
+        return max(self.saved_share, key=lambda part: (round(self.saved_share[part], DIGITS), self.alone_s[part]))
 
     @cached_property
     def errors(self) -> Errors:
-        """How far off each part may be: for each, that of the rank that is known worst."""
+        """How far off each part may be: the largest error over the kinds of ranks."""
         return Errors(
             compute=max(compute.error for compute in self.computes),
             messages=self.exchange.error,

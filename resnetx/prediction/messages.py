@@ -69,11 +69,11 @@ def error_of(made: Plan) -> float:
     """How far off a cost may be: as the calibration held out, else as the published measurements of this kind say."""
     if made.calibration is not None and not math.isnan(made.calibration.held_out_error):
         return made.calibration.held_out_error
-    granted = _tolerance(made.system.name, made.library)
-    return max(granted, BETWEEN_NODES) if made.system.nodes > 1 else granted
+    allowed = _tolerance(made.system.name, made.library)
+    return max(allowed, BETWEEN_NODES) if made.system.nodes > 1 else allowed
 
 
 @cache
 def _tolerance(system: str, library: str) -> float:
-    """The largest mean error that the validation grants plans of this system and library; of any, where it has none."""
+    """The largest mean error that the validation allows for this system and library; for any, where it has none."""
     return validation.mean_tolerance(system, library)

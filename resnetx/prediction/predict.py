@@ -5,7 +5,7 @@
 
 A prediction is the simulated iteration of `ssgd` with three things put in: what one rank computes (`compute`), what
 the ranks send each other (`messages`) and what feeds them (`input`). Several ranks also wait for the slowest of them,
-and on one host they crowd each other. The interval is the same simulation with compute and messages as good and as
+and on one host they slow each other down. The interval is the same simulation with compute and messages as good and as
 bad as they may be (`result`).
 """
 
@@ -73,7 +73,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
 
 
 def _crowding(point: Point) -> float:
-    """How many times as long ranks on one host compute because others compute, too: as the bench measured it."""
+    """How many times as long ranks on one host compute because others compute too, as the bench measured it."""
     found = point.fabric.measured_on(point.gpus) if point.fabric.on_cpus and point.gpus > 1 else None
     return 1.0 if found is None or found.crowding is None else max(1.0, found.crowding)
 
@@ -88,7 +88,7 @@ def slowest_of(ranks: int, jitter: float) -> float:
 
 
 def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:
-    """One rank of the first class computes that many times as long."""
+    """The classes, with one rank of the first that computes `slowness` times as long."""
     first, *others = classes
     slow = RankClass(1, first.step.slowed(slowness))
     rest = [replace(first, ranks=first.ranks - 1)] if first.ranks > 1 else []
@@ -105,7 +105,7 @@ def _host(point: Point) -> HostShare | None:
 
 
 def _cores_of_a_message(point: Point) -> float:
-    """What a message on its way takes from computing, in cores: as the bench saw it, or one for each rank."""
+    """What a message on its way takes from computing, in cores: as the bench measured it, or one for each rank."""
     found = point.fabric.measured_on(point.gpus)
     if found is None:
         return 1.0

@@ -106,11 +106,11 @@ def predicted(
         baseline_gpus=base.gpus,
         compute_s=iteration.slowest.compute_s,
         communication_s=exchange.time_s,
-        exposed_communication_s=iteration.saved["communication"] * iteration.time_s,
+        exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
         input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
         limited_by=iteration.limited_by,
-        limit_share=iteration.saved[iteration.limited_by],
+        limit_share=iteration.saved_share[iteration.limited_by],
         limiting_link=known(no_messages if exchange.limiting_link is None else exchange.limiting_link),
         link_share=known(no_messages if exchange.link_share is None else exchange.link_share),
         memory_bytes=known(memory.needed_bytes),
@@ -145,7 +145,7 @@ def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
 
 
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
-    """The cost of the messages; nothing where none are sent."""
+    """Where the cost of the messages is from; empty where none are sent."""
     point, exchange = iteration.point, iteration.exchange
     if exchange.limiting_link is None:
         return ()

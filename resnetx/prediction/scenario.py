@@ -71,7 +71,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Fabric:
-    """A system with the library that all-reduces on it, and what is changed in both to see what it is worth."""
+    """A system with the library that all-reduces on it, and the what-if changes to both."""
 
     described: System
     library: str
@@ -100,11 +100,11 @@ class Fabric:
         return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
 
     def measured_on(self, gpus: int) -> Measured | None:
-        """What there is to calibrate with, of this number of GPUs or of one that the file does not say."""
+        """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
         return self.measured.get(gpus, self.measured.get(None))
 
     def _calibration(self, devices: tuple[int, ...]) -> Calibration | None:
-        """What measured all-reduces say of the machine as it is described: of a changed one they say the same."""
+        """The calibration of the machine as it is described, which is applied to a changed one, too."""
         found = self.measured_on(len(devices))
         if found is None:
             return None
@@ -120,13 +120,13 @@ class Fabric:
         return {}
 
     def supplies(self, devices: tuple[int, ...]) -> tuple[Supply | None, Supply | None]:
-        """What these get from storage and from the host's memory, all at once."""
+        """The rates at which these GPUs read from storage, and from the host's memory, all at once."""
         if devices not in self._supplies:
             self._supplies[devices] = from_storage(self.system, devices), from_host(self.system, devices)
         return self._supplies[devices]
 
     def plan(self, devices: tuple[int, ...]) -> Plan:
-        """How gradients are all-reduced between these; searched for once."""
+        """How gradients are all-reduced between these GPUs; cached, as rings take time to find."""
         if devices not in self._plans:
             calibration = self._calibration(devices)
             made = plan(self.system, "allreduce", devices, self.library, self.transport, calibration)

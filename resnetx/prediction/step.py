@@ -17,7 +17,7 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """One rank's work of a step. Layers are in the order of the forward pass."""
+    """The times of one rank's step. Layers are in the order of the forward pass."""
 
     layers: tuple[LayerTime, ...]
     update_s: float

@@ -64,7 +64,7 @@ class TrainingSummary:
 
     @property
     def holds(self) -> bool:
-        """Also where there is nothing to hold."""
+        """Whether its rows are within the tolerance; true of a group without one."""
         return self.tolerance is None or (self.worst_error is not None and self.worst_error <= self.tolerance)
 
 

@@ -114,7 +114,7 @@ def _with_messages(times: LayerTimes, sent: TracedCommunication, source: str) ->
 
 
 def _check_device(profile: kineto.Profile, device: str, path: Path) -> None:
-    """The host's operations say nothing of a GPU: they launch, and go on."""
+    """The host's operations only launch the kernels of a GPU, so that their times say nothing of it."""
     if profile.on_device and device == CPU:
         raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")
     if not profile.on_device and device != CPU:
