@@ -19,7 +19,8 @@ from resnetx.record import (
     RunFile,
     RunRecord,
     Unknown,
-    seal_tree,
+    known,
+    seal,
 )
 from resnetx.record.__main__ import KINDS
 
@@ -38,19 +39,19 @@ class Whole(msgspec.Struct):
 
 
 def test_sealing_turns_unknown_values_into_nulls_with_reasons():
-    sealed = seal_tree({"part": {"size": Unknown("no ruler"), "name": "a"}, "sizes": [1, Unknown("lost")]}, Whole)
+    sealed = seal(Whole(part=Part(known(Unknown("no ruler")), "a"), sizes=[1, known(Unknown("lost"))], unknown={}))
     assert sealed.part.size is None
     assert sealed.unknown == {"part.size": "no ruler", "sizes.1": "lost"}
 
 
 def test_a_null_without_a_reason_is_our_mistake():
     with pytest.raises(AssertionError, match=r"part\.size"):
-        seal_tree({"part": {"size": None, "name": "a"}, "sizes": []}, Whole)
+        seal(Whole(part=Part(None, "a"), sizes=[], unknown={}))
 
 
 def test_sealing_checks_the_types():
     with pytest.raises(msgspec.ValidationError):
-        seal_tree({"part": {"size": "big", "name": "a"}, "sizes": []}, Whole)
+        seal(Whole(part=Part("big", "a"), sizes=[], unknown={}))
 
 
 def test_a_run_cut_short_gives_a_reason_for_every_field_it_does_not_know(record_of):

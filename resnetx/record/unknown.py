@@ -24,6 +24,11 @@ def known(value: T | Unknown) -> T | None:
     return cast("T | None", value)
 
 
+def if_known(field: T | None) -> T | None:
+    """A field of a record that may not be sealed yet; None where it cannot be known."""
+    return None if isinstance(field, Unknown) else field
+
+
 def seal(record: Record) -> Record:
     """The record with every `Unknown` in it made null, and each reason in `unknown` under the path of its field.
 

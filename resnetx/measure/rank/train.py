@@ -6,6 +6,7 @@ and stands between the strategy and its all-reduce.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,19 +20,20 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.profiler import profiled
+from resnetx.measure.rank.results import Measured, RankTraining
 from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
 
 AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
-    """Trains; returns what the record has of it (all of it in rank 0)."""
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
+    """Trains; rank 0 returns what the record has of it."""
     with own_stream(ranks.device, request.graph):
         return _measured(request, ranks, clock)
 
 
-def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+def _measured(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
     clock.lap("model_s")
@@ -44,14 +46,14 @@ def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
         if watch:
             watch.note(windows)
 
-    facts = measure_windows(step, note, request, ranks, clock)
-    facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": replica.sizes()}
+    windows = measure_windows(step, note, request, ranks, clock)
+    mine = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
     if watch:
-        facts |= {"phases": watch.seen(), **profiled(step, ranks.device)}
-    every = ranks.gather(facts)
-    fields = results.of_training(request, ranks, replica.name, every, batches) if ranks.first else {}
+        mine = replace(mine, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
+    every = ranks.gather(mine)
+    measured = results.of_training(request, replica.name, every, batches) if ranks.first else None
     batches.close()
-    return fields
+    return measured
 
 
 def build(request: Request, ranks: Ranks) -> nn.Module:
