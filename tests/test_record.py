@@ -19,6 +19,7 @@ from resnetx.record import (
     RunFile,
     RunRecord,
     Unknown,
+    if_known,
     known,
     seal,
 )
@@ -102,6 +103,17 @@ def test_a_bench_cut_short_is_a_record_of_a_bench_with_a_reason_for_every_null()
     assert set(record.nulls(msgspec.to_builtins(found))) == set(found.unknown)
     jsonschema.validate(msgspec.to_builtins(found), json.loads((SCHEMAS / "bench.schema.json").read_text()))
     assert BENCH.request.slug == "allreduce-broadcast_g2"
+
+
+def test_a_record_has_no_field_of_another_name():
+    with pytest.raises(TypeError, match="pionts"):
+        record.cut_short(BENCH, 0.0, "failed", "made by a test", pionts=[])
+
+
+def test_a_message_may_lack_some_of_its_times():
+    untimed = known(Unknown("taken in instrumented runs only"))
+    found = GradientBucket(index=0, size_bytes=4, ready_s=untimed, start_s=[[1.0]], end_s=[[2.0]])
+    assert (if_known(found.ready_s), if_known(found.end_s)) == (None, [[2.0]])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Traces: one rank trains, and its steps are seen layer by layer, alternating with clean steps.
 
-`measure` is the page to read. A window of clean steps, then as many watched ones (`layer_timer`), and so on: what
-slows the machine for a while slows both, so that the watched steps can be held against the clean ones. Behind the
+`measure` is the page to read. A window of clean steps, then as many instrumented ones (`layer_timer`), and so on: what
+slows the machine for a while slows both, so that the two can be compared. Behind the
 windows follows what a prediction needs besides: how fast the input pipeline is alone, how fast gradients are copied
 into messages, whether a clean step keeps the device busy, and how long the host takes to queue one.
 """
@@ -31,8 +31,8 @@ from resnetx.measure.rank.train import build, training_step
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import LayerTimes, TracedLayer, Unknown, known
 
-WATCHED_WARMUP = 3  # watched steps before the first that counts
-ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer
+WATCHED_WARMUP = 3  # instrumented steps before the first that counts
+ROUNDS = 5  # in which steps are instrumented until none has gaps: each makes the device be held back for longer
 REPEATS = 10  # of what is measured behind the windows
 FEW = 2  # images: batch normalisation of one pixel needs more than one
 QUEUED_WARMUP = 3  # steps of few images, for which cuDNN chooses kernels anew
@@ -82,7 +82,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured:
 
 
 def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[WatchedStep]:
-    """So many steps, watched; where the device had gaps in some of them, others in their place."""
+    """So many instrumented steps; where the device had gaps in some of them, others in their place."""
     seen: list[WatchedStep] = []
     watch.watching = True
     for _ in range(ROUNDS):

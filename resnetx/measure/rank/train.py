@@ -1,4 +1,4 @@
-"""Training: the step that is measured, clean or watched.
+"""Training: the step that is measured, clean or instrumented.
 
 `training_step` is the step; with measure=phases the same step runs under a `phases.Watch`, which is told of its phases
 and stands between the strategy and its all-reduce.
