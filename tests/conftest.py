@@ -14,7 +14,7 @@ import pytest
 
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
-from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short, seal_tree
+from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short, seal
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
@@ -133,15 +133,9 @@ def record_environment():
     """Makes an environment as this machine's, with fields changed."""
 
     def make(**changed: Any) -> Environment:
-        plain = {"environment": {**environment(None), **changed}, "unknown": {}}
-        return seal_tree(plain, _Holder).environment
+        return seal(msgspec.structs.replace(environment(None), **changed))
 
     return make
-
-
-class _Holder(msgspec.Struct):
-    environment: Environment
-    unknown: dict[str, str]
 
 
 @pytest.fixture

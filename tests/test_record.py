@@ -19,7 +19,9 @@ from resnetx.record import (
     RunFile,
     RunRecord,
     Unknown,
-    seal_tree,
+    if_known,
+    known,
+    seal,
 )
 from resnetx.record.__main__ import KINDS
 
@@ -38,19 +40,19 @@ class Whole(msgspec.Struct):
 
 
 def test_sealing_turns_unknown_values_into_nulls_with_reasons():
-    sealed = seal_tree({"part": {"size": Unknown("no ruler"), "name": "a"}, "sizes": [1, Unknown("lost")]}, Whole)
+    sealed = seal(Whole(part=Part(known(Unknown("no ruler")), "a"), sizes=[1, known(Unknown("lost"))], unknown={}))
     assert sealed.part.size is None
     assert sealed.unknown == {"part.size": "no ruler", "sizes.1": "lost"}
 
 
 def test_a_null_without_a_reason_is_our_mistake():
     with pytest.raises(AssertionError, match=r"part\.size"):
-        seal_tree({"part": {"size": None, "name": "a"}, "sizes": []}, Whole)
+        seal(Whole(part=Part(None, "a"), sizes=[], unknown={}))
 
 
 def test_sealing_checks_the_types():
     with pytest.raises(msgspec.ValidationError):
-        seal_tree({"part": {"size": "big", "name": "a"}, "sizes": []}, Whole)
+        seal(Whole(part=Part("big", "a"), sizes=[], unknown={}))
 
 
 def test_a_run_cut_short_gives_a_reason_for_every_field_it_does_not_know(record_of):
@@ -101,6 +103,17 @@ def test_a_bench_cut_short_is_a_record_of_a_bench_with_a_reason_for_every_null()
     assert set(record.nulls(msgspec.to_builtins(found))) == set(found.unknown)
     jsonschema.validate(msgspec.to_builtins(found), json.loads((SCHEMAS / "bench.schema.json").read_text()))
     assert BENCH.request.slug == "allreduce-broadcast_g2"
+
+
+def test_a_record_has_no_field_of_another_name():
+    with pytest.raises(TypeError, match="pionts"):
+        record.cut_short(BENCH, 0.0, "failed", "made by a test", pionts=[])
+
+
+def test_a_message_may_lack_some_of_its_times():
+    untimed = known(Unknown("taken in instrumented runs only"))
+    found = GradientBucket(index=0, size_bytes=4, ready_s=untimed, start_s=[[1.0]], end_s=[[2.0]])
+    assert (if_known(found.ready_s), if_known(found.end_s)) == (None, [[2.0]])
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,14 @@ def _supported(wanted_MHz: float, supported: Sequence[int]) -> int:
 
 def _nvml(asked: str) -> Nvml:
     """NVML, where this machine has GPUs whose clock is this user's to change."""
-    nvml, gpus = open_nvml(), graphics_here()["gpus"]
+    nvml, gpus = open_nvml(), graphics_here().gpus
     if isinstance(nvml, Unknown) or isinstance(gpus, Unknown):
         if kernel_file("dev/kfd").exists():  # of the driver for AMD's GPUs
             raise ConfigError(
                 f"{asked}: clocks of AMD GPUs are not supported; amd-smi set --perf-determinism locks them"
             )
         raise ConfigError(f"{asked}: this machine shows no NVIDIA GPU ({gpus})")
-    if any(gpu["mig"] is True for gpu in gpus):
+    if any(gpu.mig is True for gpu in gpus):
         raise ConfigError(f"{asked}: MIG is on, and its instances have no clock of their own; see `resnetx doctor`")
     if not all(map(lockable, gpus)):
         raise ConfigError(f"{asked}: clocks of GPUs before Volta cannot be locked; see `resnetx doctor`")
@@ -126,10 +126,10 @@ def _nvml(asked: str) -> Nvml:
 
 def _refuse_others(gpus: Collection[int]) -> None:
     """Refuses GPUs on which processes of others run: they would run at another clock."""
-    processes = graphics_here()["gpu_processes"]
+    processes = graphics_here().gpu_processes
     if isinstance(processes, Unknown):
         return
-    if busy := sorted({each["gpu"] for each in processes if each["gpu"] in gpus}):
+    if busy := sorted({each.gpu for each in processes if each.gpu in gpus}):
         raise ConfigError(f"clock: others use GPU {', '.join(map(str, busy))} too, at whatever clock is locked; choose "
                           "others with devices=[...], or see `resnetx doctor`")  # fmt: skip
 

@@ -42,7 +42,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
     with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
-        record = launcher.supervise(task, folder)
+        record = launcher.execute(task, folder)
         complaint = trackers.track(task.tracker, record, folder)
     note_copies(task.tracker, complaint, folder.path.parent)
     return Kept(record, folder)

@@ -32,7 +32,7 @@ def execute(settings: Mapping[str, object]) -> Kept[RunRecord]:
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)
     with progress.waiting(what(task.request), folder.path):
-        return Kept(launcher.supervise(task, folder), folder)
+        return Kept(launcher.execute(task, folder), folder)
 
 
 def what(request: Request) -> str:

@@ -70,8 +70,6 @@ class BenchFile(_Part, frozen=True):
             "source": "measured",
             "started_at": timestamp(started),
             "world_size": self.request.gpus,
-            "points": [],
-            "skipped": [],
         }
 
 
@@ -84,8 +82,6 @@ class BenchOpening(TypedDict):
     source: str
     started_at: str
     world_size: int
-    points: "list[BenchPoint]"
-    skipped: "list[SkippedArray]"
 
 
 class BenchPoint(_Part, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 
 from resnetx.choices import Tracker
 from resnetx.record.trace import LayerTimes
-from resnetx.record.unknown import Unknown, known
+from resnetx.record.unknown import Unknown, if_known, known
 from resnetx.request import Request
 
 SCHEMA = 1
@@ -115,9 +115,8 @@ class GradientBucket(_Part, frozen=True):
     end_s: list[list[float]] | None  # the sums were there
 
     def __post_init__(self) -> None:
-        shapes = [
-            [len(rank) for rank in times] for times in (self.ready_s, self.start_s, self.end_s) if times is not None
-        ]
+        every = map(if_known, (self.ready_s, self.start_s, self.end_s))
+        shapes = [[len(rank) for rank in times] for times in every if times is not None]
         if any(shape != shapes[0] for shape in shapes):
             raise ValueError(f"message {self.index}: its times are of different ranks or steps")
 

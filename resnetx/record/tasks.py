@@ -6,7 +6,7 @@ leaves; nothing that launches, supervises or records a task asks of which kind i
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, get_origin
 
 import msgspec
 
@@ -73,9 +73,9 @@ def cut_short(task: Task[Ended], started: float, outcome: Outcome, reason: str, 
     """
     kind = task.record_type
     missing = Unknown("the run ended before this was measured")
-    ended = {"outcome": outcome, "reason": reason, "failures": [], "stderr_end": "", "warnings": [], "duration_s": 0.0}
-    whole = {**dict.fromkeys(kind.__struct_fields__, missing), **ended, **task.opening(started), "unknown": {}, **known}
-    return seal(kind(**whole))
+    nothing = {each.name: [] if get_origin(each.type) is list else missing for each in msgspec.structs.fields(kind)}
+    ended = {"outcome": outcome, "reason": reason, "stderr_end": "", "duration_s": 0.0, "unknown": {}}
+    return seal(kind(**{**nothing, **ended, **task.opening(started), **known}))
 
 
 def json_schema(kind: Any = RunRecord) -> bytes:

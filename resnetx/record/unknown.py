@@ -24,22 +24,21 @@ def known(value: T | Unknown) -> T | None:
     return cast("T | None", value)
 
 
+def if_known(field: T | None) -> T | None:
+    """A field of a record that may not be sealed yet; None where it cannot be known."""
+    return None if isinstance(field, Unknown) else field
+
+
 def seal(record: Record) -> Record:
     """The record with every `Unknown` in it made null, and each reason in `unknown` under the path of its field.
 
     Checks the types of all fields. A null whose path, or the path of a part that holds it, has no reason is a mistake
     of ours.
     """
-    sealed: Record = seal_tree(_fields(record), type(record))
-    return sealed
-
-
-def seal_tree(tree: Any, kind: Any) -> Any:
-    """A checked record of type `kind` from plain values: every `Unknown` in it becomes null with its reason."""
-    unknown: dict[str, str] = dict(tree.get("unknown", {}))
-    plain = _plain(tree, "", unknown)
-    plain["unknown"] = unknown
-    sealed = msgspec.convert(plain, kind)
+    tree = _fields(record)
+    unknown: dict[str, str] = dict(tree["unknown"])
+    plain = {**_plain(tree, "", unknown), "unknown": unknown}
+    sealed = msgspec.convert(plain, type(record))
     missing = [path for path in nulls(msgspec.to_builtins(sealed)) if path not in unknown]
     assert not missing, f"no reason is given for the null fields {missing}"
     return sealed

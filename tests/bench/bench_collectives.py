@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import torch
 import torch.distributed as dist
 from interleave import ratio, rounds, sentence
@@ -81,7 +82,8 @@ def report(point: str, times: dict[str, list[float]]) -> None:
     print(point, *(f"  {sentence(what, result)}" for what, result in found.items()), sep="\n", flush=True)
     if path := os.environ.get("BENCH_RESULT"):
         result = {"bench": "collectives against a loop by hand", "point": point, "operations": OPERATIONS,
-                  "seconds": times, "ratios": found, "environment": environment(None)}  # fmt: skip
+                  "seconds": times, "ratios": found,
+                  "environment": json.loads(msgspec.json.encode(environment(None), enc_hook=str))}  # fmt: skip
         with Path(path).open("a") as file:
             file.write(json.dumps(result) + "\n")
 

@@ -13,6 +13,7 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 import torch
 import torch.distributed as dist
 from interleave import ratio, rounds, sentence
@@ -140,7 +141,8 @@ def report(name: str, request: Request, times: dict[str, list[float]]) -> None:
     print(point, *(f"  {sentence(what, result)}" for what, result in found.items()), sep="\n", flush=True)
     if path := os.environ.get("BENCH_RESULT"):
         result = {"bench": "strategies against loops by hand", "point": point, "steps_per_window": STEPS,
-                  "seconds": times, "ratios": found, "environment": environment(None)}  # fmt: skip
+                  "seconds": times, "ratios": found,
+                  "environment": json.loads(msgspec.json.encode(environment(None), enc_hook=str))}  # fmt: skip
         with Path(path).open("a") as file:
             file.write(json.dumps(result) + "\n")
 

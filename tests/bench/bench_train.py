@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 import torch
 from interleave import ratio, rounds, sentence
 from torch import nn
@@ -95,7 +96,8 @@ def report(request: Request, times: dict[str, list[float]]) -> None:
     print("  " + sentence("A/A control", control))
     if path := os.environ.get("BENCH_RESULT"):
         result = {"bench": "train against a bare loop", "point": point, "steps_per_window": STEPS, "seconds": times,
-                  "ratio": rate, "control": control, "environment": environment(None)}  # fmt: skip
+                  "ratio": rate, "control": control,
+                  "environment": json.loads(msgspec.json.encode(environment(None), enc_hook=str))}  # fmt: skip
         with Path(path).open("a") as file:
             file.write(json.dumps(result) + "\n")
 

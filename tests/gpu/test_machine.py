@@ -25,9 +25,9 @@ def test_the_doctor_used_nccl_and_where_it_is_installed_dali(tmp_path):
 def test_the_environment_names_the_gpus_that_torch_sees():
     ranks = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
     (machine,) = nodes.machines(None, ranks).values()
-    uuids = {gpu["uuid"] for gpu in machine["gpus"]}
+    uuids = {gpu.uuid for gpu in machine.gpus}
     assert {f"GPU-{torch.cuda.get_device_properties(gpu).uuid}" for gpu in range(torch.cuda.device_count())} <= uuids
-    assert machine["driver"] and machine["nccl"]
+    assert machine.driver and machine.nccl
 
 
 def test_a_gpu_under_the_load_of_a_clock_is_watched(request_of):

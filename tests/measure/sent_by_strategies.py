@@ -8,6 +8,7 @@ steps.
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -50,7 +51,7 @@ def answer(request, ranks):
     return {
         "name": replica.name,
         "sizes": replica.sizes(),
-        "watched": [seen for seen, _ in every] if watch else None,
+        "watched": [asdict(seen) for seen, _ in every] if watch else None,
         "begun_equal": all(torch.equal(begun[0], other) for other in begun),
         "equal": all(torch.equal(every[0][1], other) for _, other in every),
     }

@@ -5,6 +5,7 @@ The functions and enumerations of the stand-in, their answers and units, are tho
 
 import enum
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -23,7 +24,7 @@ from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.measure.rank import copies, distributed, nodes
 from resnetx.measure.rank.distributed import Ranks, transport
-from resnetx.record import Environment, GpuSamples, LinkCounters, Unknown, seal_tree
+from resnetx.record import GpuProcess, Unknown, seal
 
 HIP = "6.4.43482-0f2d60242"
 
@@ -281,9 +282,9 @@ g1072:1263986:1264008 [1] NCCL INFO Connected all rings comm 0xa5bff40 nRanks 08
 def test_the_backend_is_rccl_in_records(rocm):
     assert distributed.backend(ON_GPU.device) == "rccl"
     assert distributed.backend(torch.device("cpu")) == "gloo"
-    assert collectives._library(ON_GPU, {"nccl": "2.22.3"}) == "RCCL 2.22.3"
-    assert transport(ON_GPU, [RCCL_LOG])["used"] == ["P2P/IPC"]
-    assert transport(ON_GPU, [""])["used"] == "RCCL's log names no connections"
+    assert collectives._library(ON_GPU, SimpleNamespace(nccl="2.22.3")) == "RCCL 2.22.3"
+    assert transport(ON_GPU, [RCCL_LOG]).used == ["P2P/IPC"]
+    assert transport(ON_GPU, [""]).used == "RCCL's log names no connections"
 
 
 def test_the_version_is_that_of_the_rccl_that_is_loaded(rocm, monkeypatch):
@@ -311,33 +312,30 @@ def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel,
     kernel({"sys/module/amdgpu/version": "6.12.12", f"proc/{os.getpid()}/comm": "python"})
     kernel({"sys/bus/pci/devices/0000:c1:00.0/local_cpulist": "0-47"})
     found = graphics_here(FourMi300s())
-    assert found["driver"] == "6.12.12"
-    gpu = found["gpus"][1]
-    assert (gpu["name"], gpu["compute_capability"], gpu["pci_bus_id"]) == (
+    assert found.driver == "6.12.12"
+    gpu = found.gpus[1]
+    assert (gpu.name, gpu.compute_capability, gpu.pci_bus_id) == (
         "AMD Instinct MI300X",
         "gfx942",
         "00000000:c2:00.0",
     )
-    assert (gpu["memory_bytes"], gpu["power_limit_W"], gpu["sm_clock_max_Hz"]) == (196_592 * 2**20, 750, 2.1e9)
-    assert (gpu["pcie_generation"], gpu["pcie_generation_max"], gpu["pcie_width"]) == (4, 5, 16)
-    assert (
-        gpu["ecc"] == "amdsmi_get_gpu_ecc_enabled: Error code: 2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported"
-    )
-    rows = [line.split("\t") for line in found["topology"].splitlines()]
+    assert (gpu.memory_bytes, gpu.power_limit_W, gpu.sm_clock_max_Hz) == (196_592 * 2**20, 750, 2.1e9)
+    assert (gpu.pcie_generation, gpu.pcie_generation_max, gpu.pcie_width) == (4, 5, 16)
+    assert gpu.ecc == "amdsmi_get_gpu_ecc_enabled: Error code: 2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported"
+    rows = [line.split("\t") for line in found.topology.splitlines()]
     assert rows[1] == ["GPU0", "X", "XGMI 50 GB/s", "XGMI 50 GB/s", "PCIE 3 hops", "0-47", "N/A"]
-    assert found["gpu_processes"] == [{"gpu": 1, "pid": os.getpid(), "memory_bytes": 2**30, "name": "python"}]
+    assert found.gpu_processes == [GpuProcess(gpu=1, pid=os.getpid(), memory_bytes=2**30, name="python")]
 
 
 def test_the_environment_fills_a_record(rocm):
-    facts = {**environment.machine(None), **environment.software(), **graphics_here(FourMi300s())}
-    sealed = seal_tree(facts, Environment)
+    sealed = seal(environment.environment(None, FourMi300s()))
     assert (sealed.hip, sealed.cuda, len(sealed.gpus or [])) == (HIP, None, 4)
 
 
 def test_without_amd_smi_or_its_driver_there_is_a_reason(rocm, monkeypatch):
-    assert str(graphics_here(NoDriver())["gpus"]).startswith("no AMD driver answers (amdsmi_init: Error code: 34")
+    assert str(graphics_here(NoDriver()).gpus).startswith("no AMD driver answers (amdsmi_init: Error code: 34")
     monkeypatch.setitem(packages.sys.modules, "amdsmi", None)
-    assert graphics_here()["topology"] == "amdsmi is not installed"
+    assert graphics_here().topology == "amdsmi is not installed"
 
 
 def test_the_number_of_miopen_is_no_version_of_cudnn(rocm, monkeypatch):
@@ -350,10 +348,11 @@ def test_processes_of_others_are_found_by_the_place_of_the_gpu(rocm, monkeypatch
     properties = SimpleNamespace(name="MI300X", uuid="x", pci_domain_id=0, pci_bus_id=0xC2, pci_device_id=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     device = distributed.describe_device(ON_GPU)
-    assert isinstance(device["uuid"], Unknown)
-    gpus = [{"index": 0, "uuid": "0cff", "pci_bus_id": "00000000:c2:00.0"}]
-    process = {"gpu": 0, "pid": 7, "name": "python"}
-    machine = {"node": device["node"], "gpus": gpus, "gpu_processes": [process]}
+    assert isinstance(device.uuid, Unknown)
+    first = graphics_here(FourMi300s()).gpus[0]
+    gpus = [msgspec.structs.replace(first, pci_bus_id="00000000:c2:00.0")]
+    process = GpuProcess(gpu=0, pid=7, memory_bytes=1, name="python")
+    machine = msgspec.structs.replace(environment.environment(None), gpus=gpus, gpu_processes=[process])
     (warning,) = nodes.busy_gpus({0: machine}, [device])
     assert "python (7)" in warning.message and "amd-smi process" in warning.remedy
 
@@ -371,28 +370,24 @@ def sensed(monkeypatch, amdsmi, bus=0xC2, **place):
 
 def test_sensors_read_the_gpu_at_its_place_on_the_bus(rocm, monkeypatch):
     found = sensed(monkeypatch, FourMi300s())
-    samples = found["gpu_samples"]
-    assert (samples["sm_clock_Hz"][0], samples["power_W"][0], samples["temperature_C"][0]) == (1.901e9, 640, 61)
-    assert samples["busy"][0] == pytest.approx(0.97)
-    assert samples["energy_J"] == pytest.approx(2 * 15.259)  # two readings for each counting
-    assert (samples["throttle_reasons"], found["link_counters"]["pcie_replays"]) == (
+    samples = found.gpu_samples
+    assert (samples.sm_clock_Hz[0], samples.power_W[0], samples.temperature_C[0]) == (1.901e9, 640, 61)
+    assert samples.busy[0] == pytest.approx(0.97)
+    assert samples.energy_J == pytest.approx(2 * 15.259)  # two readings for each counting
+    assert (samples.throttle_reasons, found.link_counters.pcie_replays) == (
         "AMD SMI has nothing like NVML's clock event reasons",
         0,
     )
-    for kind, part in ((GpuSamples, samples), (LinkCounters, found["link_counters"])):
-        plain = {name: None if isinstance(value, Unknown) else value for name, value in part.items()}
-        assert msgspec.convert(plain, kind).rank == 5
+    assert seal(samples).rank == seal(found.link_counters).rank == 5
 
 
 def test_a_gpu_that_tells_no_power_of_the_instant_tells_a_mean(rocm, monkeypatch):
-    assert sensed(monkeypatch, FourMi300s(), bus=0xC4)["gpu_samples"]["power_W"][0] == 600
+    assert sensed(monkeypatch, FourMi300s(), bus=0xC4).gpu_samples.power_W[0] == 600
 
 
 def test_a_gpu_that_amd_smi_does_not_know_is_unknown_with_the_reason(rocm, monkeypatch):
-    assert (
-        sensed(monkeypatch, FourMi300s(), bus=0x11)["gpu_samples"] == "AMD SMI shows 0 GPUs at PCI address 0000:11:00.*"
-    )
-    assert str(sensed(monkeypatch, NoDriver())["gpu_samples"]).startswith("no AMD driver answers")
+    assert sensed(monkeypatch, FourMi300s(), bus=0x11).gpu_samples == "AMD SMI shows 0 GPUs at PCI address 0000:11:00.*"
+    assert str(sensed(monkeypatch, NoDriver()).gpu_samples).startswith("no AMD driver answers")
 
 
 def test_remedies_name_amds_tools(rocm):
@@ -407,7 +402,7 @@ def test_copies_that_the_profiler_names_in_its_own_way_are_unknown():
 # ---- doctor ---------------------------------------------------------------------------------------------------------
 
 CARD = {"sys/bus/pci/devices/0000:c1:00.0/vendor": "0x1002", "sys/bus/pci/devices/0000:c1:00.0/class": "0x120000"}
-NONE = {"container": Unknown("none")}, {"gpus": Unknown("amdsmi is not installed"), "gpu_processes": Unknown("")}
+NONE = SimpleNamespace(container=Unknown("none")), nvidia.no_graphics(Unknown("amdsmi is not installed"))
 
 
 def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypatch, tmp_path):
@@ -431,7 +426,7 @@ def test_the_doctor_tells_how_far_it_is_to_an_amd_gpu(kernel, two_gpus, monkeypa
 
 def test_the_doctor_names_amd_gpus_and_what_they_lack(rocm, monkeypatch):
     graphics_found = graphics_here(FourMi300s())
-    state, what, _ = examination._gpu({}, {**graphics_found, "gpu_processes": []})
+    state, what, _ = examination._gpu(None, replace(graphics_found, gpu_processes=[]))
     assert state == "limited" and what.startswith("4 x AMD Instinct MI300X; driver ")
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a"])
     state, what, fix = probes.torch_probe(graphics_found)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from resnetx.measure.bench import buffers, checks, collectives, nccl_interference
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.record import QUEUES, BenchRequest, Unknown, array_bytes
+from resnetx.record import QUEUES, BenchRequest, HostLoad, Unknown, array_bytes
 from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
@@ -123,8 +123,8 @@ def test_sizes_that_do_not_fit_into_every_ranks_memory_are_left_out_with_a_reaso
     kept, skipped = buffers.fitting([("allreduce", 8), ("reduce", most), ("reduce", most + 4)], ranks)
     assert kept == [("allreduce", 8), ("reduce", most)]
     (left_out,) = skipped
-    assert (left_out["collective"], left_out["size_bytes"]) == ("reduce", most + 4)
-    assert left_out["reason"].endswith("of memory in each rank, and 3.00 kB can be had")
+    assert (left_out.collective, left_out.size_bytes) == ("reduce", most + 4)
+    assert left_out.reason.endswith("of memory in each rank, and 3.00 kB can be had")
 
 
 def test_ranks_that_share_a_gpu_share_its_memory(monkeypatch):
@@ -175,19 +175,19 @@ REQUEST = BenchRequest(
 
 
 def test_every_size_is_warmed_up_timed_and_checked_once(alone):
-    points = collectives.measure(REQUEST, alone)["points"]
-    places = [(point["collective"], point["size_bytes"]) for point in points]
+    points = collectives.measure(REQUEST, alone).points
+    places = [(point.collective, point.size_bytes) for point in points]
     assert sorted(places) == [(name, size) for name in REQUEST.collectives for size in (8, 32, 4096, 65536)]  # 20 is 32
     assert asked == [place for place in places for _ in range(2 + 3 + 1)]
-    assert {len(point["times_s"]) for point in points} == {3}
-    assert {point["wrong"] for point in points} == {0}
+    assert {len(point.times_s) for point in points} == {3}
+    assert {point.wrong for point in points} == {0}
 
 
 def test_what_fits_is_measured_and_the_record_says_what_was_left_out(alone, monkeypatch):
     monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 4 * 4096)
     measured = collectives.measure(REQUEST, alone)
-    assert {point["size_bytes"] for point in measured["points"]} == {8, 32, 4096}
-    assert {skipped["size_bytes"] for skipped in measured["skipped"]} == {65536}
+    assert {point.size_bytes for point in measured.points} == {8, 32, 4096}
+    assert {skipped.size_bytes for skipped in measured.skipped} == {65536}
     monkeypatch.setattr(buffers, "free_memory_bytes", lambda: 4)
     with pytest.raises(MemoryError, match=r"allreduce of 8 B takes 16 B of memory in each rank, and 3\.00 B "):
         collectives.measure(REQUEST, alone)
@@ -195,7 +195,7 @@ def test_what_fits_is_measured_and_the_record_says_what_was_left_out(alone, monk
 
 def test_sizes_come_in_random_order_that_the_seed_decides(alone):
     orders = [
-        [(point["collective"], point["size_bytes"]) for point in collectives.measure(request, alone)["points"]]
+        [(point.collective, point.size_bytes) for point in collectives.measure(request, alone).points]
         for request in (REQUEST, REQUEST, replace(REQUEST, seed=1))
     ]
     assert orders[0] == orders[1]
@@ -205,8 +205,8 @@ def test_sizes_come_in_random_order_that_the_seed_decides(alone):
 
 def test_a_wrong_result_is_counted_where_it_happened(alone):
     broken.append(True)
-    points = collectives.measure(REQUEST, alone)["points"]
-    assert {(point["collective"], point["wrong"]) for point in points} == {("allreduce", 0), ("broadcast", 1)}
+    points = collectives.measure(REQUEST, alone).points
+    assert {(point.collective, point.wrong) for point in points} == {("allreduce", 0), ("broadcast", 1)}
 
 
 class Two(Alone):
@@ -219,10 +219,10 @@ class Two(Alone):
 
 
 def test_an_operation_counts_with_its_slowest_rank_and_wrong_elements_of_all_ranks_add_up(alone):
-    points = collectives.measure(REQUEST, Two(**dataclasses.asdict(alone)))["points"]
-    assert {tuple(point["times_s"]) for point in points} == {(3.0, 2.0, 3.0)}
-    assert {point["wrong"] for point in points} == {5}
-    assert points[0]["cpu_share"] == pytest.approx((0.5 + 1.0) / 2)
+    points = collectives.measure(REQUEST, Two(**dataclasses.asdict(alone))).points
+    assert {tuple(point.times_s) for point in points} == {(3.0, 2.0, 3.0)}
+    assert {point.wrong for point in points} == {5}
+    assert points[0].cpu_share == pytest.approx((0.5 + 1.0) / 2)
 
 
 def test_gpus_have_no_share_of_the_cpu(alone):
@@ -276,11 +276,11 @@ def test_on_gpus_computing_is_timed_beside_all_reduces_whose_own_time_is_known(
 
 def test_cpus_have_no_queues(alone):
     measured = collectives.measure(REQUEST, alone)
-    assert {type(point["queued_s"]) for point in measured["points"]} == {Unknown}
-    assert isinstance(measured["queue_length"], Unknown)
+    assert {type(point.queued_s) for point in measured.points} == {Unknown}
+    assert isinstance(collectives._queue_length(alone), Unknown)
 
 
 def test_a_busy_host_is_warned_of():
-    assert [each.code for each in collectives._disturbed([{"busy": 1.0, "foreign": 0.6}])] == ["foreign-load"]
-    assert collectives._disturbed([{"busy": 0.6, "foreign": 0.0}]) == []
+    assert [each.code for each in collectives._disturbed([HostLoad(busy=1.0, foreign=0.6)])] == ["foreign-load"]
+    assert collectives._disturbed([HostLoad(busy=0.6, foreign=0.0)]) == []
     assert collectives._disturbed([Unknown("no /proc/stat")]) == []

@@ -30,8 +30,8 @@ def test_the_transport_of_each_connection_is_read_from_ncclss_log():
 
 def test_the_transport_of_gpu_ranks_is_what_nccl_says_and_unknown_where_it_says_nothing():
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cuda", 0))
-    assert transport(ranks, [LOG, ""])["used"] == ["P2P/CUMEM", "SHM/direct/direct"]
-    assert transport(ranks, ["", ""])["used"] == "NCCL's log names no connections"
+    assert transport(ranks, [LOG, ""]).used == ["P2P/CUMEM", "SHM/direct/direct"]
+    assert transport(ranks, ["", ""]).used == "NCCL's log names no connections"
 
 
 # ---- registered memory: torch's own functions are the border, as gloo and a machine without GPUs have none of it

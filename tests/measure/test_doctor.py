@@ -1,7 +1,9 @@
 """The doctor: what it finds here is true, what is broken is found, and nothing is changed."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +11,8 @@ import torch
 from resnetx import packages
 from resnetx.measure.doctor import examination
 from resnetx.measure.doctor.examination import Finding, examine
-from resnetx.record import Unknown
+from resnetx.measure.machine.nvidia import Graphics, no_graphics
+from resnetx.record import GpuProcess, Unknown
 
 TOPICS = [
     "system", "packages", "GPU", "torch", "NCCL", "gloo", "DALI", "DALI on the GPU", "torchvision", "CPUs", "bf16",
@@ -38,7 +41,7 @@ def folder(tmp_path_factory) -> Path:
 def found(folder) -> dict[str, Finding]:
     """The findings on this machine without its GPUs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examination, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
+        patch.setattr(examination, "graphics_here", lambda: no_graphics(NO_DRIVER))
         patch.setattr(examination, "_cards", lambda vendor: [])
         return by_topic(folder / "results/here", folder / "images")
 
@@ -97,7 +100,7 @@ def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
     monkeypatch.setitem(sys.modules, "torchvision", None)  # import raises ImportError
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     monkeypatch.setattr(examination, "_cards", lambda vendor: ["0000:1b:00.0"] * (vendor == examination.NVIDIA))
-    monkeypatch.setattr(examination, "graphics_here", lambda: dict.fromkeys(("gpus", "gpu_processes"), NO_DRIVER))
+    monkeypatch.setattr(examination, "graphics_here", lambda: no_graphics(NO_DRIVER))
     monkeypatch.setattr(examination, "visible_cores", lambda: 10_000)
     monkeypatch.setattr(examination, "_SHARED_MEMORY_BYTES", 2**60)
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
@@ -133,20 +136,20 @@ def test_missing_images_come_with_the_command_that_makes_them(tmp_path):
 
 
 def test_gpus_that_others_use_or_that_are_divided_are_limited():
-    gpus = [{"name": "NVIDIA H100", "mig": False}] * 8
-    graphics = {"gpus": gpus, "gpu_processes": [], "driver": "570.86.15", "topology_fingerprint": "3f"}
-    assert examination._gpu({}, graphics) == ("ok", "8 x NVIDIA H100; driver 570.86.15; wiring 3f", "")
-    busy = {**graphics, "gpu_processes": [{"gpu": 0, "pid": 1, "memory_bytes": 1}]}
-    assert examination._gpu({}, busy)[0] == "limited"
-    divided = {**graphics, "gpus": [*gpus[:7], {"name": "NVIDIA H100", "mig": True}]}
-    assert examination._gpu({}, divided)[0] == "limited"
+    gpus = [SimpleNamespace(name="NVIDIA H100", mig=False)] * 8
+    graphics = Graphics("570.86.15", gpus, [], "not asked", "3f")
+    assert examination._gpu(None, graphics) == ("ok", "8 x NVIDIA H100; driver 570.86.15; wiring 3f", "")
+    busy = replace(graphics, gpu_processes=[GpuProcess(gpu=0, pid=1, memory_bytes=1)])
+    assert examination._gpu(None, busy)[0] == "limited"
+    divided = replace(graphics, gpus=[*gpus[:7], SimpleNamespace(name="NVIDIA H100", mig=True)])
+    assert examination._gpu(None, divided)[0] == "limited"
 
 
 def test_a_system_without_the_kernels_files_is_unknown_and_nothing_linux_can_mend(monkeypatch):
     monkeypatch.setattr(examination, "kernel_text", lambda _: "")
     monkeypatch.setattr(examination.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(Path, "is_dir", lambda _: False)
-    assert examination._bf16()[::2] == examination._shared_memory({})[::2] == ("limited", "")
+    assert examination._bf16()[::2] == examination._shared_memory(None)[::2] == ("limited", "")
 
 
 def test_extras_that_no_run_needs_are_no_fault(monkeypatch):

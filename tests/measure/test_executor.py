@@ -1,7 +1,7 @@
 import shlex
 
 from resnetx.measure.launch.executor import one_node
-from resnetx.record import RunFolder
+from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
 
 
 def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
@@ -12,6 +12,17 @@ def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
         f"'{tmp_path}/a b/run.json'"
     )
     assert shlex.split(command.line)[2:] == command.words
+
+
+def test_each_task_is_started_through_its_own_door(task_of, tmp_path):
+    request = BenchRequest(
+        collectives=["allreduce"], sizes_bytes=[8], gpus=2, devices=None, env={}, threads=1, warmup=1, iterations=1,
+        seed=0,
+    )  # fmt: skip
+    bench = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=60)
+    folder = RunFolder(tmp_path)
+    assert one_node(task_of(), folder).words[-3:] == ["-m", "resnetx.train", str(folder.run)]
+    assert one_node(bench, folder).words[-3:] == ["-m", "resnetx.collectives", str(folder.run)]
 
 
 def test_a_launched_torchrun_differs_in_nothing_but_the_file_that_it_keeps_its_state_in(task_of, tmp_path):

@@ -10,7 +10,7 @@ import pynvml
 from resnetx.measure.machine import nvidia
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.machine.nvidia import graphics_here
-from resnetx.record import Environment, Unknown, seal_tree
+from resnetx.record import Environment, Unknown, seal
 
 
 class FakeNvml:
@@ -103,21 +103,21 @@ NOBODY = 2**22 + 1  # a process id that Linux never gives
 
 def wires(nvml: FakeNvml) -> list[list[str]]:
     """The cells of the matrix of GPUs."""
-    lines = graphics_here(nvml)["topology"].splitlines()
+    lines = graphics_here(nvml).topology.splitlines()
     return [line.split("\t")[1 : 1 + nvml.count] for line in lines[1:]]
 
 
 def test_gpus_are_described_and_what_nvml_does_not_support_is_unknown():
     found = graphics_here(FakeNvml(PAIR))
-    assert found["driver"] == "570.86.15"
-    gpu = found["gpus"][1]
-    assert gpu["pci_bus_id"] == "00000000:1c:00.0"
-    assert gpu["compute_capability"] == "9.0"
-    assert gpu["power_limit_W"] == 700.0
-    assert gpu["sm_clock_max_Hz"] == 1.98e9
-    assert gpu["ecc"] is True
-    assert gpu["nvlinks_active"] == 1
-    assert "Not Supported" in gpu["mig"] and "Not Supported" in gpu["pcie_generation"]
+    assert found.driver == "570.86.15"
+    gpu = found.gpus[1]
+    assert gpu.pci_bus_id == "00000000:1c:00.0"
+    assert gpu.compute_capability == "9.0"
+    assert gpu.power_limit_W == 700.0
+    assert gpu.sm_clock_max_Hz == 1.98e9
+    assert gpu.ecc is True
+    assert gpu.nvlinks_active == 1
+    assert "Not Supported" in gpu.mig and "Not Supported" in gpu.pcie_generation
 
 
 class Holder(msgspec.Struct):
@@ -126,7 +126,7 @@ class Holder(msgspec.Struct):
 
 
 def test_a_record_takes_the_gpus_with_the_reasons_for_what_is_missing():
-    sealed = seal_tree({"environment": environment(None, FakeNvml(PAIR))}, Holder)
+    sealed = seal(Holder(environment=environment(None, FakeNvml(PAIR)), unknown={}))
     assert [gpu.uuid for gpu in sealed.environment.gpus] == ["GPU-0", "GPU-1"]
     assert sealed.environment.gpus[0].mig is None
     assert "Not Supported" in sealed.unknown["environment.gpus.0.mig"]
@@ -152,7 +152,7 @@ def test_gpus_without_nvlink_are_joined_over_pcie():
 
 def test_the_fingerprint_tells_wirings_apart_and_not_machines():
     def fingerprint(*arguments, **more) -> str:
-        return graphics_here(FakeNvml(*arguments, **more))["topology_fingerprint"]
+        return graphics_here(FakeNvml(*arguments, **more)).topology_fingerprint
 
     assert fingerprint(PAIR) == fingerprint(PAIR, buses=["00000000:81:00.0", "00000000:C2:00.0"])
     system = [[pynvml.NVML_TOPOLOGY_SYSTEM] * 2] * 2
@@ -162,22 +162,22 @@ def test_the_fingerprint_tells_wirings_apart_and_not_machines():
 def test_processes_of_others_on_the_gpus_are_listed(monkeypatch):
     monkeypatch.setattr(nvidia, "_FIRST_PID_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
     nvml = FakeNvml(PAIR, processes=[(0, os.getpid(), 10), (0, NOBODY, 2**30), (1, NOBODY, None)])
-    first, second = graphics_here(nvml)["gpu_processes"]
-    assert (first["gpu"], first["pid"], first["memory_bytes"]) == (0, NOBODY, 2**30)
-    assert isinstance(first["name"], Unknown)  # nobody's
+    first, second = graphics_here(nvml).gpu_processes
+    assert (first.gpu, first.pid, first.memory_bytes) == (0, NOBODY, 2**30)
+    assert isinstance(first.name, Unknown)  # nobody's
     monkeypatch.setattr(nvidia, "run_pids", set)
-    (alive,) = graphics_here(FakeNvml(PAIR, processes=[(0, os.getpid(), 10)]))["gpu_processes"]
-    assert alive["name"] == Path("/proc/self/comm").read_text().strip()
-    assert (second["gpu"], second["pid"]) == (1, NOBODY) and isinstance(second["memory_bytes"], Unknown)
+    (alive,) = graphics_here(FakeNvml(PAIR, processes=[(0, os.getpid(), 10)])).gpu_processes
+    assert alive.name == Path("/proc/self/comm").read_text().strip()
+    assert (second.gpu, second.pid) == (1, NOBODY) and isinstance(second.memory_bytes, Unknown)
 
 
 def test_in_a_container_with_its_own_process_ids_other_processes_are_unknown(monkeypatch):
     monkeypatch.setattr(nvidia, "_FIRST_PID_NAMESPACE", "pid:[1]")
     found = graphics_here(FakeNvml(PAIR, processes=[(0, NOBODY, 2**30)]))
-    assert "container" in found["gpu_processes"] and isinstance(found["gpu_processes"], Unknown)
+    assert "container" in found.gpu_processes and isinstance(found.gpu_processes, Unknown)
 
 
 def test_a_driver_without_gpus_is_not_a_machine_without_driver():
     found = graphics_here(FakeNvml([]))
-    assert found["driver"] == "570.86.15"
-    assert isinstance(found["gpus"], Unknown)
+    assert found.driver == "570.86.15"
+    assert isinstance(found.gpus, Unknown)

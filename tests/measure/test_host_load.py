@@ -8,12 +8,12 @@ import time
 import pytest
 
 from resnetx.measure.machine.host_load import CpuTimes, cpu_times, host_load
-from resnetx.record import Unknown
+from resnetx.record import HostLoad, Unknown
 
 SPIN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
-def load_beside(busy) -> dict[str, float]:
+def load_beside(busy) -> HostLoad:
     """The host's load over a moment in which the context manager `busy` holds."""
     with busy:
         time.sleep(0.3)  # until it spins
@@ -47,14 +47,14 @@ class Child:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_busy_process_of_somebody_else_is_foreign_load():
     load = load_beside(Foreign())
-    assert load["foreign"] > 0.1 / os.cpu_count()  # a tenth of one CPU, however busy the host is otherwise
-    assert load["busy"] >= load["foreign"]
+    assert load.foreign > 0.1 / os.cpu_count()  # a tenth of one CPU, however busy the host is otherwise
+    assert load.busy >= load.foreign
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_busy_child_is_load_but_not_foreign():
     load = load_beside(Child())
-    assert load["busy"] - load["foreign"] > 0.1 / os.cpu_count()
+    assert load.busy - load.foreign > 0.1 / os.cpu_count()
 
 
 def test_a_child_that_ends_in_between_counts_for_what_it_used_in_between():
@@ -62,20 +62,20 @@ def test_a_child_that_ends_in_between_counts_for_what_it_used_in_between():
     before = CpuTimes(total=0, busy=0, interrupts=0, run={parent: (10, 0), child: (50, 0)})
     # The child used 10 more ticks and ended; the parent used 2, and waited for it.
     after = CpuTimes(total=100, busy=40, interrupts=8, run={parent: (12, 60)})
-    assert host_load(before, after) == {"busy": 0.40, "foreign": 0.20}
+    assert host_load(before, after) == HostLoad(busy=0.40, foreign=0.20)
 
 
 def test_a_child_that_nobody_waited_for_takes_nothing_off():
     parent, child = (1, 100), (2, 200)
     before = CpuTimes(total=0, busy=0, interrupts=0, run={parent: (10, 0), child: (50, 0)})
     after = CpuTimes(total=100, busy=40, interrupts=0, run={parent: (12, 0)})
-    assert host_load(before, after) == {"busy": 0.40, "foreign": 0.38}
+    assert host_load(before, after) == HostLoad(busy=0.40, foreign=0.38)
 
 
 def test_a_reused_process_id_is_another_process():
     before = CpuTimes(total=0, busy=0, interrupts=0, run={(1, 100): (90, 0)})
     after = CpuTimes(total=100, busy=40, interrupts=0, run={(1, 300): (5, 0)})
-    assert host_load(before, after) == {"busy": 0.40, "foreign": 0.35}
+    assert host_load(before, after) == HostLoad(busy=0.40, foreign=0.35)
 
 
 def test_a_moment_too_short_for_the_kernel_has_no_load():

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import msgspec
 import pytest
 import torch
+from msgspec.structs import replace as replaced
 
 from resnetx import record
 from resnetx.api import obstacles, train
@@ -16,7 +16,18 @@ from resnetx.cli import ranks
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.record import SCHEMA, BenchFile, BenchRecord, BenchRequest, RunRecord, Unknown
+from resnetx.record import (
+    SCHEMA,
+    BenchFile,
+    BenchRecord,
+    BenchRequest,
+    Device,
+    Gpu,
+    GpuProcess,
+    HostLoad,
+    RunRecord,
+    Unknown,
+)
 
 SHORT = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8}
 SHORT |= {"threads": 1, "input": "synthetic", "warmup": 3, "steps": 2, "windows": 3}
@@ -38,7 +49,7 @@ def eight_gpus(monkeypatch):
 def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypatch, task_of, here, fits):
     monkeypatch.setenv("WORLD_SIZE", "16")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
-    bench = BenchFile(kind="bench", schema=SCHEMA, request=msgspec.structs.replace(BENCH, gpus=16), timeout_s=60)
+    bench = BenchFile(kind="bench", schema=SCHEMA, request=replaced(BENCH, gpus=16), timeout_s=60)
     run = task_of(gpus=16, batch_size=64)
     for obstacle in (ranks.obstacle_to_run(run), ranks.obstacle_to_bench(bench)):
         if fits:
@@ -77,7 +88,7 @@ def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, req
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------
 
 
-def on_two_nodes(tmp_path, *words):
+def on_two_nodes(tmp_path, *words, door="resnetx.train"):
     """Two torchruns that stand for two nodes, one rank on each, joined over loopback: their output and statuses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -87,7 +98,7 @@ def on_two_nodes(tmp_path, *words):
     variables = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     children = [
         subprocess.Popen(
-            [*command, f"--node-rank={node}", "-m", "resnetx.train", *map(str, words)],
+            [*command, f"--node-rank={node}", "-m", door, *map(str, words)],
             env={**variables, "SLURMD_NODENAME": f"node{node}"},
             cwd=tmp_path,
             stdout=subprocess.PIPE,
@@ -118,7 +129,7 @@ def test_a_run_on_two_nodes_tells_of_both(tmp_path):
 def test_a_bench_between_two_nodes_tells_of_both(tmp_path):
     task = BenchFile(kind="bench", schema=SCHEMA, request=BENCH, timeout_s=60)
     record.write(tmp_path / "run.json", task)
-    ended = on_two_nodes(tmp_path, tmp_path / "run.json")
+    ended = on_two_nodes(tmp_path, tmp_path / "run.json", door=task.door)
     assert [status for _, status in ended] == [0, 0], ended
     (path,) = tmp_path.rglob("record.json")
     found = record.read(path, BenchRecord)
@@ -130,18 +141,22 @@ ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 
 
 def test_one_node_has_no_others():
-    loads = [{"busy": 0.5, "foreign": 0.0}]
     machines = nodes.machines(None, ALONE)
-    assert nodes.described(machines, loads) == {
-        "environment": machines[0], "host_load": loads[0], "other_nodes": []
-    }  # fmt: skip
+    assert list(machines) == [0]
+    assert nodes.other_nodes(machines, [HostLoad(busy=0.5, foreign=0.0)]) == []
     assert nodes.unlike(machines) == []
 
 
+def gpu_at(index: int) -> Gpu:
+    unknown = dict.fromkeys(Gpu.__struct_fields__, Unknown("not asked"))
+    named = {"name": "NVIDIA H200", "uuid": f"GPU-{index}", "pci_bus_id": f"00000000:1{index}:00.0"}
+    return Gpu(**unknown | named | {"index": index})
+
+
 def test_nodes_that_differ_are_named_with_what_differs():
-    first = {**environment(None), "node": "a", "gpus": [{"name": "NVIDIA H200"}], "driver": "570.86.15"}
-    same = {**first, "node": "b"}
-    other = {**first, "node": "c", "gpus": Unknown("no driver"), "driver": Unknown("no driver"), "torch": "1.0"}
+    first = replaced(environment(None), node="a", gpus=[gpu_at(0)], driver="570.86.15")
+    same = replaced(first, node="b")
+    other = replaced(first, node="c", gpus=Unknown("no driver"), driver=Unknown("no driver"), torch="1.0")
     (warning,) = nodes.unlike({0: first, 8: same, 16: other})
     assert warning.code == "unlike-nodes"
     assert warning.message.startswith("c differs from a: driver unknown (there 570.86.15), torch 1.0 (there ")
@@ -149,17 +164,13 @@ def test_nodes_that_differ_are_named_with_what_differs():
 
 
 def test_processes_of_others_on_the_gpus_of_a_run_are_told():
-    gpus = [
-        {"index": gpu, "uuid": f"GPU-{gpu}", "name": "NVIDIA H200", "pci_bus_id": f"00000000:1{gpu}:00.0"}
-        for gpu in range(4)
-    ]
-    processes = [{"gpu": gpu, "pid": 100 + gpu, "memory_bytes": 1, "name": "python"} for gpu in (1, 3)]
+    processes = [GpuProcess(gpu=gpu, pid=100 + gpu, memory_bytes=1, name="python") for gpu in (1, 3)]
     nowhere = Unknown("this torch does not tell it")
 
     def device(uuid, place=nowhere, node="a"):
-        return {"uuid": uuid, "pci_bus_id": place, "node": node}
+        return Device(rank=0, node=node, index=0, name="NVIDIA H200", uuid=uuid, pci_bus_id=place)
 
-    machine = {**environment(None), "node": "a", "gpus": gpus, "gpu_processes": processes}
+    machine = replaced(environment(None), node="a", gpus=[gpu_at(gpu) for gpu in range(4)], gpu_processes=processes)
     devices = [device("GPU-0"), device("GPU-1")]
     (warning,) = nodes.warnings({0: machine}, devices)
     assert warning.code == "shared-gpus"
@@ -168,9 +179,9 @@ def test_processes_of_others_on_the_gpus_of_a_run_are_told():
     instance = device("MIG-7", "00000000:11:00.0")  # of a GPU that MIG divides, on which others compute, too
     assert nodes.warnings({0: machine}, [instance]) == [warning]
     assert nodes.warnings({0: machine}, [device("GPU-x", "00000000:11:00.0", node="b")]) == []
-    processes[0]["name"] = Unknown("it has ended")
-    assert nodes.warnings({0: machine}, devices)[0].message.endswith("of a: process 101")
-    assert nodes.warnings({0: {**machine, "gpu_processes": Unknown("a container")}}, devices) == []
+    ended = replaced(machine, gpu_processes=[replaced(each, name=Unknown("it has ended")) for each in processes])
+    assert nodes.warnings({0: ended}, devices)[0].message.endswith("of a: process 101")
+    assert nodes.warnings({0: replaced(machine, gpu_processes=Unknown("a container"))}, devices) == []
     assert nodes.warnings({0: machine}, [device(Unknown("a CPU rank has no GPU"))]) == []
 
 

@@ -1,5 +1,7 @@
 """Watched steps and the input alone: what a record of them says. (What a watch sees of messages: test_strategies.)"""
 
+import dataclasses
+
 import jsonschema
 import msgspec
 import pytest
@@ -9,7 +11,7 @@ from resnetx import inputs, record
 from resnetx.measure.launch import launcher
 from resnetx.measure.rank import copies, phases, profiler
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.phases import PARTS, Watch
+from resnetx.measure.rank.phases import SentMessage, StepParts, Watch
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import RunFolder, Unknown
@@ -39,7 +41,7 @@ class HandClock:
         return send(buffer)
 
     def times(self, begin, message):
-        return {f"{name}_s": getattr(message, name) - begin for name in ("ready", "start", "end")}
+        return SentMessage(message.size_bytes, *(at - begin for at in (message.ready, message.start, message.end)))
 
 
 class SilentRanks:
@@ -74,21 +76,14 @@ def test_the_parts_of_a_step_and_its_messages_are_timed_from_its_beginning(watch
     watch.note(1)
     seen = watch.seen()
     # input_wait at 0, host_to_device 1, forward 2, backward 3, messages ready at 4 and 7, optimizer 10, end 11.
-    assert [seen[f"{part}_s"] for part in PARTS] == [1, 1, 1, 4, 3, 1]
-    assert seen["step_s"] == 11
-    assert [each["begin_s"] for each in seen["latest"]] == [0, 12]
-    assert seen["latest"][1]["sent"] == [
-        {"size_bytes": 40, "ready_s": 4, "start_s": 5, "end_s": 6},
-        {"size_bytes": 80, "ready_s": 7, "start_s": 8, "end_s": 9},
-    ]
+    assert seen.parts == StepParts(11, 1, 1, 1, 4, 3, 1)
+    assert [each.begin_s for each in seen.latest] == [0, 12]
+    assert seen.latest[1].sent == [SentMessage(40, 4, 5, 6), SentMessage(80, 7, 8, 9)]
 
 
 def test_without_messages_nothing_is_exposed_and_without_a_copy_nothing_is_copied():
     marks = {"forward": 3.0, "backward": 4.0, "optimizer": 9.0, "end": 9.5}
-    assert phases._lengths_s(marks, []) == {
-        "step": 9.5,
-        **dict(zip(PARTS, [3.0, 0.0, 1.0, 5.0, 0.0, 0.5], strict=True)),
-    }
+    assert phases._parts(marks, []) == StepParts(9.5, 3.0, 0.0, 1.0, 5.0, 0.0, 0.5)
 
 
 def test_means_are_over_all_windows_and_messages_of_the_last(watch):
@@ -97,9 +92,9 @@ def test_means_are_over_all_windows_and_messages_of_the_last(watch):
     watch.note(1)
     step(watch, 1, 1, 1)
     watch.note(2)
-    assert watch.seen()["step_s"] == pytest.approx((8 + 14) / 2)
-    assert len(watch.seen()["latest"]) == 1
-    assert len(watch.seen()["latest"][0]["sent"]) == 3
+    assert watch.seen().parts.step_s == pytest.approx((8 + 14) / 2)
+    assert len(watch.seen().latest) == 1
+    assert len(watch.seen().latest[0].sent) == 3
 
 
 def test_the_step_tells_its_phases_in_their_order(request_of):
@@ -124,13 +119,15 @@ TRACE = [
 
 def test_copies_are_summed_by_direction_per_step():
     found = copies.per_step(TRACE, 3)
-    assert (found["host_to_device_bytes"], found["device_to_device_bytes"]) == (3000, 300)
-    assert found["host_to_device_s"] == pytest.approx(100e-6)
-    assert (found["device_to_host_bytes"], found["device_to_host_s"]) == (0, 0)
+    both = copies.summed([found, found])
+    assert (both.host_to_device_bytes, both.device_to_device_bytes) == (6000, 600)
+    assert both.host_to_device_s == pytest.approx(200e-6)
+    assert (both.device_to_host_bytes, both.device_to_host_s) == (0, 0)
 
 
 def test_a_cpu_rank_says_why_it_copies_nothing():
-    assert all(isinstance(part, Unknown) for part in profiler.profiled(lambda: None, CPU).values())
+    profiled = profiler.profiled(lambda: None, CPU)
+    assert isinstance(profiled.copies, Unknown) and isinstance(profiled.kernels_s, Unknown)
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
@@ -144,7 +141,7 @@ def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_p
     assert ended.images_per_s
     assert ended.phases.clock == "host"
     assert [len(begins) for begins in ended.phases.begin_s] == [2, 2]
-    parts = [getattr(ended.phases, f"{part}_s") for part in PARTS]
+    parts = [getattr(ended.phases, field.name) for field in dataclasses.fields(StepParts)[1:]]
     assert [sum(of_rank) for of_rank in zip(*parts, strict=True)] == pytest.approx(ended.phases.step_s, abs=1e-6)
     assert sum(bucket.size_bytes for bucket in ended.buckets) == ended.workload.gradient_bytes
     for bucket in ended.buckets:

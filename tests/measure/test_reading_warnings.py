@@ -1,35 +1,31 @@
 """Warnings about readings: what literal readings of ranks make a reader wary of."""
 
+from msgspec.structs import replace
+
+from resnetx.measure.machine.readings import Readings
 from resnetx.measure.machine.sensor_warnings import sensor_warnings
-from resnetx.record import Unknown
+from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown
 
 POWER_CAP, HARDWARE, IDLE, CHOSEN, DISPLAY = 0x4, 0x8, 0x1, 0x2, 0x100
 
 
-def samples_of(rank: int, reasons: list[int], clock_MHz: float = 1410) -> dict:
+def samples_of(rank: int, reasons: list[int], clock_MHz: float = 1410) -> GpuSamples:
     count = len(reasons)
-    return {
-        "rank": rank,
-        "time_s": [0.1 * index for index in range(count)],
-        "sm_clock_Hz": [clock_MHz * 1e6] * count,
-        "power_W": Unknown("not supported"),
-        "temperature_C": [50.0] * count,
-        "busy": [1.0] * count,
-        "throttle_reasons": reasons,
-        "energy_J": Unknown("not supported"),
-    }
+    return GpuSamples(
+        rank=rank,
+        time_s=[0.1 * index for index in range(count)],
+        sm_clock_Hz=[clock_MHz * 1e6] * count,
+        power_W=Unknown("not supported"),
+        temperature_C=[50.0] * count,
+        busy=[1.0] * count,
+        throttle_reasons=reasons,
+        energy_J=Unknown("not supported"),
+    )
 
 
-def warned(*samples: dict, links: dict | None = None, foreign: float = 0.0) -> list[str]:
+def warned(*samples: GpuSamples | Unknown, links: LinkCounters | None = None, foreign: float = 0.0) -> list[str]:
     """The codes and messages of the warnings for ranks with these samples."""
-    readings = [
-        {
-            "gpu_samples": part,
-            "link_counters": links or Unknown("no links"),
-            "host_load": {"busy": 1.0, "foreign": foreign},
-        }
-        for part in samples
-    ]
+    readings = [Readings(part, links or Unknown("no links"), HostLoad(busy=1.0, foreign=foreign)) for part in samples]
     found = sensor_warnings(readings)
     assert all(warning.remedy for warning in found)
     return [f"{warning.code}: {warning.message}" for warning in found]
@@ -57,12 +53,12 @@ def test_clocks_that_differ_between_ranks_warn():
 
 
 def test_reasons_that_are_not_known_warn_of_nothing():
-    assert warned({**samples_of(0, [0]), "throttle_reasons": Unknown("no"), "sm_clock_Hz": Unknown("no")}) == []
+    assert warned(replace(samples_of(0, [0]), throttle_reasons=Unknown("no"), sm_clock_Hz=Unknown("no"))) == []
 
 
 def test_links_that_send_again_warn():
-    links = {"rank": 0, "pcie_replays": 4, "nvlink_errors": Unknown("none")}
-    links |= {"nvlink_sent_bytes": 0, "nvlink_received_bytes": 0}
+    none = Unknown("no NVLink is up")
+    links = LinkCounters(rank=0, pcie_replays=4, nvlink_errors=none, nvlink_sent_bytes=0, nvlink_received_bytes=0)
     assert warned(samples_of(0, [0]), links=links) == ["link-errors: rank 0: 4 PCIe replays during the windows"]
 
 

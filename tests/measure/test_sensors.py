@@ -4,13 +4,12 @@ import sys
 import time
 from types import SimpleNamespace
 
-import msgspec
 import pynvml
 import pytest
 import torch
 
 from resnetx.measure.machine.sensors import Sensors
-from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, seal_tree
+from resnetx.record import Unknown, seal
 
 POWER_CAP = 0x4
 
@@ -92,7 +91,7 @@ def measured(nvml, samples=3):
 
 
 def test_the_gpu_that_cuda_means_is_sampled(only_second_gpu_visible):
-    samples = msgspec.convert(measured(TwoGpus())["gpu_samples"], GpuSamples)
+    samples = seal(measured(TwoGpus()).gpu_samples)
     assert samples.rank == 3
     assert samples.time_s == sorted(samples.time_s)
     count = len(samples.time_s)
@@ -105,8 +104,8 @@ def test_the_gpu_that_cuda_means_is_sampled(only_second_gpu_visible):
 
 
 def test_energy_that_is_not_counted_is_the_integral_of_power(only_second_gpu_visible):
-    samples = measured(TwoGpus())["gpu_samples"]
-    assert 250.0 * samples["time_s"][-1] <= samples["energy_J"] < 250.0 * 60
+    samples = measured(TwoGpus()).gpu_samples
+    assert 250.0 * samples.time_s[-1] <= samples.energy_J < 250.0 * 60
 
 
 def test_counted_energy_is_the_difference(only_second_gpu_visible):
@@ -114,15 +113,15 @@ def test_counted_energy_is_the_difference(only_second_gpu_visible):
         def nvmlDeviceGetTotalEnergyConsumption(self, gpu: int) -> int:
             return 5_000_000 + 30_000 * self.readings
 
-    assert measured(Counting())["gpu_samples"]["energy_J"] == pytest.approx(30.0)
+    assert measured(Counting()).gpu_samples.energy_J == pytest.approx(30.0)
 
 
 def test_link_counters_are_differences_over_all_links(only_second_gpu_visible):
-    counters = measured(TwoGpus())["link_counters"]
-    assert counters["pcie_replays"] == 3
-    assert counters["nvlink_sent_bytes"] == 2 * 1000 * 1024  # two links; this field counts KiB
-    assert counters["nvlink_received_bytes"] == 2 * 1000  # the field that replaced it counts bytes
-    assert isinstance(counters["nvlink_errors"], Unknown)
+    counters = measured(TwoGpus()).link_counters
+    assert counters.pcie_replays == 3
+    assert counters.nvlink_sent_bytes == 2 * 1000 * 1024  # two links; this field counts KiB
+    assert counters.nvlink_received_bytes == 2 * 1000  # the field that replaced it counts bytes
+    assert isinstance(counters.nvlink_errors, Unknown)
 
 
 def test_a_counter_that_starts_again_is_unknown(only_second_gpu_visible):
@@ -130,7 +129,7 @@ def test_a_counter_that_starts_again_is_unknown(only_second_gpu_visible):
         def nvmlDeviceGetPcieReplayCounter(self, gpu: int) -> int:
             return 10 - super().nvmlDeviceGetPcieReplayCounter(gpu)
 
-    assert "again" in measured(Restarted())["link_counters"]["pcie_replays"]
+    assert "again" in measured(Restarted()).link_counters.pcie_replays
 
 
 def test_what_nvml_does_not_support_is_unknown_and_the_rest_is_kept(only_second_gpu_visible):
@@ -138,12 +137,12 @@ def test_what_nvml_does_not_support_is_unknown_and_the_rest_is_kept(only_second_
         nvmlDeviceGetUtilizationRates = nvmlDeviceGetPowerUsage = nvmlDeviceGetNvLinkState = TwoGpus._refuse
 
     found = measured(Partitioned())
-    assert seal_tree(found["gpu_samples"], GpuSamples).busy is None and seal_tree(found["link_counters"], LinkCounters)
-    for value in (found["gpu_samples"]["busy"], found["gpu_samples"]["power_W"], found["gpu_samples"]["energy_J"]):
+    assert seal(found.gpu_samples).busy is None and seal(found.link_counters).nvlink_errors is None
+    for value in (found.gpu_samples.busy, found.gpu_samples.power_W, found.gpu_samples.energy_J):
         assert isinstance(value, Unknown) and "Not Supported" in value
-    assert found["gpu_samples"]["sm_clock_Hz"]
-    assert isinstance(found["link_counters"]["nvlink_sent_bytes"], Unknown)
-    assert found["link_counters"]["pcie_replays"] == 3
+    assert found.gpu_samples.sm_clock_Hz
+    assert isinstance(found.link_counters.nvlink_sent_bytes, Unknown)
+    assert found.link_counters.pcie_replays == 3
 
 
 def test_a_reading_that_fails_once_costs_one_sample(only_second_gpu_visible):
@@ -153,8 +152,8 @@ def test_a_reading_that_fails_once_costs_one_sample(only_second_gpu_visible):
             return self._refuse() if self.asked == 2 else 55
 
     nvml = Flaky()
-    samples = measured(nvml)["gpu_samples"]
-    assert len(samples["time_s"]) == len(samples["temperature_C"]) == len(samples["power_W"]) == nvml.asked - 1
+    samples = measured(nvml).gpu_samples
+    assert len(samples.time_s) == len(samples.temperature_C) == len(samples.power_W) == nvml.asked - 1
 
 
 def test_without_a_driver_the_fields_say_so():
@@ -163,8 +162,8 @@ def test_without_a_driver_the_fields_say_so():
             raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     found = measured(NoDriver(), samples=0)
-    assert isinstance(found["gpu_samples"], Unknown) and "no NVIDIA driver" in found["gpu_samples"]
-    assert found["link_counters"] == found["gpu_samples"]
+    assert isinstance(found.gpu_samples, Unknown) and "no NVIDIA driver" in found.gpu_samples
+    assert found.link_counters == found.gpu_samples
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -173,5 +172,5 @@ def test_a_cpu_run_knows_its_host_load_and_no_gpu():
     cpu.start()
     time.sleep(1.2)
     found = cpu.stop()
-    assert isinstance(found["gpu_samples"], Unknown) and isinstance(found["link_counters"], Unknown)
-    assert seal_tree(found["host_load"], HostLoad)
+    assert isinstance(found.gpu_samples, Unknown) and isinstance(found.link_counters, Unknown)
+    assert 0 <= found.host_load.foreign <= found.host_load.busy <= 1

@@ -12,7 +12,6 @@ from torch import nn
 from resnetx import choices, workloads
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
-from resnetx.measure.rank.phases import PARTS
 from resnetx.measure.rank.strategies import _Flat, layers, replicate
 from resnetx.record import Unknown
 from resnetx.workloads.buckets import messages
@@ -88,7 +87,8 @@ def test_ranks_that_exchange_gradients_stay_equal_and_others_do_not(answers):
 def test_a_message_is_ready_then_sent_then_there_before_the_update(answers):
     for _, answer in answers:
         for seen in answer["watched"] or []:
-            assert seen["step_s"] == pytest.approx(sum(seen[f"{part}_s"] for part in PARTS), abs=1e-6)
+            step_s, *parts_s = seen["parts"].values()
+            assert step_s == pytest.approx(sum(parts_s), abs=1e-6)
             assert [step["begin_s"] for step in seen["latest"]] == sorted(step["begin_s"] for step in seen["latest"])
             for step in seen["latest"]:
                 readies = [message["ready_s"] for message in step["sent"]]
@@ -99,7 +99,7 @@ def test_a_message_is_ready_then_sent_then_there_before_the_update(answers):
 @pytest.mark.dist
 def test_only_what_is_sent_is_exposed(answers):
     for case, answer in answers:
-        exposed = [seen["exposed_communication_s"] for seen in answer["watched"] or []]
+        exposed = [seen["parts"]["exposed_communication_s"] for seen in answer["watched"] or []]
         assert all(bool(seconds) == (case["strategy"] != "none") for seconds in exposed), case
 
 

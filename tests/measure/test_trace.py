@@ -236,7 +236,7 @@ def test_the_input_alone_is_timed_when_what_lay_ready_is_used_up(monkeypatch, re
     monkeypatch.setattr(trace, "timed", timed)
     read = iter(range(10**6))
     request = request_of({**SHORT, "input": "torchvision", "input.root": "x", "input.prefetch": 4, "input.threads": 1})
-    assert trace.pipeline_s(read, request, CPU) == [3.0] * trace.REPEATS
+    assert trace.pipeline_s(read, request, CPU, []) == [3.0] * trace.REPEATS
     assert asked == [4 + 3, *[2] * trace.REPEATS]
     assert next(read) == 4 + 3 + 2 * trace.REPEATS
 
@@ -278,13 +278,16 @@ def test_the_device_is_busy_while_any_kernel_runs():
 @pytest.mark.parametrize(("busy_s", "share", "bound"), [(0.5, 0.5, True), (0.95, 0.95, False), (1.1, 1.0, False)])
 def test_a_device_that_idles_for_more_than_a_tenth_of_a_step_waits_for_its_host(monkeypatch, busy_s, share, bound):
     monkeypatch.setattr(trace, "kernels_s", lambda *_: busy_s)
-    assert trace._busy(lambda: None, 1.0, torch.device("cuda")) == {"device_busy": share, "host_bound": bound}
+    gpu = torch.device("cuda")
+    assert trace.device_busy(lambda: None, 1.0, gpu) == share
+    assert trace.host_bound(share, gpu) is bound
 
 
 def test_a_cpu_rank_waits_for_no_host():
-    on_cpu = trace._busy(lambda: None, 1.0, CPU)
-    assert isinstance(on_cpu["device_busy"], Unknown)
-    assert on_cpu["host_bound"] is False
+    busy = trace.device_busy(lambda: None, 1.0, CPU)
+    assert isinstance(busy, Unknown)
+    assert trace.host_bound(busy, CPU) is False
+    assert trace.host_bound(Unknown("the profiler saw no kernel"), torch.device("cuda")) == "the profiler saw no kernel"
 
 
 # ---- runs -----------------------------------------------------------------------------------------------------------

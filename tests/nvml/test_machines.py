@@ -37,9 +37,9 @@ def on(library, tmp_path):
 
 
 SEEN = """
-import json, msgspec
+import msgspec
 from resnetx.measure.machine.nvidia import graphics_here
-print(json.dumps(graphics_here()))
+print(msgspec.json.encode(graphics_here(), enc_hook=str).decode())
 """
 
 
@@ -122,7 +122,8 @@ def test_gpus_that_others_use_are_told_where_process_ids_mean_anything(on):
 
 
 SENSED = """
-import json, sys, time
+import sys, time
+import msgspec
 from types import SimpleNamespace
 import torch
 torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid=sys.argv[1])
@@ -130,7 +131,7 @@ from resnetx.measure.machine.sensors import Sensors
 sensors = Sensors([0], rank=0)
 sensors.start()
 time.sleep(0.35)
-print(json.dumps(sensors.stop()))
+print(msgspec.json.encode(sensors.stop(), enc_hook=str).decode())
 """
 
 

@@ -6,7 +6,6 @@ rank that runs out of memory ends them all.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 
@@ -14,6 +13,7 @@ from resnetx.host import free_memory_bytes
 from resnetx.measure.launch.torchrun import ranks_here
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.distributed import Ranks
+from resnetx.record import SkippedArray
 from resnetx.units import si, size_text
 
 ELEMENT_BYTES = 4  # fp32, as gradients
@@ -24,8 +24,8 @@ RESERVED_BYTES, RESERVED_SHARE = 2**30, 1 / 4  # the smaller of the two
 ARRAYS = {"cuda": 1, "cpu": 2}
 
 
-def fitting(arrays: Iterable[tuple[str, int]], ranks: Ranks) -> tuple[list[tuple[str, int]], list[dict[str, Any]]]:
-    """The arrays (collective, bytes) that fit into the memory of every rank; and `SkippedArray`s as dicts."""
+def fitting(arrays: Iterable[tuple[str, int]], ranks: Ranks) -> tuple[list[tuple[str, int]], list[SkippedArray]]:
+    """The arrays (collective, bytes) that fit into the memory of every rank; and those that do not."""
     free = min(ranks.gather(_free_bytes(ranks)))
     usable = free - min(RESERVED_BYTES, int(free * RESERVED_SHARE))
     copies = ARRAYS[ranks.device.type]
@@ -36,7 +36,7 @@ def fitting(arrays: Iterable[tuple[str, int]], ranks: Ranks) -> tuple[list[tuple
             continue
         what = f"{collective} of {size_text(size_bytes)} takes {size_text(copies * size_bytes)} of memory"
         reason = f"{what} in each rank, and {si(usable, 'B')} can be had"
-        skipped.append({"collective": collective, "size_bytes": size_bytes, "reason": reason})
+        skipped.append(SkippedArray(collective, size_bytes, reason))
     return kept, skipped
 
 

@@ -11,9 +11,9 @@ queues messages ahead. So operations on GPUs are also timed in queues, as nccl-t
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -31,13 +31,17 @@ from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.record import (
     QUEUES,
     BenchFile,
+    BenchPoint,
     BenchRecord,
     BenchRequest,
+    Environment,
     HostLoad,
+    SkippedArray,
     Unknown,
     Warning,
     array_bytes,
-    seal_tree,
+    known,
+    seal,
 )
 
 QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
@@ -54,42 +58,62 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         machines = nodes.machines(None, ranks)
         before = cpu_times()
         crowd = _crowding(ranks)
-        measured = measure(request, ranks)
+        timed = measure(request, ranks)
         loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(distributed.describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if not ranks.first:
             return None
-        fields = {
-            "crowding": crowd,
-            **measured,
-            **nodes.described(machines, loads),
-            "devices": devices,
-            "transport": distributed.transport(ranks, logs),
-            "library": _library(ranks, machines[0]),
-            "warnings": [
-                *nodes.oversubscribed(ranks),
-                *_disturbed(loads),
-                *nodes.warnings(machines, devices),
-            ],
-        }
-        return _record(task, fields, started)
+        return seal(
+            BenchRecord(
+                **task.opening(run_started(started).epoch_s),
+                outcome="ok",
+                reason="",
+                failures=[],
+                stderr_end="",
+                duration_s=started.elapsed_s,
+                library=_library(ranks, machines[0]),
+                crowding=known(crowd),
+                queue_length=known(_queue_length(ranks)),
+                points=timed.points,
+                skipped=timed.skipped,
+                transport=distributed.transport(ranks, logs),
+                devices=devices,
+                host_load=known(loads[0]),
+                warnings=[
+                    *nodes.oversubscribed(ranks),
+                    *_disturbed(loads),
+                    *nodes.warnings(machines, devices),
+                ],
+                environment=machines[0],
+                other_nodes=nodes.other_nodes(machines, loads),
+                unknown={},
+            )
+        )
 
 
-def measure(request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
-    """Every collective at every size, in an order that is random and the same on all ranks: fields of the record."""
+@dataclass(frozen=True)
+class Timed:
+    """What was asked for, timed."""
+
+    points: list[BenchPoint]  # in the order in which they were timed
+    skipped: list[SkippedArray]
+
+
+def measure(request: BenchRequest, ranks: Ranks) -> Timed:
+    """Every collective at every size, in an order that is random and the same on all ranks."""
     pairs = product(request.collectives, request.sizes_bytes)
     asked = dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs)
     arrays, skipped = buffers.fitting(asked, ranks)
     if not arrays:
-        raise MemoryError(f"{skipped[0]['reason']}; ask for smaller sizes with size=")
+        raise MemoryError(f"{skipped[0].reason}; ask for smaller sizes with size=")
     random.Random(request.seed).shuffle(arrays)
     buffer, _pool = buffers.allocated(max(size_bytes for _, size_bytes in arrays), request.registered, ranks)
     points = [_point(name, buffer[: size_bytes // ELEMENT_BYTES], request, ranks) for name, size_bytes in arrays]
-    return {"points": points, "skipped": skipped, "queue_length": _queue_length(ranks)}
+    return Timed(points, skipped)
 
 
-def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) -> dict[str, Any]:
+def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) -> BenchPoint:
     """Times one collective on one array, then checks it."""
     array.zero_()
     operation = ranks.collective(name, array)
@@ -102,15 +126,15 @@ def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) 
     checks.fill(array, name, ranks)
     operation()
     wrong = ranks.gather(checks.wrong_elements(array, name, ranks))
-    return {
-        "collective": name,
-        "size_bytes": len(array) * ELEMENT_BYTES,
-        "times_s": [max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
-        "wrong": sum(wrong),
-        "cpu_share": _cpu_share(every, ranks),
-        "computing_lost": lost,
-        "queued_s": queued_s,
-    }
+    return BenchPoint(
+        collective=name,
+        size_bytes=len(array) * ELEMENT_BYTES,
+        times_s=[max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
+        wrong=sum(wrong),
+        cpu_share=known(_cpu_share(every, ranks)),
+        computing_lost=known(lost),
+        queued_s=known(queued_s),
+    )
 
 
 def _queue_length(ranks: Ranks) -> int | Unknown:
@@ -168,21 +192,10 @@ def _computing_lost(
     return sum(shares) / len(shares)
 
 
-# ---- the record -----------------------------------------------------------------------------------------------------
-
-
-def _library(ranks: Ranks, machine: nodes.Machine) -> str:
+def _library(ranks: Ranks, machine: Environment) -> str:
     name = distributed.backend(ranks.device)
-    return f"gloo (torch {torch.__version__})" if name == "gloo" else f"{name.upper()} {machine['nccl']}"
+    return f"gloo (torch {torch.__version__})" if name == "gloo" else f"{name.upper()} {machine.nccl}"
 
 
-def _disturbed(loads: Sequence[dict[str, float] | Unknown]) -> list[Warning]:
-    return foreign_load([HostLoad(**load) for load in loads if not isinstance(load, Unknown)])
-
-
-def _record(task: BenchFile, fields: dict[str, Any], started: Moment) -> BenchRecord:
-    """The record of a bench that went well."""
-    plain = {"outcome": "ok", "reason": "", "failures": [], "stderr_end": "", "unknown": {}}
-    begun = task.opening(run_started(started).epoch_s)
-    record: BenchRecord = seal_tree({**begun, **plain, **fields, "duration_s": started.elapsed_s}, BenchRecord)
-    return record
+def _disturbed(loads: Sequence[HostLoad | Unknown]) -> list[Warning]:
+    return foreign_load([load for load in loads if not isinstance(load, Unknown)])

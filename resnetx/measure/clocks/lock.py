@@ -17,14 +17,14 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.measure.clocks.journal import Before, Journal, clear, command
 from resnetx.measure.machine.nvml import Nvml
-from resnetx.record import Unknown
+from resnetx.record import Gpu, Unknown
 
 _VOLTA = 7  # major compute capability of the first GPUs whose clocks can be locked
 
 
-def lockable(gpu: Mapping[str, Any]) -> bool:
+def lockable(gpu: Gpu) -> bool:
     """Whether the clock of a GPU, as `graphics_here` has it, can be locked at all; True where that is not known."""
-    version = gpu["compute_capability"]
+    version = gpu.compute_capability
     return isinstance(version, Unknown) or int(version.partition(".")[0]) >= _VOLTA
 
 

@@ -136,14 +136,13 @@ def watching(gpus: Mapping[int, Gpu], check: Callable[[], None], pace: Pace) -> 
 
 def _reading(time_s: float, gpu: int, sensor: Gpu) -> Reading:
     seen = sensor.sample()
-    clock_Hz, reasons = seen["sm_clock_Hz"], seen["throttle_reasons"]
-    for each in (clock_Hz, reasons):
-        if isinstance(each, Unknown):
-            raise ConfigError(f"clock: GPU {gpu} cannot be monitored ({each})")
-    temperature_C, power_W = (
-        None if isinstance(seen[name], Unknown) else seen[name] for name in ("temperature_C", "power_W")
-    )
-    return Reading(time_s, gpu, clock_Hz / 1e6, temperature_C, power_W, reasons)
+    if isinstance(seen.sm_clock_Hz, Unknown):
+        raise ConfigError(f"clock: GPU {gpu} cannot be monitored ({seen.sm_clock_Hz})")
+    if isinstance(seen.throttle_reasons, Unknown):
+        raise ConfigError(f"clock: GPU {gpu} cannot be monitored ({seen.throttle_reasons})")
+    temperature_C = None if isinstance(seen.temperature_C, Unknown) else seen.temperature_C
+    power_W = None if isinstance(seen.power_W, Unknown) else seen.power_W
+    return Reading(time_s, gpu, seen.sm_clock_Hz / 1e6, temperature_C, power_W, seen.throttle_reasons)
 
 
 # ---- the load -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from resnetx import packages
 from resnetx.errors import ConfigError
@@ -32,11 +31,11 @@ from resnetx.measure.doctor.probes import (
     torch_probe,
     torchvision_probe,
 )
-from resnetx.measure.machine.environment import machine
-from resnetx.measure.machine.nvidia import FIELDS, graphics_here
+from resnetx.measure.machine.environment import Host, machine
+from resnetx.measure.machine.nvidia import Graphics, graphics_here, no_graphics
 from resnetx.measure.machine.nvml import fabric_not_ready
 from resnetx.measure.machine.sensor_warnings import lock_clocks
-from resnetx.record import Unknown
+from resnetx.record import Gpu, Unknown, if_known
 
 _GiB = 2**30
 _SHARED_MEMORY_BYTES = _GiB  # the default of a container is 64 MiB, which a few loader processes or NCCL ranks fill
@@ -82,9 +81,9 @@ def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
 # ---- system, GPU ----------------------------------------------------------------------------------------------------
 
 
-def _system(host: dict[str, Any]) -> Verdict:
-    where = "" if isinstance(host["container"], Unknown) else f", in {host['container']}"
-    what = f"Python {platform.python_version()}; {host['system']}{where}"
+def _system(host: Host) -> Verdict:
+    where = "" if isinstance(host.container, Unknown) else f", in {host.container}"
+    what = f"Python {platform.python_version()}; {host.system}{where}"
     if platform.system() == "Linux":
         return ok(what)
     return limited(f"{what}: DALI and most readings of the machine need Linux")
@@ -100,37 +99,37 @@ def _packages() -> Verdict:
     return verdict(f"not installed: {what}", packages.install(*(package.extra for package in absent)))
 
 
-def _graphics() -> dict[str, Any]:
+def _graphics() -> Graphics:
     """The driver's data on GPUs; unknown without the package that queries it."""
     try:
         return graphics_here()
     except ModuleNotFoundError as error:
-        return dict.fromkeys(FIELDS, Unknown(packages.missing(error) or str(error)))
+        return no_graphics(Unknown(packages.missing(error) or str(error)))
 
 
 NVIDIA, AMD = "0x10de", "0x1002"  # PCI vendor ids
 _OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # NVML errors that only occur with a driver
 
 
-def _gpu(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
-    gpus, processes = graphics["gpus"], graphics["gpu_processes"]
+def _gpu(host: Host, graphics: Graphics) -> Verdict:
+    gpus, processes = graphics.gpus, graphics.gpu_processes
     if isinstance(gpus, Unknown):
         cards, of_amd = _cards(NVIDIA), _cards(AMD)
         is_driver = any(sign in gpus for sign in _OF_A_DRIVER)
         if packages.hip_version() or (of_amd and not cards and not is_driver):
-            return amd_verdict(host["container"], of_amd, str(gpus))
+            return amd_verdict(host.container, of_amd, str(gpus))
         if not cards and not is_driver:
             return limited("no NVIDIA GPU on the PCI bus: ranks run on CPUs, over gloo")
         where = f"GPUs at {', '.join(cards)}, but " if cards else ""
-        return missing(where + gpus, _give_gpus(host["container"], str(gpus)))
-    models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu["name"] for gpu in gpus).items())
-    what = f"{models}; driver {graphics['driver']}; wiring {graphics['topology_fingerprint']}"
+        return missing(where + gpus, _give_gpus(host.container, str(gpus)))
+    models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
+    what = f"{models}; driver {graphics.driver}; wiring {graphics.topology_fingerprint}"
     if packages.hip_version():
         return limited(f"{what}; resnetx has not been tested on AMD GPUs yet")
     if waiting := fabric_not_ready():
         fix = "sudo systemctl start nvidia-fabricmanager   (same version as the driver)"
         return missing(f"{what}; the NVLink fabric is not ready on {len(waiting)} of them, so CUDA does not start", fix)
-    if any(gpu["mig"] is True for gpu in gpus):
+    if any(gpu.mig is True for gpu in gpus):
         fix = "sudo nvidia-smi --multi-instance-gpu=0"
         return limited(f"{what}; MIG is on, and NCCL cannot connect its instances", fix)
     if not isinstance(processes, Unknown) and processes:
@@ -193,10 +192,10 @@ def _images(root: Path) -> Verdict:
 # ---- CPUs and memory ------------------------------------------------------------------------------------------------
 
 
-def _cpus(host: dict[str, Any]) -> Verdict:
-    usable = host["cpus_usable"]
-    what = f"{usable} CPUs usable; {host['cpu']}, {_count(host['cpu_sockets'], 'socket')}, "
-    what += f"{_count(host['cpu_cores'], 'core')}, {host['host_memory_bytes'] / _GiB:.1f} GiB of memory"
+def _cpus(host: Host) -> Verdict:
+    usable = host.cpus_usable
+    what = f"{usable} CPUs usable; {host.cpu}, {_count(host.cpu_sockets, 'socket')}, "
+    what += f"{_count(host.cpu_cores, 'core')}, {host.host_memory_bytes / _GiB:.1f} GiB of memory"
     if usable < visible_cores():
         fix = f"raise the limit (docker run --cpus), or keep gpus x threads within it: threads={usable} for one rank"
         return limited(f"{what}; a control group limits their time ({visible_cores()} are visible)", fix)
@@ -221,9 +220,9 @@ def _bf16() -> Verdict:
     return limited(what, "precision=fp32")
 
 
-def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
+def _clocks(host: Host, graphics: Graphics) -> Verdict:
     """Whether clocks may vary: those of the GPUs, or without GPUs those of the CPUs."""
-    governor, gpus = host["cpu_governor"], graphics["gpus"]
+    governor, gpus = host.cpu_governor, graphics.gpus
     if not isinstance(gpus, Unknown):
         return _gpu_clocks(gpus)
     if isinstance(governor, Unknown):
@@ -234,20 +233,20 @@ def _clocks(host: dict[str, Any], graphics: dict[str, Any]) -> Verdict:
     return limited(f"the CPU governor is {governor}: clocks follow the load", fix)
 
 
-def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
+def _gpu_clocks(gpus: list[Gpu]) -> Verdict:
     """NVML cannot report locked clocks; the journal lists those that a killed `doctor clock=...` has left."""
     if locked := journal.left_behind():
         named = ", ".join(str(each.gpu) for each in locked)
         what = f"the clocks of GPUs {named} are still locked by a `resnetx doctor` that was killed"
         return limited(what, journal.command(locked))
-    top_Hz = gpus[0]["sm_clock_max_Hz"]
-    up_to = "" if isinstance(top_Hz, Unknown) else f" up to {top_Hz / 1e6:.0f} MHz"
+    top_Hz = if_known(gpus[0].sm_clock_max_Hz)
+    up_to = "" if top_Hz is None else f" up to {top_Hz / 1e6:.0f} MHz"
     what = f"GPUs boost{up_to}, as temperature and power allow: to compare machines, lock a clock that all sustain"
     if packages.hip_version():
-        if isinstance(top_Hz, Unknown):
+        if top_Hz is None:
             return limited(what)
         return limited(what, f"{lock_clocks(top_Hz / 1e6)}   (undo: sudo amd-smi reset --perf-determinism --gpu all)")
-    if any(gpu["mig"] is True for gpu in gpus):
+    if any(gpu.mig is True for gpu in gpus):
         return limited(f"{what}; not possible with MIG on")
     if not lockable(gpus[0]):
         what += "; before Volta, set an application clock (nvidia-smi -q -d SUPPORTED_CLOCKS lists them)"
@@ -255,7 +254,7 @@ def _gpu_clocks(gpus: list[dict[str, Any]]) -> Verdict:
     return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (restores them after)')
 
 
-def _shared_memory(host: dict[str, Any]) -> Verdict:
+def _shared_memory(host: Host) -> Verdict:
     folder = Path("/dev/shm")
     if not folder.is_dir() and platform.system() != "Linux":
         return limited(f"the size of shared memory is only known on Linux ({folder})")
@@ -266,7 +265,7 @@ def _shared_memory(host: dict[str, Any]) -> Verdict:
     if free >= _SHARED_MEMORY_BYTES:
         return ok(what)
     larger = {"docker": "docker run --shm-size=8g ...", "podman": "podman run --shm-size=8g ..."}
-    fix = larger.get(host["container"], f"sudo mount -o remount,size=8G {folder}")
+    fix = larger.get(host.container, f"sudo mount -o remount,size=8G {folder}")
     return limited(f"{what}: DataLoader processes and NCCL can fill it", fix)
 
 

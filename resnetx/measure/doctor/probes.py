@@ -7,10 +7,10 @@ anything: the doctor turns it into a finding.
 import io
 import os
 import socket
-from typing import Any
 
 from resnetx.measure.doctor.finding import Verdict, limited, missing, ok
-from resnetx.measure.machine.environment import nccl_version
+from resnetx.measure.machine.environment import Host, nccl_version
+from resnetx.measure.machine.nvidia import Graphics
 from resnetx.measure.machine.nvml import open_nvml
 from resnetx.packages import KNOWN, hip_version, rocm_torch
 from resnetx.record import Unknown
@@ -36,7 +36,7 @@ def reinstall(topic: str) -> str:
     return _REINSTALL.get(topic, "")
 
 
-def torch_probe(graphics: dict[str, Any]) -> Verdict:
+def torch_probe(graphics: Graphics) -> Verdict:
     import torch
 
     from resnetx.measure.machine.capability import better_torch, chip_from, unfit
@@ -44,16 +44,16 @@ def torch_probe(graphics: dict[str, Any]) -> Verdict:
     hip = hip_version()
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"AMD GPUs (HIP {hip})" if hip else "CPUs only"
     what = f"torch {torch.__version__}, built for {build}"
-    if isinstance(graphics["gpus"], Unknown):
+    if isinstance(graphics.gpus, Unknown):
         return ok(what)
-    for gpu in graphics["gpus"]:
-        version = gpu["compute_capability"]
-        if version and not isinstance(version, Unknown) and (why := unfit(gpu["name"], chip_from(version))):
+    for gpu in graphics.gpus:
+        version = gpu.compute_capability
+        if version and not isinstance(version, Unknown) and (why := unfit(gpu.name, chip_from(version))):
             return missing(f"{what}: {why.partition(':')[0]}", better_torch(chip_from(version)))
     if torch.cuda.is_available():
         seen = torch.cuda.device_count()
         return ok(f"{what}; it finds {seen} GPU{'s' * (seen > 1)}")
-    shown = len(graphics["gpus"])
+    shown = len(graphics.gpus)
     what += f"; it finds none of the {shown} GPUs" if shown > 1 else "; it does not find the GPU"
     what += " that the driver shows"
     if hip:
@@ -63,15 +63,15 @@ def torch_probe(graphics: dict[str, Any]) -> Verdict:
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
     fix = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
-    return limited(f"{what} (driver {graphics['driver']})", fix)
+    return limited(f"{what} (driver {graphics.driver})", fix)
 
 
-def nccl_probe(graphics: dict[str, Any]) -> Verdict:
+def nccl_probe(graphics: Graphics) -> Verdict:
     import torch
     import torch.distributed
 
     if not torch.distributed.is_nccl_available():
-        verdict = limited if isinstance(graphics["gpus"], Unknown) else missing
+        verdict = limited if isinstance(graphics.gpus, Unknown) else missing
         return verdict("this torch was built without NCCL", reinstall("torch"))
     name = f"{'RCCL' if hip_version() else 'NCCL'} {nccl_version()}"
     if not torch.cuda.is_available():
@@ -82,7 +82,7 @@ def nccl_probe(graphics: dict[str, Any]) -> Verdict:
     return ok(f"{name}; reduced a tensor on one GPU")
 
 
-def gloo_probe(host: dict[str, Any]) -> Verdict:
+def gloo_probe(host: Host) -> Verdict:
     import torch
     import torch.distributed as dist
 
@@ -104,7 +104,7 @@ def gloo_probe(host: dict[str, Any]) -> Verdict:
     except OSError:
         address = "nothing"
     if address.startswith("127.") or address == "nothing":
-        interface = next((words.split()[0] for words in host["network"]), "INTERFACE")
+        interface = next((words.split()[0] for words in host.network), "INTERFACE")
         what += f"; but {name} resolves to {address}, so runs over several nodes must name their interface"
         return limited(what, f"export GLOO_SOCKET_IFNAME={interface}")
     return ok(what)
@@ -133,8 +133,8 @@ def dali_probe() -> Verdict:
     return ok(f"DALI {nvidia.dali.__version__}; decoded a JPEG on the CPU")
 
 
-def dali_gpu_probe(graphics: dict[str, Any]) -> Verdict:
-    if isinstance(graphics["gpus"], Unknown):
+def dali_gpu_probe(graphics: Graphics) -> Verdict:
+    if isinstance(graphics.gpus, Unknown):
         return limited("no GPU: DALI decodes on the CPU")
     if hip_version():
         return limited(_NOT_FOR_AMD)

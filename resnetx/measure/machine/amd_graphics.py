@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from resnetx.measure.machine.amd import AmdSmi, driver_version, handles, open_amdsmi
-from resnetx.record import Unknown
+from resnetx.record import Gpu, Unknown, known
 
 _MB = 2**20  # AMD SMI's MB of memory
 _GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}  # of PCIe, by million transfers in a second
@@ -26,29 +26,29 @@ def gpus_by_amdsmi(module: Any = None) -> tuple[AmdSmi, dict[str, Any]] | Unknow
     return (smi, found) if found else Unknown(f"AMD SMI shows no GPU (driver: {driver_version()})")
 
 
-def gpu(smi: AmdSmi, index: int, place: str, handle: Any) -> dict[str, Any]:
-    """The fields of `record.Gpu`."""
+def gpu(smi: AmdSmi, index: int, place: str, handle: Any) -> Gpu:
+    """One GPU."""
     asic, pcie = "amdsmi_get_gpu_asic_info", "amdsmi_get_pcie_info"
     memory = smi.fact("vram_size", "amdsmi_get_gpu_vram_info", handle)
     limit_uW = smi.fact("power_cap", "amdsmi_get_power_cap_info", handle)
     clock_MHz = smi.fact("max_clk", "amdsmi_get_clock_info", handle, smi.module.AmdSmiClkType.GFX)
-    return {
-        "index": index,
-        "name": _text(smi.fact("market_name", asic, handle), "AMD GPU without a name"),
-        "uuid": _text(smi.ask("amdsmi_get_gpu_device_uuid", handle), ""),
-        "pci_bus_id": f"0000{place}",  # with a domain of eight digits, as NVML has it
-        "compute_capability": _text(smi.fact("target_graphics_version", asic, handle), ""),  # "gfx942"
-        "memory_bytes": _then(memory, lambda MB: MB * _MB),
-        "power_limit_W": _then(limit_uW, lambda uW: uW / 1e6),
-        "sm_clock_max_Hz": _then(clock_MHz, lambda MHz: MHz * 1e6),
-        "ecc": _then(smi.ask("amdsmi_get_gpu_ecc_enabled", handle), bool),  # a bit for each block that has it
-        "mig": Unknown("AMD GPUs have no MIG"),
-        "pcie_generation": _generation(smi.fact("pcie_metric.pcie_speed", pcie, handle)),
-        "pcie_generation_max": _generation(smi.fact("pcie_static.max_pcie_speed", pcie, handle)),
-        "pcie_width": smi.fact("pcie_metric.pcie_width", pcie, handle),
-        "pcie_width_max": smi.fact("pcie_static.max_pcie_width", pcie, handle),
-        "nvlinks_active": Unknown("AMD GPUs have no NVLink; the topology shows XGMI"),
-    }
+    return Gpu(
+        index=index,
+        name=_text(smi.fact("market_name", asic, handle), "AMD GPU without a name"),
+        uuid=_text(smi.ask("amdsmi_get_gpu_device_uuid", handle), ""),
+        pci_bus_id=f"0000{place}",  # with a domain of eight digits, as NVML has it
+        compute_capability=_text(smi.fact("target_graphics_version", asic, handle), ""),  # "gfx942"
+        memory_bytes=known(_then(memory, lambda MB: MB * _MB)),
+        power_limit_W=known(_then(limit_uW, lambda uW: uW / 1e6)),
+        sm_clock_max_Hz=known(_then(clock_MHz, lambda MHz: MHz * 1e6)),
+        ecc=known(_then(smi.ask("amdsmi_get_gpu_ecc_enabled", handle), bool)),  # a bit for each block that has it
+        mig=known(Unknown("AMD GPUs have no MIG")),
+        pcie_generation=known(_generation(smi.fact("pcie_metric.pcie_speed", pcie, handle))),
+        pcie_generation_max=known(_generation(smi.fact("pcie_static.max_pcie_speed", pcie, handle))),
+        pcie_width=known(smi.fact("pcie_metric.pcie_width", pcie, handle)),
+        pcie_width_max=known(smi.fact("pcie_static.max_pcie_width", pcie, handle)),
+        nvlinks_active=known(Unknown("AMD GPUs have no NVLink; the topology shows XGMI")),
+    )
 
 
 def processes(smi: AmdSmi, gpus: Sequence[Any]) -> list[tuple[int, int, int]] | Unknown:

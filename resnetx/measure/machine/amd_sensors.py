@@ -8,6 +8,7 @@ Reference: AMD SMI Python API (ROCm documentation).
 from typing import Any
 
 from resnetx.measure.machine.amd import AmdSmi, handles, open_amdsmi
+from resnetx.measure.machine.readings import Counters, Sample, times
 from resnetx.record import Unknown
 
 _NOT_NVML = Unknown("AMD SMI has nothing like NVML's clock event reasons")
@@ -20,18 +21,18 @@ class AmdGpu:
     def __init__(self, smi: AmdSmi, handle: Any) -> None:
         self._smi, self._handle = smi, handle
 
-    def sample(self) -> dict[str, Any]:
+    def sample(self) -> Sample:
         """The readings that change from moment to moment."""
         names, fact, handle = self._smi.module, self._smi.fact, self._handle
         hot = (names.AmdSmiTemperatureType.JUNCTION, names.AmdSmiTemperatureMetric.CURRENT)
         temperature = self._smi.ask("amdsmi_get_temp_metric", handle, *hot)
-        return {
-            "sm_clock_Hz": _times(1e6, fact("clk", "amdsmi_get_clock_info", handle, names.AmdSmiClkType.GFX)),
-            "power_W": _times(1.0, self._power_W()),
-            "temperature_C": _times(1.0, temperature),
-            "busy": _times(0.01, fact("gfx_activity", "amdsmi_get_gpu_activity", handle)),
-            "throttle_reasons": _NOT_NVML,
-        }
+        return Sample(
+            sm_clock_Hz=times(1e6, fact("clk", "amdsmi_get_clock_info", handle, names.AmdSmiClkType.GFX)),
+            power_W=times(1.0, self._power_W()),
+            temperature_C=times(1.0, temperature),
+            busy=times(0.01, fact("gfx_activity", "amdsmi_get_gpu_activity", handle)),
+            throttle_reasons=_NOT_NVML,
+        )
 
     def _power_W(self) -> int | Unknown:
         """The power of this instant (from MI300 on), or a mean of the last moments."""
@@ -41,15 +42,17 @@ class AmdGpu:
         ]
         return next((power for power in found if not isinstance(power, Unknown)), found[0])
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Counters:
         """The readings that only count up."""
         steps = self._smi.fact("energy_accumulator", "amdsmi_get_energy_count", self._handle)
         step_uJ = self._smi.fact("counter_resolution", "amdsmi_get_energy_count", self._handle)
-        return {
-            "energy_J": step_uJ if isinstance(step_uJ, Unknown) else _times(step_uJ * 1e-6, steps),
-            "pcie_replays": self._smi.fact("pcie_metric.pcie_replay_count", "amdsmi_get_pcie_info", self._handle),
-            **dict.fromkeys(("nvlink_errors", "nvlink_sent_bytes", "nvlink_received_bytes"), _NO_NVLINK),
-        }
+        return Counters(
+            energy_J=step_uJ if isinstance(step_uJ, Unknown) else times(step_uJ * 1e-6, steps),
+            pcie_replays=self._smi.fact("pcie_metric.pcie_replay_count", "amdsmi_get_pcie_info", self._handle),
+            nvlink_errors=_NO_NVLINK,
+            nvlink_sent_bytes=_NO_NVLINK,
+            nvlink_received_bytes=_NO_NVLINK,
+        )
 
 
 def amd_gpu(properties: Any, module: Any = None) -> AmdGpu | Unknown:
@@ -67,7 +70,3 @@ def amd_gpu(properties: Any, module: Any = None) -> AmdGpu | Unknown:
     if len(here) != 1:  # a partitioned GPU shows as several
         return Unknown(f"AMD SMI shows {len(here)} GPUs at PCI address {place}*")
     return AmdGpu(smi, here[0])
-
-
-def _times(factor: float, value: Any) -> Any:
-    return value if isinstance(value, Unknown) else value * factor

@@ -1,6 +1,6 @@
 """The machine and the software of a run, as far as they can change a figure.
 
-`environment` fills `record.Environment`. Its parts can be asked for on their own: `machine` needs nothing but the
+`environment` makes a `record.Environment`. Its parts can be asked for on their own: `machine` needs nothing but the
 kernel's files, `software` loads torch, `graphics_here` (of `nvidia`) asks NVML. What cannot be known here is an
 `Unknown` with its reason.
 
@@ -12,41 +12,98 @@ import importlib.metadata
 import os
 import platform
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import resnetx
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text, memory_bytes, node_name
 from resnetx.measure.launch.executor import NO_STORE
-from resnetx.measure.machine.nvidia import graphics_here
+from resnetx.measure.machine.nvidia import Graphics, graphics_here
 from resnetx.measure.machine.revision import revision
 from resnetx.packages import hip_version
-from resnetx.record import Unknown
+from resnetx.record import Environment, Storage, Unknown, known
 from resnetx.variables import is_secret
 
 
-def environment(storage_path: Path | None, nvml: Any = None) -> dict[str, Any]:
-    """The fields of `record.Environment`. `storage_path`: where the images are; `nvml` stands in for pynvml."""
-    return {**machine(storage_path), **software(), **graphics_here(nvml)}
+def environment(storage_path: Path | None, nvml: Any = None) -> Environment:
+    """The machine and the software. `storage_path`: where the images are; `nvml` stands in for pynvml."""
+    return environment_of(machine(storage_path), software(), graphics_here(nvml))
+
+
+def environment_of(host: "Host", installed: "Software", graphics: Graphics) -> Environment:
+    """What a record has of these; yet to be sealed."""
+    return Environment(
+        node=host.node,
+        system=host.system,
+        container=known(host.container),
+        python=installed.python,
+        resnetx=installed.resnetx,
+        git_revision=known(installed.git_revision),
+        torch=installed.torch,
+        torchvision=known(installed.torchvision),
+        cuda=known(installed.cuda),
+        hip=known(installed.hip),
+        cudnn=known(installed.cudnn),
+        nccl=known(installed.nccl),
+        driver=known(graphics.driver),
+        dali=known(installed.dali),
+        cpu=host.cpu,
+        cpu_sockets=known(host.cpu_sockets),
+        cpu_cores=known(host.cpu_cores),
+        cpus_usable=host.cpus_usable,
+        cpu_governor=known(host.cpu_governor),
+        numa_nodes=known(host.numa_nodes),
+        host_memory_bytes=host.host_memory_bytes,
+        storage=known(host.storage),
+        network=host.network,
+        gpus=known(graphics.gpus),
+        gpu_processes=known(graphics.gpu_processes),
+        topology=known(graphics.topology),
+        topology_fingerprint=known(graphics.topology_fingerprint),
+        threads=installed.threads,
+        variables=installed.variables,
+    )
 
 
 # ---- the machine ----------------------------------------------------------------------------------------------------
 
 
-def machine(storage_path: Path | None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Host:
+    """The kernel's part of `record.Environment`."""
+
+    node: str
+    system: str
+    container: str | Unknown
+    cpu: str
+    cpu_sockets: int | Unknown
+    cpu_cores: int | Unknown
+    numa_nodes: int | Unknown
+    cpus_usable: int
+    cpu_governor: str | Unknown
+    host_memory_bytes: int
+    storage: Storage | Unknown
+    network: list[str]
+
+
+def machine(storage_path: Path | None) -> Host:
     """The host and what this process may use of it."""
-    return {
-        "node": node_name(),
-        "system": _system(),
-        "container": _container(),
-        "cpu": _cpu_name(),
-        **_cpu_counts(),
-        "cpus_usable": cores(),
-        "cpu_governor": _governor(),
-        "host_memory_bytes": memory_bytes(),
-        "storage": Unknown("the run reads no images") if storage_path is None else _storage(storage_path),
-        "network": [*_interfaces(), *_infiniband_ports()],
-    }
+    sockets, cpu_cores, nodes = _cpu_counts()
+    return Host(
+        node=node_name(),
+        system=_system(),
+        container=_container(),
+        cpu=_cpu_name(),
+        cpu_sockets=sockets,
+        cpu_cores=cpu_cores,
+        numa_nodes=nodes,
+        cpus_usable=cores(),
+        cpu_governor=_governor(),
+        host_memory_bytes=memory_bytes(),
+        storage=Unknown("the run reads no images") if storage_path is None else _storage(storage_path),
+        network=[*_interfaces(), *_infiniband_ports()],
+    )
 
 
 def _system() -> str:
@@ -82,17 +139,16 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _cpu_counts() -> dict[str, int | Unknown]:
+def _cpu_counts() -> tuple[int | Unknown, int | Unknown, int | Unknown]:
+    """Sockets, cores and NUMA nodes."""
     topologies = list(kernel_file("sys/devices/system/cpu").glob("cpu[0-9]*/topology"))
     if not topologies:
         why = Unknown("this system does not describe its CPUs under /sys")
-        return {"cpu_sockets": why, "cpu_cores": why, "numa_nodes": why}
+        return why, why, why
     with_cpus = cpu_numbers(kernel_text("sys/devices/system/node/has_cpu"))  # a GPU's memory can be a node, too
-    return {
-        "cpu_sockets": len({kernel_text(folder / "physical_package_id") for folder in topologies}),
-        "cpu_cores": len({kernel_text(folder / "thread_siblings_list") for folder in topologies}),
-        "numa_nodes": len(with_cpus) or Unknown("the kernel was built without NUMA"),
-    }
+    sockets = len({kernel_text(folder / "physical_package_id") for folder in topologies})
+    cpu_cores = len({kernel_text(folder / "thread_siblings_list") for folder in topologies})
+    return sockets, cpu_cores, len(with_cpus) or Unknown("the kernel was built without NUMA")
 
 
 def _governor() -> str | Unknown:
@@ -101,7 +157,7 @@ def _governor() -> str | Unknown:
     return ", ".join(found) or Unknown("the kernel does not control the CPUs' frequency (usual in a virtual machine)")
 
 
-def _storage(path: Path) -> dict[str, Any] | Unknown:
+def _storage(path: Path) -> Storage | Unknown:
     """The file system of `path`, from the mount that holds it."""
     real = path.resolve()
     if not real.exists():
@@ -113,7 +169,8 @@ def _storage(path: Path) -> dict[str, Any] | Unknown:
     # The deepest mount point counts, and of several on the same one the last.
     mount = max(reversed(holding), key=lambda fields: len(Path(fields[4]).parts))
     filesystem, device = mount[mount.index("-") + 1 :][:2]
-    return {"path": str(path), "filesystem": filesystem, "device": device, "rotational": _rotational(mount[2])}
+    rotational = known(_rotational(mount[2]))
+    return Storage(path=str(path), filesystem=filesystem, device=device, rotational=rotational)
 
 
 def _unescaped(mount_point: str) -> str:
@@ -162,28 +219,46 @@ _VARIABLES = re.compile(
 SECRET = "(set, not recorded)"  # instead of a secret value
 
 
-def software() -> dict[str, Any]:
+@dataclass(frozen=True)
+class Software:
+    """The part of `record.Environment` that is installed or set."""
+
+    python: str
+    resnetx: str
+    git_revision: str | Unknown
+    torch: str
+    torchvision: str | Unknown
+    cuda: str | Unknown
+    hip: str | Unknown
+    cudnn: str | Unknown
+    nccl: str | Unknown
+    dali: str | Unknown
+    threads: dict[str, int]
+    variables: dict[str, str]
+
+
+def software() -> Software:
     """Versions, thread pools and the environment variables that libraries read. Loads torch."""
     import torch
 
-    return {
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "resnetx": resnetx.__version__,
-        "git_revision": revision(),
-        "torch": str(torch.__version__),
-        "torchvision": _torchvision_version(),
-        "cuda": torch.version.cuda or Unknown("this torch was built without CUDA"),
-        "hip": hip_version() or Unknown("this torch was built without ROCm"),
-        "cudnn": _cudnn_version(),
-        "nccl": nccl_version(),
-        "dali": _dali_version(),
-        "threads": {"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
-        "variables": {
+    return Software(
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        resnetx=resnetx.__version__,
+        git_revision=revision(),
+        torch=str(torch.__version__),
+        torchvision=_torchvision_version(),
+        cuda=torch.version.cuda or Unknown("this torch was built without CUDA"),
+        hip=hip_version() or Unknown("this torch was built without ROCm"),
+        cudnn=_cudnn_version(),
+        nccl=nccl_version(),
+        dali=_dali_version(),
+        threads={"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
+        variables={
             name: SECRET if is_secret(name) else value
             for name, value in sorted(os.environ.items())
             if _VARIABLES.fullmatch(name) and name != NO_STORE  # which changes no figure
         },
-    }
+    )
 
 
 def identity(nvml: Any = None) -> dict[str, str | None]:
@@ -196,11 +271,11 @@ def identity(nvml: Any = None) -> dict[str, str | None]:
     except importlib.metadata.PackageNotFoundError:
         torch = None
     graphics = graphics_here(nvml)
-    gpus = [] if isinstance(graphics["gpus"], Unknown) else graphics["gpus"]
+    gpus = [] if isinstance(graphics.gpus, Unknown) else graphics.gpus
     found = {
         "cpu": _cpu_name(),
-        "gpus": ", ".join(gpu["name"] for gpu in gpus) or None,
-        "driver": graphics["driver"],
+        "gpus": ", ".join(gpu.name for gpu in gpus) or None,
+        "driver": graphics.driver,
         "resnetx": resnetx.__version__,
         "git_revision": revision(),
         "torch": torch,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnetx.record import Unknown
+from resnetx.record import HostLoad, Unknown
 
 _LEAST_TICKS = 100  # of all CPUs together: with fewer, a single tick is more than a hundredth
 
@@ -41,7 +41,7 @@ def cpu_times() -> CpuTimes | Unknown:
     return CpuTimes(busy + idle + iowait, busy, irq + softirq, _run_times())
 
 
-def host_load(before: CpuTimes | Unknown, after: CpuTimes | Unknown) -> dict[str, float] | Unknown:
+def host_load(before: CpuTimes | Unknown, after: CpuTimes | Unknown) -> HostLoad | Unknown:
     """Shares of all CPUs of the host: busy at all, and busy for processes that are not of this run.
 
     Interrupts are not counted: they are mostly the run's own network traffic. In a container, too, the kernel counts
@@ -57,7 +57,7 @@ def host_load(before: CpuTimes | Unknown, after: CpuTimes | Unknown) -> dict[str
     busy = after.busy - before.busy
     others = busy - (after.interrupts - before.interrupts) - _ticks_of_run(before.run, after.run)
     # The kernel updates its counters CPU by CPU, so that small differences can leave the range.
-    return {"busy": min(max(busy / total, 0.0), 1.0), "foreign": min(max(others / total, 0.0), 1.0)}
+    return HostLoad(busy=min(max(busy / total, 0.0), 1.0), foreign=min(max(others / total, 0.0), 1.0))
 
 
 def _ticks_of_run(before: Mapping[_Process, _Ticks], after: Mapping[_Process, _Ticks]) -> int:

@@ -10,7 +10,8 @@ References: NVML API reference; nvidia-smi(1) for the words of its topology matr
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from resnetx.host import kernel_file, kernel_text
@@ -18,7 +19,7 @@ from resnetx.measure.machine import amd, amd_graphics
 from resnetx.measure.machine.host_load import run_pids
 from resnetx.measure.machine.nvml import Nvml, active_nvlinks, open_nvml
 from resnetx.packages import hip_version
-from resnetx.record import Unknown
+from resnetx.record import Gpu, GpuProcess, Unknown, known
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO
 
@@ -26,76 +27,81 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO
 _PCIE_LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
-FIELDS = ("driver", "gpus", "gpu_processes", "topology", "topology_fingerprint")
+@dataclass(frozen=True)
+class Graphics:
+    """The driver's part of `record.Environment`."""
+
+    driver: str | Unknown
+    gpus: list[Gpu] | Unknown
+    gpu_processes: list[GpuProcess] | Unknown
+    topology: str | Unknown
+    topology_fingerprint: str | Unknown
 
 
-def graphics_here(module: Any = None) -> dict[str, Any]:
-    """The driver's part of `record.Environment`; `module` stands in for pynvml, or for amdsmi."""
+def no_graphics(why: Unknown, driver: str | Unknown | None = None) -> Graphics:
+    """A machine whose driver shows no GPU; `driver`: its version, where that is known all the same."""
+    return Graphics(driver or why, why, why, why, why)
+
+
+def graphics_here(module: Any = None) -> Graphics:
+    """What the driver says of GPUs; `module` stands in for pynvml, or for amdsmi."""
     return _amd(module) if hip_version() else _nvidia(module)
 
 
-def _amd(amdsmi: Any) -> dict[str, Any]:
+def _amd(amdsmi: Any) -> Graphics:
     driver, opened = amd.driver_version(), amd_graphics.gpus_by_amdsmi(amdsmi)
     if isinstance(opened, Unknown):
-        return {**dict.fromkeys(FIELDS, opened), "driver": driver}
+        return no_graphics(opened, driver)
     smi, places = opened
     handles = list(places.values())
     gpus = [amd_graphics.gpu(smi, index, place, handle) for index, (place, handle) in enumerate(places.items())]
     wires = amd_graphics.wires(smi, handles)
-    return {
-        "driver": driver,
-        "gpus": gpus,
-        "gpu_processes": _foreign(amd_graphics.processes(smi, handles)),
-        "topology": topology_text(gpus, wires),
-        "topology_fingerprint": topology_fingerprint(gpus, wires),
-    }
+    processes = _foreign(amd_graphics.processes(smi, handles))
+    return Graphics(driver, gpus, processes, topology_text(gpus, wires), topology_fingerprint(gpus, wires))
 
 
-def _nvidia(nvml: Any) -> dict[str, Any]:
+def _nvidia(nvml: Any) -> Graphics:
     opened = open_nvml(nvml)
     count = opened if isinstance(opened, Unknown) else opened.ask("nvmlDeviceGetCount")
     if isinstance(opened, Unknown) or isinstance(count, Unknown):
-        return dict.fromkeys(FIELDS, count)
+        return no_graphics(count)
     driver = opened.ask("nvmlSystemGetDriverVersion")
     found = [(index, opened.ask("nvmlDeviceGetHandleByIndex", index)) for index in range(count)]
     handles = {index: handle for index, handle in found if not isinstance(handle, Unknown)}  # a failed GPU has none
     if not handles:
-        return {**dict.fromkeys(FIELDS, Unknown("the driver shows no GPU")), "driver": driver}
+        return no_graphics(Unknown("the driver shows no GPU"), driver)
     gpus = [_gpu(opened, index, handle) for index, handle in handles.items()]
     wires = _wires(opened, list(handles.values()))
-    return {
-        "driver": driver,
-        "gpus": gpus,
-        "gpu_processes": _foreign(_processes(opened, handles)),
-        "topology": topology_text(gpus, wires),
-        "topology_fingerprint": topology_fingerprint(gpus, wires),
-    }
+    processes = _foreign(_processes(opened, handles))
+    return Graphics(driver, gpus, processes, topology_text(gpus, wires), topology_fingerprint(gpus, wires))
 
 
-def _gpu(nvml: Nvml, index: int, handle: Any) -> dict[str, Any]:
+def _gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
     ask = nvml.ask
     links = active_nvlinks(nvml, handle)
-    return {
-        "index": index,
-        "name": ask("nvmlDeviceGetName", handle),
-        "uuid": ask("nvmlDeviceGetUUID", handle),
-        "pci_bus_id": _then(ask("nvmlDeviceGetPciInfo", handle), lambda pci: pci.busId.lower()),
-        "compute_capability": _then(
+    return Gpu(
+        index=index,
+        name=ask("nvmlDeviceGetName", handle),
+        uuid=ask("nvmlDeviceGetUUID", handle),
+        pci_bus_id=_then(ask("nvmlDeviceGetPciInfo", handle), lambda pci: pci.busId.lower()),
+        compute_capability=_then(
             ask("nvmlDeviceGetCudaComputeCapability", handle), lambda version: ".".join(map(str, version))
         ),
-        "memory_bytes": _then(ask("nvmlDeviceGetMemoryInfo", handle), lambda memory: memory.total),
-        "power_limit_W": _then(ask("nvmlDeviceGetEnforcedPowerLimit", handle), lambda limit_mW: limit_mW / 1e3),
-        "sm_clock_max_Hz": _then(
-            ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_SM), lambda clock_MHz: clock_MHz * 1e6
+        memory_bytes=known(_then(ask("nvmlDeviceGetMemoryInfo", handle), lambda memory: memory.total)),
+        power_limit_W=known(_then(ask("nvmlDeviceGetEnforcedPowerLimit", handle), lambda limit_mW: limit_mW / 1e3)),
+        sm_clock_max_Hz=known(
+            _then(
+                ask("nvmlDeviceGetMaxClockInfo", handle, nvml.module.NVML_CLOCK_SM), lambda clock_MHz: clock_MHz * 1e6
+            )
         ),
-        "ecc": _then(ask("nvmlDeviceGetEccMode", handle), lambda modes: bool(modes[0])),  # now, and after a restart
-        "mig": _then(ask("nvmlDeviceGetMigMode", handle), lambda modes: bool(modes[0])),
-        "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),  # an idle GPU lowers it
-        "pcie_generation_max": ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-        "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
-        "pcie_width_max": ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
-        "nvlinks_active": _then(links, len),
-    }
+        ecc=known(_then(ask("nvmlDeviceGetEccMode", handle), lambda modes: bool(modes[0]))),  # now, and after a restart
+        mig=known(_then(ask("nvmlDeviceGetMigMode", handle), lambda modes: bool(modes[0]))),
+        pcie_generation=known(ask("nvmlDeviceGetCurrPcieLinkGeneration", handle)),  # an idle GPU lowers it
+        pcie_generation_max=known(ask("nvmlDeviceGetMaxPcieLinkGeneration", handle)),
+        pcie_width=known(ask("nvmlDeviceGetCurrPcieLinkWidth", handle)),
+        pcie_width_max=known(ask("nvmlDeviceGetMaxPcieLinkWidth", handle)),
+        nvlinks_active=known(_then(links, len)),
+    )
 
 
 def _then(answer: Any, convert: Callable[[Any], Any]) -> Any:
@@ -116,7 +122,7 @@ def _processes(nvml: Nvml, handles: Mapping[int, Any]) -> list[tuple[int, int, i
     return found
 
 
-def _foreign(processes: "list[tuple[int, int, Any]] | Unknown") -> list[dict[str, Any]] | Unknown:
+def _foreign(processes: Sequence[tuple[int, int, int | Unknown]] | Unknown) -> list[GpuProcess] | Unknown:
     """The processes on GPUs that do not belong to this run."""
     if str(kernel_file("proc/self/ns/pid").readlink()) != _FIRST_PID_NAMESPACE:
         return Unknown("in this container process ids are not the host's, which the driver reports")
@@ -124,7 +130,7 @@ def _foreign(processes: "list[tuple[int, int, Any]] | Unknown") -> list[dict[str
         return processes
     ours = run_pids()
     return [
-        {"gpu": gpu, "pid": pid, "memory_bytes": memory, "name": _process_name(pid)}
+        GpuProcess(gpu=gpu, pid=pid, memory_bytes=known(memory), name=known(_process_name(pid)))
         for gpu, pid, memory in processes
         if pid not in ours
     ]
@@ -164,19 +170,19 @@ def _far_ends(nvml: Nvml, handle: Any) -> "Counter[str]":
     return Counter(str(_then(end, lambda pci: pci.busId)) for end in ends)
 
 
-def topology_text(gpus: list[dict[str, Any]], wires: list[list[str]]) -> str:
+def topology_text(gpus: list[Gpu], wires: list[list[str]]) -> str:
     """The matrix of `nvidia-smi topo -m`, without its rows for network adapters: GPUs, and the CPUs next to each."""
-    names = [f"GPU{gpu['index']}" for gpu in gpus]
+    names = [f"GPU{gpu.index}" for gpu in gpus]
     lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity"])]
     for name, gpu, row in zip(names, gpus, wires, strict=True):
         # The kernel writes four digits less than NVML.
-        device = kernel_file("sys/bus/pci/devices") / gpu["pci_bus_id"][4:]
+        device = kernel_file("sys/bus/pci/devices") / gpu.pci_bus_id[4:]
         near = [kernel_text(device / "local_cpulist") or "N/A", kernel_text(device / "numa_node") or "N/A"]
         lines.append("\t".join([name, *row, *near]))
     return "\n".join(lines)
 
 
-def topology_fingerprint(gpus: list[dict[str, Any]], wires: list[list[str]]) -> str:
+def topology_fingerprint(gpus: list[Gpu], wires: list[list[str]]) -> str:
     """Equal on machines where GPUs of the same numbers are wired alike; it knows nothing of bus ids and GPU models."""
-    slots = [[gpu["pcie_generation_max"], gpu["pcie_width"]] for gpu in gpus]
+    slots = [[gpu.pcie_generation_max, gpu.pcie_width] for gpu in gpus]
     return hashlib.sha256(json.dumps([wires, slots]).encode()).hexdigest()[:12]

@@ -7,11 +7,11 @@ References: NVML API reference (clock event reasons).
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from resnetx.measure.machine.readings import Readings
 from resnetx.packages import hip_version
-from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, Warning
+from resnetx.record import GpuSamples, HostLoad, LinkCounters, Unknown, Warning, if_known
 
 FOREIGN_SHARE = 0.1  # of the host's CPUs
 CLOCK_SPREAD = 0.02  # between the ranks' median clocks
@@ -36,25 +36,19 @@ _REPLAYS = "nvidia-smi --query shows Replays Since Reset"
 _REPLAYS_BY_AMD = "amd-smi metric --pcie shows REPLAY_COUNT"
 
 
-def sensor_warnings(readings: Iterable[Mapping[str, Any]]) -> list[Warning]:
+def sensor_warnings(readings: Iterable[Readings]) -> list[Warning]:
     """What in the results of `Sensors.stop`, one per rank, makes the figures less trustworthy."""
     every = list(readings)
-    samples = [GpuSamples(**part) for part in _known(every, "gpu_samples")]
-    counters = [LinkCounters(**part) for part in _known(every, "link_counters")]
-    loads = [HostLoad(**part) for part in _known(every, "host_load")]
+    samples = [each.gpu_samples for each in every if not isinstance(each.gpu_samples, Unknown)]
+    counters = [each.link_counters for each in every if not isinstance(each.link_counters, Unknown)]
+    loads = [each.host_load for each in every if not isinstance(each.host_load, Unknown)]
     return [*throttled(samples), *uneven_clocks(samples), *failing_links(counters), *foreign_load(loads)]
-
-
-def _known(every: list[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
-    """That reading of every rank that has it, None where unknown."""
-    parts = [reading[name] for reading in every if not isinstance(reading[name], Unknown)]
-    return [{key: None if isinstance(value, Unknown) else value for key, value in part.items()} for part in parts]
 
 
 def throttled(samples: list[GpuSamples]) -> list[Warning]:
     """A warning for each reason that reduced a GPU's clock."""
     found = []
-    every = {part.rank: holding_down(part.throttle_reasons or []) for part in samples}
+    every = {part.rank: holding_down(if_known(part.throttle_reasons) or []) for part in samples}
     for reason, remedy in _THROTTLING.values():
         shares = {rank: held[reason] for rank, held in every.items() if reason in held}
         if shares:
@@ -74,7 +68,7 @@ def holding_down(masks: Sequence[int]) -> dict[str, float]:
 
 def uneven_clocks(samples: list[GpuSamples]) -> list[Warning]:
     """A warning where the GPUs ran at different clocks: all wait for the slowest."""
-    medians = {part.rank: statistics.median(part.sm_clock_Hz) for part in samples if part.sm_clock_Hz}
+    medians = {part.rank: statistics.median(clocks_Hz) for part in samples if (clocks_Hz := if_known(part.sm_clock_Hz))}
     if not medians:
         return []
     slow, fast = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
@@ -101,7 +95,7 @@ def failing_links(counters: list[LinkCounters]) -> list[Warning]:
         ("pcie_replays", "PCIe replays", _REPLAYS_BY_AMD if hip_version() else _REPLAYS),
         ("nvlink_errors", "NVLink errors", "nvidia-smi nvlink --errorcounters"),
     ):
-        counts = {part.rank: count for part in counters if (count := getattr(part, field))}
+        counts = {part.rank: count for part in counters if (count := if_known(getattr(part, field)))}
         if counts:
             message = f"{_ranks(counts)}: {sum(counts.values())} {what} during the windows"
             remedy = f"check whether the count keeps rising ({look}); if so, reseat or replace the card or cable"

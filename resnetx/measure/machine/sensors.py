@@ -9,14 +9,19 @@ References: NVML API reference (clock event reasons; field values).
 
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from resnetx.measure.machine.amd_sensors import AmdGpu, amd_gpu
 from resnetx.measure.machine.host_load import cpu_times, host_load
 from resnetx.measure.machine.nvml import Nvml, active_nvlinks, found_by, open_nvml
+from resnetx.measure.machine.readings import Counters, Readings, Sample, times
 from resnetx.packages import hip_version
-from resnetx.record import Unknown
+from resnetx.record import GpuSamples, LinkCounters, Unknown, known
+
+Number = TypeVar("Number", int, float)
 
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
 # launching kernels may need: more often than this buys little.
@@ -41,25 +46,15 @@ class Sensors:
             self._sampler = _Sampler(self._gpu)
             self._sampler.start()
 
-    def stop(self) -> dict[str, Any]:
-        """`gpu_samples`, `link_counters` and `host_load` as a record has them."""
+    def stop(self) -> Readings:
+        """What was read; its structs are yet to be sealed."""
         if isinstance(self._gpu, Unknown):
-            of_gpu: dict[str, Any] = {"gpu_samples": self._gpu, "link_counters": self._gpu}
-        else:
-            of_gpu = self._stop_gpu(self._gpu)
-        return {**of_gpu, "host_load": host_load(self._cpus, cpu_times())}
-
-    def _stop_gpu(self, gpu: "Gpu | AmdGpu") -> dict[str, Any]:
-        counted = {name: _increase(now, self._counters[name]) for name, now in gpu.counters().items()}
+            return Readings(self._gpu, self._gpu, host_load(self._cpus, cpu_times()))
+        before, now = self._counters, self._gpu.counters()
         duration_s = time.perf_counter() - self._started
-        columns = _columns(self._sampler.finish(), self._started)
-        energy_J = counted.pop("energy_J")
-        if isinstance(energy_J, Unknown) and not isinstance(columns["power_W"], Unknown):
-            energy_J = _integral(columns["time_s"], columns["power_W"], duration_s)
-        return {
-            "gpu_samples": {"rank": self._rank, **columns, "energy_J": energy_J},
-            "link_counters": {"rank": self._rank, **counted},
-        }
+        energy_J = _increase(now.energy_J, before.energy_J)
+        samples = _gpu_samples(self._rank, self._sampler.finish(), self._started, duration_s, energy_J)
+        return Readings(samples, _link_counters(self._rank, now, before), host_load(self._cpus, cpu_times()))
 
 
 # ---- one GPU --------------------------------------------------------------------------------------------------------
@@ -67,15 +62,13 @@ class Sensors:
 # How NVML counts what one NVLink did: (unit, names of its fields). The first choice that a GPU supports is taken: the
 # second is for Blackwell, which dropped some of the first; GPUs up to Ampere number the fields by link.
 _Choices = tuple[tuple[int, tuple[str, ...]], ...]
-_NVLINK_FIELDS: dict[str, _Choices] = {
-    "nvlink_errors": (
-        (1, ("NVLINK_ERROR_DL_REPLAY", "NVLINK_ERROR_DL_RECOVERY", "NVLINK_ERROR_DL_CRC")),
-        (1, ("NVLINK_COUNT_RCV_ERRORS", "NVLINK_COUNT_LINK_RECOVERY_EVENTS")),
-        (1, ("NVLINK_REPLAY_ERROR_COUNT_L{link}", "NVLINK_RECOVERY_ERROR_COUNT_L{link}")),
-    ),
-    "nvlink_sent_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_TX",)), (1, ("NVLINK_COUNT_XMIT_BYTES",))),
-    "nvlink_received_bytes": ((1024, ("NVLINK_THROUGHPUT_DATA_RX",)), (1, ("NVLINK_COUNT_RCV_BYTES",))),
-}
+_NVLINK_ERRORS: _Choices = (
+    (1, ("NVLINK_ERROR_DL_REPLAY", "NVLINK_ERROR_DL_RECOVERY", "NVLINK_ERROR_DL_CRC")),
+    (1, ("NVLINK_COUNT_RCV_ERRORS", "NVLINK_COUNT_LINK_RECOVERY_EVENTS")),
+    (1, ("NVLINK_REPLAY_ERROR_COUNT_L{link}", "NVLINK_RECOVERY_ERROR_COUNT_L{link}")),
+)
+_NVLINK_SENT_BYTES: _Choices = ((1024, ("NVLINK_THROUGHPUT_DATA_TX",)), (1, ("NVLINK_COUNT_XMIT_BYTES",)))
+_NVLINK_RECEIVED_BYTES: _Choices = ((1024, ("NVLINK_THROUGHPUT_DATA_RX",)), (1, ("NVLINK_COUNT_RCV_BYTES",)))
 _ALL_INSTANCES = Unknown("MIG divides this GPU, which only reports the power of all instances together")
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
@@ -90,20 +83,20 @@ class Gpu:
         self._divided = divided
         self._nvlinks = active_nvlinks(nvml, handle)
 
-    def sample(self) -> dict[str, Any]:
+    def sample(self) -> Sample:
         """The readings that change from moment to moment."""
         ask, handle, names = self._nvml.ask, self._handle, self._nvml.module
         use = ask("nvmlDeviceGetUtilizationRates", handle)
         reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if isinstance(reasons, Unknown):  # drivers before R535 know it by its old name
             reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
-        return {
-            "sm_clock_Hz": _times(1e6, ask("nvmlDeviceGetClockInfo", handle, names.NVML_CLOCK_SM)),
-            "power_W": _times(1e-3, self._power_mW()),
-            "temperature_C": _times(1.0, ask("nvmlDeviceGetTemperature", handle, names.NVML_TEMPERATURE_GPU)),
-            "busy": use if isinstance(use, Unknown) else use.gpu / 100,
-            "throttle_reasons": reasons,
-        }
+        return Sample(
+            sm_clock_Hz=times(1e6, ask("nvmlDeviceGetClockInfo", handle, names.NVML_CLOCK_SM)),
+            power_W=times(1e-3, self._power_mW()),
+            temperature_C=times(1.0, ask("nvmlDeviceGetTemperature", handle, names.NVML_TEMPERATURE_GPU)),
+            busy=use if isinstance(use, Unknown) else use.gpu / 100,
+            throttle_reasons=reasons,
+        )
 
     def _power_mW(self) -> int | Unknown:
         """The power of this instant; on GPUs that do not tell it, what they call the usage.
@@ -118,14 +111,16 @@ class Gpu:
         usage: int | Unknown = self._nvml.ask("nvmlDeviceGetPowerUsage", self._handle)
         return usage
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Counters:
         """The readings that only count up."""
         energy_mJ = self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)
-        return {
-            "energy_J": _ALL_INSTANCES if self._divided else _times(1e-3, energy_mJ),
-            "pcie_replays": self._nvml.ask("nvmlDeviceGetPcieReplayCounter", self._handle),
-            **{name: self._over_nvlinks(choices) for name, choices in _NVLINK_FIELDS.items()},
-        }
+        return Counters(
+            energy_J=_ALL_INSTANCES if self._divided else times(1e-3, energy_mJ),
+            pcie_replays=self._nvml.ask("nvmlDeviceGetPcieReplayCounter", self._handle),
+            nvlink_errors=self._over_nvlinks(_NVLINK_ERRORS),
+            nvlink_sent_bytes=self._over_nvlinks(_NVLINK_SENT_BYTES),
+            nvlink_received_bytes=self._over_nvlinks(_NVLINK_RECEIVED_BYTES),
+        )
 
     def _over_nvlinks(self, choices: _Choices) -> int | Unknown:
         """The sum of a counter over all active links."""
@@ -175,7 +170,7 @@ class _Sampler(threading.Thread):
     def __init__(self, gpu: Gpu | AmdGpu) -> None:
         super().__init__(name="resnetx-sensors", daemon=True)
         self._gpu = gpu
-        self._samples: list[tuple[float, dict[str, Any]]] = []
+        self._samples: list[tuple[float, Sample]] = []
         self._finished = threading.Event()
 
     def run(self) -> None:
@@ -184,22 +179,53 @@ class _Sampler(threading.Thread):
             if self._finished.wait(PERIOD_S):
                 return
 
-    def finish(self) -> list[tuple[float, dict[str, Any]]]:
+    def finish(self) -> list[tuple[float, Sample]]:
         """The samples, each with its time (of `perf_counter`)."""
         self._finished.set()
         self.join()
         return self._samples
 
 
-def _columns(samples: list[tuple[float, dict[str, Any]]], start: float) -> dict[str, Any]:
-    """One list per reading. A reading that the GPU never gives is `Unknown`; a sample that lacks another is dropped."""
-    first = samples[0][1]
-    given = [name for name, value in first.items() if not isinstance(value, Unknown)]
-    whole = [(at, sample) for at, sample in samples if not any(isinstance(sample[name], Unknown) for name in given)]
-    return {
-        "time_s": [at - start for at, _ in whole],
-        **{name: [sample[name] for _, sample in whole] if name in given else first[name] for name in first},
-    }
+def _gpu_samples(
+    rank: int, taken: list[tuple[float, Sample]], start: float, duration_s: float, energy_J: float | Unknown
+) -> GpuSamples:
+    """The samples, of which those are dropped that lack what others have; the energy from the power where need be."""
+    whole = [(at - start, sample) for at, sample in taken if _missing(sample) <= _missing(taken[0][1])]
+    times_s, samples = [at_s for at_s, _ in whole], [sample for _, sample in whole]
+    power_W = _column([sample.power_W for sample in samples])
+    if isinstance(energy_J, Unknown) and not isinstance(power_W, Unknown):
+        energy_J = _integral(times_s, power_W, duration_s)
+    return GpuSamples(
+        rank=rank,
+        time_s=times_s,
+        sm_clock_Hz=known(_column([sample.sm_clock_Hz for sample in samples])),
+        power_W=known(power_W),
+        temperature_C=known(_column([sample.temperature_C for sample in samples])),
+        busy=known(_column([sample.busy for sample in samples])),
+        throttle_reasons=known(_column([sample.throttle_reasons for sample in samples])),
+        energy_J=known(energy_J),
+    )
+
+
+def _link_counters(rank: int, now: Counters, before: Counters) -> LinkCounters:
+    return LinkCounters(
+        rank=rank,
+        pcie_replays=known(_increase(now.pcie_replays, before.pcie_replays)),
+        nvlink_errors=known(_increase(now.nvlink_errors, before.nvlink_errors)),
+        nvlink_sent_bytes=known(_increase(now.nvlink_sent_bytes, before.nvlink_sent_bytes)),
+        nvlink_received_bytes=known(_increase(now.nvlink_received_bytes, before.nvlink_received_bytes)),
+    )
+
+
+def _missing(sample: Sample) -> set[str]:
+    return {field.name for field in fields(sample) if isinstance(getattr(sample, field.name), Unknown)}
+
+
+def _column(readings: Sequence[Number | Unknown]) -> list[Number] | Unknown:
+    """The readings of all samples, or why the GPU never gives any."""
+    if isinstance(readings[0], Unknown):
+        return readings[0]
+    return [reading for reading in readings if not isinstance(reading, Unknown)]
 
 
 def _integral(times_s: list[float], values: list[float], end_s: float) -> float:
@@ -208,12 +234,9 @@ def _integral(times_s: list[float], values: list[float], end_s: float) -> float:
     return sum(value * (after - before) for value, (before, after) in zip(values, edges, strict=True))
 
 
-def _times(factor: float, value: Any) -> Any:
-    return value if isinstance(value, Unknown) else value * factor
-
-
-def _increase(now: Any, before: Any) -> Any:
-    for value in (now, before):
-        if isinstance(value, Unknown):
-            return value
+def _increase(now: Number | Unknown, before: Number | Unknown) -> Number | Unknown:
+    if isinstance(now, Unknown):
+        return now
+    if isinstance(before, Unknown):
+        return before
     return now - before if now >= before else Unknown("the counter started again in between")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -32,7 +32,7 @@ from resnetx.measure.machine.nvml import full_uuid
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
-from resnetx.record import Device, Unknown
+from resnetx.record import Device, Transport, Unknown, known
 from resnetx.workloads.buckets import CAP_BYTES, MIB
 
 Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
@@ -41,6 +41,7 @@ Work = dist.Work  # a collective on its way; after its `wait`, whatever this ran
 BACKEND_VARIABLE, FIRST_BACKEND = "TORCH_DIST_USE_NCCL2", "0"
 SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
 
+T = TypeVar("T")
 Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
 
 
@@ -71,11 +72,10 @@ class Ranks:
         if self.world_size > 1:
             dist.barrier()
 
-    def gather(self, value: Any) -> list[Any]:
+    def gather(self, value: T) -> list[T]:
         """`value` of every rank, by rank, on every rank."""
-        values = [value]
+        values = [value] * self.world_size
         if self.world_size > 1:
-            values = [None] * self.world_size
             dist.all_gather_object(values, value)
         return values
 
@@ -313,23 +313,33 @@ def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Te
     return tensor, pool
 
 
-def describe_device(ranks: Ranks) -> Device | dict[str, Any]:
-    """Where this rank runs, as its record has it."""
-    cpus = cpus_text() or Unknown("this system does not tell")
-    device = {"rank": ranks.rank, "node": node_name(), "index": ranks.local_rank, "cpus": cpus}
+def describe_device(ranks: Ranks) -> Device:
+    """Where this rank runs, as its record has it once it is sealed."""
+    cpus = known(cpus_text() or Unknown("this system does not tell"))
     if ranks.device.type != "cuda":
-        why = Unknown("a CPU rank has no GPU")
-        return {**device, "name": "CPU", "uuid": why, "pci_bus_id": why}
+        no_gpu = known(Unknown("a CPU rank has no GPU"))
+        return Device(
+            rank=ranks.rank,
+            node=node_name(),
+            index=ranks.local_rank,
+            name="CPU",
+            uuid=no_gpu,
+            pci_bus_id=no_gpu,
+            cpus=cpus,
+        )
     properties = torch.cuda.get_device_properties(ranks.device)
     address = pci_address(ranks.device)
     bus = f"0000{address}" if address else Unknown(f"torch {torch.__version__} does not tell it")  # as NVML writes it
-    return {
-        **device,
-        "index": ranks.device.index,
-        "name": properties.name,
-        "uuid": Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid)),
-        "pci_bus_id": bus,
-    }
+    uuid = Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid))
+    return Device(
+        rank=ranks.rank,
+        node=node_name(),
+        index=ranks.device.index,
+        name=properties.name,
+        uuid=known(uuid),
+        pci_bus_id=known(bus),
+        cpus=cpus,
+    )
 
 
 def pci_address(device: torch.device) -> str:
@@ -341,20 +351,18 @@ def pci_address(device: torch.device) -> str:
         return ""
 
 
-def no_transport(why: str) -> dict[str, Any]:
+def no_transport(why: str) -> Transport:
     """The transport of a run that sends no gradients."""
-    return {"requested": "auto", "used": Unknown(why), "evidence": []}
+    return Transport(requested="auto", used=known(Unknown(why)), evidence=[])
 
 
-def transport(ranks: Ranks, logs: list[str]) -> dict[str, Any]:
+def transport(ranks: Ranks, logs: list[str]) -> Transport:
     """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
-    requested = "auto"
     if backend(ranks.device) == "gloo":
         loopback = _loopback() if on_one_node() else None
         interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
-        return {"requested": requested, "used": ["socket"], "evidence": [f"gloo sends over TCP only; {interface}"]}
-    name = backend(ranks.device).upper()
+        return Transport(requested="auto", used=["socket"], evidence=[f"gloo sends over TCP only; {interface}"])
     lines = nccl_log.channel_lines("\n".join(logs))
     if not lines:
-        return {"requested": requested, "used": Unknown(f"{name}'s log names no connections"), "evidence": []}
-    return {"requested": requested, "used": sorted({via for via, _ in lines}), "evidence": [line for _, line in lines]}
+        return no_transport(f"{backend(ranks.device).upper()}'s log names no connections")
+    return Transport(requested="auto", used=sorted({via for via, _ in lines}), evidence=[line for _, line in lines])

@@ -25,8 +25,9 @@ largest gradient's.
 import copy
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import torch
@@ -39,9 +40,10 @@ from resnetx.errors import ConfigError
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
 from resnetx.measure.rank.process import StartUp, peak_memory_bytes
+from resnetx.measure.rank.results import Measured
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
-from resnetx.record import Unknown
+from resnetx.record import Deviation, Equality, InputState, Unknown, known
 from resnetx.request import Request
 from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB
 
@@ -49,17 +51,18 @@ TOLERANCE = 1e-9
 NOTHING = 1e-3  # of the largest gradient's root mean square: gradients below are measured by this
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-Statistics = Literal["none", "frozen", "synchronised", "per rank"]
+Recorded = Literal["none", "frozen", "synchronised"]
+Statistics = Recorded | Literal["per rank"]
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
-    """Compares; returns what the record has of it."""
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
+    """Compares; rank 0 returns what the record has of it."""
     model = _without_chance(build(request, ranks))
     clock.lap("model_s")
     batch, state = _stored_batch(request, ranks)
     clock.lap("input_s")
     normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
-    statistics: Statistics = "synchronised" if ranks.device.type == "cuda" else "frozen"
+    statistics: Recorded = "synchronised" if ranks.device.type == "cuda" else "frozen"
     if not normalised:
         statistics = "none"
     _normalise_by(model, batch)
@@ -67,32 +70,48 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
     in_double = _double(request)
     double = compare(model.double(), batch, in_double, ranks, request.steps, statistics)
     clock.lap("first_step_s")
-    per_rank: dict[str, Any] | Unknown = Unknown(f"{request.model.label} has no batch normalisation")
+    per_rank: Deviations | Unknown = Unknown(f"{request.model.label} has no batch normalisation")
     if normalised:
         per_rank = compare(model, batch, in_double, ranks, 1, "per rank")
     as_trained = compare(model.float(), batch, request, ranks, 1, statistics)
-    return {
-        "equality": {
-            "equal": all(deviation <= TOLERANCE for deviation in (double["loss"], *double["layers"].values())),
-            "tolerance": TOLERANCE,
-            "steps": request.steps,
-            "statistics": statistics,
-            "double": _finite(double),
-            "as_trained": _finite(as_trained),
-            "per_rank": per_rank if isinstance(per_rank, Unknown) else _finite(per_rank),
-        },
-        "start_up": ranks.gather(clock.parts(ranks.rank)),
-        "peak_memory_bytes": ranks.gather(peak_memory_bytes(ranks.device)),
-        "input_state": state,
-    }
+    equality = Equality(
+        equal=all(deviation <= TOLERANCE for deviation in (double.loss, *double.layers.values())),
+        tolerance=TOLERANCE,
+        steps=request.steps,
+        statistics=statistics,
+        double=double.recorded(),
+        as_trained=as_trained.recorded(),
+        per_rank=known(per_rank if isinstance(per_rank, Unknown) else per_rank.recorded()),
+    )
+    start_up = ranks.gather(clock.parts(ranks.rank))
+    peaks = ranks.gather(peak_memory_bytes(ranks.device))
+    if state is None:
+        return None
+    return Measured(start_up=start_up, peak_memory_bytes=peaks, input_state=state, equality=equality)
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Those of a `record.Deviation`, but NaN where there is no number."""
+
+    loss: float
+    layers: dict[str, float]
+
+    def recorded(self) -> Deviation:
+        """As a record can hold them."""
+        return Deviation(loss=_finite(self.loss), layers={layer: _finite(each) for layer, each in self.layers.items()})
+
+
+def _finite(deviation: float) -> float | None:
+    return known(deviation if math.isfinite(deviation) else Unknown("not a finite number"))
 
 
 def compare(
     model: nn.Module, batch: Batch, request: Request, ranks: Ranks, steps: int, statistics: Statistics
-) -> dict[str, Any]:
-    """The `record.Deviation` of some steps of all ranks from those of one process, both starting from `model`.
+) -> Deviations:
+    """How far some steps of all ranks are from those of one process, both starting from `model`.
 
-    The same on all ranks, but NaN where there is no number.
+    The same on all ranks.
     """
     images = batch[0].to(next(model.parameters()).dtype)
     first = sum(request.share(rank) for rank in range(ranks.rank))
@@ -119,7 +138,7 @@ def compare(
         assert progress.loss is not None
         losses.append(_loss_deviation(progress.loss.item(), sequential, request, ranks))
     layers = {layer: _largest(each[layer] for each in found) for layer in found[0]}
-    return {"loss": _largest(losses), "layers": layers}
+    return Deviations(_largest(losses), layers)
 
 
 class _Sequential:
@@ -180,7 +199,7 @@ def _deviations(module: nn.Module, sequential: _Sequential | None, ranks: Ranks)
 
 
 def _loss_deviation(loss: float, sequential: _Sequential | None, request: Request, ranks: Ranks) -> float:
-    expected: float = ranks.gather(sequential.loss if sequential else None)[0]
+    expected = ranks.gather(sequential.loss if sequential else 0.0)[0]  # rank 0's counts
     shares = zip(range(ranks.world_size), ranks.gather(loss), strict=True)
     mean: float = sum(request.share(rank) * of_rank for rank, of_rank in shares) / request.batch_size
     return abs(mean - expected) / abs(expected)
@@ -198,16 +217,6 @@ def _root_mean_square(values: torch.Tensor) -> float:
 def _largest(deviations: Iterable[float]) -> float:
     """The largest; NaN, which compares with nothing, is larger than any."""
     return max(deviations, key=lambda deviation: (math.isnan(deviation), deviation))
-
-
-def _finite(deviation: dict[str, Any]) -> dict[str, Any]:
-    """The deviation as a record can hold it."""
-
-    def value(given: float) -> float | Unknown:
-        return given if math.isfinite(given) else Unknown("not a finite number")
-
-    layers = {layer: value(given) for layer, given in deviation["layers"].items()}
-    return {"loss": value(deviation["loss"]), "layers": layers}
 
 
 # ---- the model and its batch ----------------------------------------------------------------------------------------
@@ -261,13 +270,13 @@ def _of_one(request: Request) -> Request:
     return msgspec.structs.replace(request, gpus=1, devices=None, split="even")
 
 
-def _stored_batch(request: Request, ranks: Ranks) -> tuple[Batch, dict[str, Any]]:
+def _stored_batch(request: Request, ranks: Ranks) -> tuple[Batch, InputState | None]:
     """One global batch of the request's input, the same on all ranks; and, in rank 0, the state of that input."""
-    state: dict[str, Any] = {}
+    state = None
     if ranks.first:
         batches = inputs.open_for(_of_one(request), 0, ranks.device)
         images, labels = next(batches)
-        state = {**batches.state(), "reads_bytes": Unknown("no windows were timed")}
+        state = InputState(**batches.state(), reads_bytes=known(Unknown("no windows were timed")))
         batches.close()
     else:
         size = (request.batch_size, 3, request.image_size, request.image_size)

@@ -1,11 +1,13 @@
 """One rank of one run: join the others, measure what the request asks for, and (in rank 0) put the record together.
 
-`run` is the page to read first. What is measured is in `train` (steps, clean or watched), `trace` (one rank's steps,
-layer by layer), `input_only` (the input pipeline alone) and `equality` (whether ranks compute what one process would).
+`run` is the page to read first. What is measured is in `train` (steps, clean or instrumented), `trace` (one rank's
+steps, layer by layer), `input_only` (the input pipeline alone) and `equality` (whether ranks compute what one process
+would).
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 
@@ -17,8 +19,11 @@ from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp, keep_freed_memory, limit_memory
-from resnetx.record import RunFile, RunRecord, Unknown, seal_tree
+from resnetx.measure.rank.results import NOT_MEASURED, Measured
+from resnetx.record import Device, Environment, RunFile, RunRecord, Transport, Unknown, known, seal
 from resnetx.request import Request
+
+T = TypeVar("T")
 
 _MEASURES = {
     "step": train.measure,
@@ -46,23 +51,12 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         machines = nodes.machines(_storage(request), ranks)
         numa.bind(request, ranks)
         clock.skip()
-        fields = _MEASURES[request.measure](request, ranks, clock)
+        measured = _MEASURES[request.measure](request, ranks, clock)
         devices = ranks.gather(distributed.describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
-        if not ranks.first:
+        if measured is None:
             return None
-        loads = fields.get("host_load", [Unknown(_not_measured(request))] * ranks.world_size)
-        fields |= {
-            **nodes.described(machines, loads),
-            "devices": devices,
-            "transport": _transport(request, ranks, logs),
-            "warnings": [
-                *fields.get("warnings", []),
-                *nodes.oversubscribed(ranks, request.threads),
-                *nodes.warnings(machines, devices),
-            ],
-        }
-        return _record(task, ranks, fields, started)
+        return _record(task, ranks, measured, Place(machines, devices, logs), started)
 
 
 def prepare(request: Request, oversubscribe: bool = False) -> None:
@@ -84,11 +78,7 @@ def _storage(request: Request) -> Path | None:
     return None if isinstance(request.input, SyntheticInput) else Path(request.input.root)
 
 
-def _not_measured(request: Request) -> str:
-    return f"no part of measure={request.measure}"
-
-
-def _transport(request: Request, ranks: Ranks, logs: list[str]) -> dict[str, Any]:
+def _transport(request: Request, ranks: Ranks, logs: list[str]) -> Transport:
     if ranks.world_size == 1:
         return distributed.no_transport("one rank sends nothing")
     if request.measure == "input" or isinstance(request.strategy, NoExchange):
@@ -96,26 +86,64 @@ def _transport(request: Request, ranks: Ranks, logs: list[str]) -> dict[str, Any
     return distributed.transport(ranks, logs)
 
 
-def _record(task: RunFile, ranks: Ranks, fields: dict[str, Any], started: Moment) -> RunRecord:
+@dataclass(frozen=True)
+class Place:
+    """Where the ranks ran, by rank."""
+
+    machines: dict[int, Environment]  # of the first rank of each node
+    devices: list[Device]
+    nccl_logs: list[str]
+
+
+def _record(task: RunFile, ranks: Ranks, measured: Measured, place: Place, started: Moment) -> RunRecord:
     """The record of a run that went well; what it did not measure is not known."""
     request = task.request
-    alone = ranks.world_size == 1
-    not_measured = Unknown(_not_measured(request))
-    record: RunRecord = seal_tree(
-        {
-            **dict.fromkeys(RunRecord.__struct_fields__, not_measured),
+    no_part = Unknown(f"no part of measure={request.measure}")
+    backend = Unknown("one rank joins no process group") if ranks.world_size == 1 else distributed.backend(ranks.device)
+    loads = [no_part] * ranks.world_size if isinstance(measured.host_loads, Unknown) else measured.host_loads
+
+    def field(value: T | Unknown) -> T | None:
+        return known(no_part if value is NOT_MEASURED else value)
+
+    return seal(
+        RunRecord(
             **task.opening(run_started(started).epoch_s),
-            "workload": workloads.workload(request.model, request.image_size, request.batch_size, task.convention),
-            "outcome": "ok",
-            "reason": "",
-            "failures": [],
-            "stderr_end": "",
-            "world_size": ranks.world_size,
-            "backend": Unknown("one rank joins no process group") if alone else distributed.backend(ranks.device),
-            **fields,
-            "duration_s": started.elapsed_s,
-            "unknown": {},
-        },
-        RunRecord,
+            workload=workloads.workload(request.model, request.image_size, request.batch_size, task.convention),
+            outcome="ok",
+            reason="",
+            failures=[],
+            stderr_end="",
+            duration_s=started.elapsed_s,
+            backend=known(backend),
+            distributed=field(measured.distributed),
+            images_per_s=field(measured.images_per_s),
+            iterations_per_s=field(measured.iterations_per_s),
+            windows_s=field(measured.windows_s),
+            window_steps=field(measured.window_steps),
+            warmup_s=field(measured.warmup_s),
+            loss=field(measured.loss),
+            start_up=measured.start_up,
+            buckets=field(measured.buckets),
+            phases=field(measured.phases),
+            layers=field(measured.layers),
+            copies=field(measured.copies),
+            kernels_s=field(measured.kernels_s),
+            equality=field(measured.equality),
+            peak_memory_bytes=measured.peak_memory_bytes,
+            device_memory=field(measured.device_memory),
+            gpu_samples=field(measured.gpu_samples),
+            link_counters=field(measured.link_counters),
+            host_load=known(loads[0]),
+            transport=_transport(request, ranks, place.nccl_logs),
+            devices=place.devices,
+            input_state=measured.input_state,
+            warnings=[
+                *measured.warnings,
+                *nodes.oversubscribed(ranks, request.threads),
+                *nodes.warnings(place.machines, place.devices),
+            ],
+            environment=place.machines[0],
+            other_nodes=nodes.other_nodes(place.machines, loads),
+            unknown={},
+        )
     )
-    return record

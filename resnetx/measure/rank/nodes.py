@@ -6,7 +6,6 @@ looks at it.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,16 +14,16 @@ from resnetx.measure.launch.torchrun import ranks_here
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.packages import hip_version
-from resnetx.record import Unknown, Warning
-
-Machine = Mapping[str, Any]  # the fields of `record.Environment`
+from resnetx.record import Device, Environment, GpuProcess, HostLoad, OtherNode, Unknown, Warning, if_known, known
 
 # What makes ranks of one run differ in speed, or in what they compute.
 _ALIKE = ("cpu", "cpus_usable", "driver", "torch", "cuda", "hip", "cudnn", "nccl", "dali", "resnetx", "git_revision")
 
 
-def machines(storage: Path | None, ranks: Ranks) -> dict[int, Machine]:
+def machines(storage: Path | None, ranks: Ranks) -> dict[int, Environment]:
     """The machines of all nodes, each by the first rank there, on every rank; `storage`: where the images are.
+
+    They are yet to be sealed.
 
     No rank goes on before all machines are known: what runs next would load them.
     """
@@ -32,12 +31,13 @@ def machines(storage: Path | None, ranks: Ranks) -> dict[int, Machine]:
     return {rank: found for rank, found in enumerate(ranks.gather(mine)) if found is not None}
 
 
-def described(machines: Mapping[int, Machine], loads: Sequence[Any]) -> dict[str, Any]:
-    """The fields of a record that tell of nodes; `loads`: each rank's `host_load`."""
-    others = [
-        {"rank": rank, "environment": machine, "host_load": loads[rank]} for rank, machine in machines.items() if rank
+def other_nodes(machines: Mapping[int, Environment], loads: Sequence[HostLoad | Unknown]) -> list[OtherNode]:
+    """The nodes apart from rank 0's; `loads`: one for each rank."""
+    return [
+        OtherNode(rank=rank, environment=machine, host_load=known(loads[rank]))
+        for rank, machine in machines.items()
+        if rank
     ]
-    return {"environment": machines[0], "host_load": loads[0], "other_nodes": others}
 
 
 def oversubscribed(ranks: Ranks, threads: int = 1) -> list[Warning]:
@@ -54,17 +54,17 @@ def oversubscribed(ranks: Ranks, threads: int = 1) -> list[Warning]:
     return [Warning(code="oversubscribed", message=message, remedy="lower gpus" + " or threads" * (threads > 1))]
 
 
-def warnings(machines: Mapping[int, Machine], devices: Sequence[Mapping[str, Any]]) -> list[Warning]:
+def warnings(machines: Mapping[int, Environment], devices: Sequence[Device]) -> list[Warning]:
     """What makes the figures of a run on these nodes less trustworthy; `devices`: one for each rank."""
     return [*unlike(machines), *busy_gpus(machines, devices)]
 
 
-def unlike(machines: Mapping[int, Machine]) -> list[Warning]:
+def unlike(machines: Mapping[int, Environment]) -> list[Warning]:
     """A warning for each node that differs from rank 0's in what decides on its speed."""
     first, *others = machines.values()
     found = []
     for other in others:
-        differing = [name for name in _ALIKE if first[name] != other[name]]
+        differing = [name for name in _ALIKE if getattr(first, name) != getattr(other, name)]
         if _gpus(first) != _gpus(other):
             differing.append("gpus")
         if differing:
@@ -72,42 +72,42 @@ def unlike(machines: Mapping[int, Machine]) -> list[Warning]:
             found.append(
                 Warning(
                     code="unlike-nodes",
-                    message=f"{other['node']} differs from {first['node']}: {told}",
+                    message=f"{other.node} differs from {first.node}: {told}",
                     remedy="use nodes of one kind, with the same software",
                 )
             )
     return found
 
 
-def busy_gpus(machines: Mapping[int, Machine], devices: Sequence[Mapping[str, Any]]) -> list[Warning]:
+def busy_gpus(machines: Mapping[int, Environment], devices: Sequence[Device]) -> list[Warning]:
     """A warning where processes of others were on the GPUs of this run when it began; `devices`: one for each rank."""
     found = []
     for machine in machines.values():
-        if isinstance(machine["gpus"], Unknown) or isinstance(machine["gpu_processes"], Unknown):
-            continue
-        here = [device for device in devices if device["node"] == machine["node"]]
+        here = [device for device in devices if device.node == machine.node]
         # Also by their places: where MIG divides a GPU, the UUID of a device is that of an instance.
-        used = {device[name] for device in here for name in ("uuid", "pci_bus_id")}
-        ours = {gpu["index"] for gpu in machine["gpus"] if used & {gpu["uuid"], gpu["pci_bus_id"]}}
-        if others := [_named(process) for process in machine["gpu_processes"] if process["gpu"] in ours]:
-            message = f"other processes were on this run's GPUs of {machine['node']}: {', '.join(others)}"
+        used = {name for device in here for name in (device.uuid, device.pci_bus_id)}
+        ours = {gpu.index for gpu in if_known(machine.gpus) or [] if used & {gpu.uuid, gpu.pci_bus_id}}
+        processes = if_known(machine.gpu_processes) or []
+        if others := [_named(process) for process in processes if process.gpu in ours]:
+            message = f"other processes were on this run's GPUs of {machine.node}: {', '.join(others)}"
             lists = "amd-smi process" if hip_version() else "nvidia-smi"
             remedy = f"end them ({lists} lists them), or choose other GPUs: devices=[...]"
             found.append(Warning(code="shared-gpus", message=message, remedy=remedy))
     return found
 
 
-def _named(process: Mapping[str, Any]) -> str:
+def _named(process: GpuProcess) -> str:
     """ "python (4711)"."""
-    name, pid = process["name"], process["pid"]
-    return f"process {pid}" if isinstance(name, Unknown) else f"{name} ({pid})"
+    name = if_known(process.name)
+    return f"process {process.pid}" if name is None else f"{name} ({process.pid})"
 
 
-def _gpus(machine: Machine) -> list[str]:
-    return [] if isinstance(machine["gpus"], Unknown) else [gpu["name"] for gpu in machine["gpus"]]
+def _gpus(machine: Environment) -> list[str]:
+    return [gpu.name for gpu in if_known(machine.gpus) or []]
 
 
-def _told(name: str, machine: Machine) -> str:
+def _told(name: str, machine: Environment) -> str:
     if name == "gpus":
         return ", ".join(_gpus(machine)) or "none"
-    return "unknown" if isinstance(machine[name], Unknown) else str(machine[name])
+    value = if_known(getattr(machine, name))
+    return "unknown" if value is None else str(value)

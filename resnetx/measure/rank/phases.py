@@ -13,8 +13,8 @@ call of `backward` returns only after that.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -24,12 +24,51 @@ from resnetx.measure.rank.distributed import Ranks, Send, Work
 
 Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
 
-PARTS = ("input_wait", "host_to_device", "forward", "backward", "exposed_communication", "optimizer")
 DIGITS = 7  # of recorded seconds behind the decimal point: CUDA events resolve half a microsecond
 
 
 def unwatched(_: str) -> None:
     """What a clean step tells of its phases, to nobody."""
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """Seconds of a step and of its phases, which add up to it."""
+
+    step_s: float
+    input_wait_s: float
+    host_to_device_s: float
+    forward_s: float
+    backward_s: float
+    exposed_communication_s: float
+    optimizer_s: float
+
+
+@dataclass(frozen=True)
+class SentMessage:
+    """A message of gradients, in seconds since its step began."""
+
+    size_bytes: int
+    ready_s: float
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class InstrumentedStep:
+    """One step, in seconds since this rank left the barrier before the window."""
+
+    begin_s: float
+    sent: list[SentMessage]
+
+
+@dataclass(frozen=True)
+class Instrumented:
+    """What one rank has seen of its steps."""
+
+    clock: str
+    parts: StepParts  # means over all windows
+    latest: list[InstrumentedStep]  # of the latest window
 
 
 @dataclass
@@ -55,8 +94,8 @@ class Watch:
         self._ranks = ranks
         self._clock = clock_of(ranks.device)
         self._steps: list[_Step] = []  # since the latest `note`
-        self._lengths_s: list[dict[str, float]] = []  # the parts of every step of the windows
-        self._latest: list[dict[str, Any]] = []  # each step of the latest window
+        self._parts: list[StepParts] = []  # of every step of the windows
+        self._latest: list[InstrumentedStep] = []
 
     def mark(self, phase: str) -> None:
         """The phase begins now: on a GPU, when the device gets here."""
@@ -84,34 +123,37 @@ class Watch:
         for step in steps:
             begin = step.marks["input_wait"]
             marks = {phase: self._clock.seconds(begin, mark) for phase, mark in step.marks.items()}
-            sent = [
-                {"size_bytes": message.size_bytes, **_rounded(self._clock.times(begin, message))}
-                for message in step.sent
-            ]
-            self._lengths_s.append(_lengths_s(marks, [message["ready_s"] for message in sent]))
-            self._latest.append({"begin_s": round(self._clock.seconds(zero, begin), DIGITS), "sent": sent})
+            sent = [self._clock.times(begin, message) for message in step.sent]
+            self._parts.append(_parts(marks, [message.ready_s for message in sent]))
+            self._latest.append(InstrumentedStep(round(self._clock.seconds(zero, begin), DIGITS), sent))
 
-    def seen(self) -> dict[str, Any]:
+    def seen(self) -> Instrumented:
         """Mean seconds of the step and its parts; and the steps of the latest window, each with its messages."""
-        means = {
-            f"{part}_s": sum(lengths[part] for lengths in self._lengths_s) / len(self._lengths_s)
-            for part in ("step", *PARTS)
-        }
-        return {"clock": self._clock.name, **_rounded(means), "latest": self._latest}
+        return Instrumented(self._clock.name, _mean(self._parts), self._latest)
 
 
-def _lengths_s(marks: dict[str, float], ready_s: list[float]) -> dict[str, float]:
+def _parts(marks: dict[str, float], ready_s: list[float]) -> StepParts:
     """How long each part of a step took; together they are the step. All times are since its beginning."""
     arrived = marks.get("host_to_device", marks["forward"])  # where the step itself copies nothing to the device
     computed = max(ready_s, default=marks["optimizer"])
-    ends = (arrived, marks["forward"], marks["backward"], computed, marks["optimizer"], marks["end"])
-    begins = (0.0, *ends[:-1])
-    lengths = {part: end - begin for part, begin, end in zip(PARTS, begins, ends, strict=True)}
-    return {"step": marks["end"], **lengths}
+    return StepParts(
+        step_s=marks["end"],
+        input_wait_s=arrived,
+        host_to_device_s=marks["forward"] - arrived,
+        forward_s=marks["backward"] - marks["forward"],
+        backward_s=computed - marks["backward"],
+        exposed_communication_s=marks["optimizer"] - computed,
+        optimizer_s=marks["end"] - marks["optimizer"],
+    )
 
 
-def _rounded(times_s: dict[str, float]) -> dict[str, float]:
-    return {name: round(seconds, DIGITS) for name, seconds in times_s.items()}
+def _mean(steps: Sequence[StepParts]) -> StepParts:
+    columns = zip(*map(astuple, steps), strict=True)
+    return StepParts(*(round(sum(column) / len(steps), DIGITS) for column in columns))
+
+
+def _message(size_bytes: int, ready_s: float, start_s: float, end_s: float) -> SentMessage:
+    return SentMessage(size_bytes, round(ready_s, DIGITS), round(start_s, DIGITS), round(end_s, DIGITS))
 
 
 # ---- clocks ---------------------------------------------------------------------------------------------------------
@@ -129,8 +171,8 @@ class Clock(Protocol):
     def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
         """Sends, and notes when that starts and ends."""
 
-    def times(self, begin: Any, message: _Sent) -> dict[str, float]:
-        """`ready_s`, `start_s` and `end_s` since `begin`, once the message has arrived."""
+    def times(self, begin: Any, message: _Sent) -> SentMessage:
+        """When what happened to the message, since `begin`, once it has arrived."""
 
 
 def clock_of(device: torch.device) -> Clock:
@@ -156,8 +198,8 @@ class _HostClock:
         work.get_future().then(arrived)  # gloo's thread calls it before it wakes those who wait
         return work
 
-    def times(self, begin: float, message: _Sent) -> dict[str, float]:
-        return {f"{name}_s": getattr(message, name) - begin for name in ("ready", "start", "end")}
+    def times(self, begin: float, message: _Sent) -> SentMessage:
+        return _message(message.size_bytes, message.ready - begin, message.start - begin, message.end - begin)
 
 
 class _DeviceClock:
@@ -181,9 +223,9 @@ class _DeviceClock:
             message.end = self.now()
         return work
 
-    def times(self, begin: torch.cuda.Event, message: _Sent) -> dict[str, float]:
+    def times(self, begin: torch.cuda.Event, message: _Sent) -> SentMessage:
         end_s = self.seconds(begin, message.end)
         # Events of its own around NCCL's kernel, in milliseconds; they can be read once torch knows that it is over.
         assert message.start.is_completed(), "the device was not waited for"
         start_s = end_s - message.start._get_duration() / 1e3
-        return {"ready_s": self.seconds(begin, message.ready), "start_s": start_s, "end_s": end_s}
+        return _message(message.size_bytes, self.seconds(begin, message.ready), start_s, end_s)

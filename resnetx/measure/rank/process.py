@@ -5,12 +5,14 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import torch
 
+from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.moment import Moment
-from resnetx.record import Unknown
+from resnetx.record import DeviceMemory, Unknown
 from resnetx.units import size_text
 
 
@@ -41,15 +43,18 @@ def limit_memory(limit_bytes: int | None, device: torch.device) -> None:
     torch.cuda.set_per_process_memory_fraction(limit_bytes / total, device)
 
 
+Part = Literal["imports_s", "process_group_s", "model_s", "input_s", "first_step_s"]
+
+
 class StartUp:
-    """Splits the time before the first window into named parts."""
+    """Splits the time before the first window into the parts of `record.StartUp`."""
 
     def __init__(self, started: Moment) -> None:
         now = time.monotonic()
-        self._laps = {"imports_s": now - started.monotonic_s}
+        self._laps: dict[Part, float] = {"imports_s": now - started.monotonic_s}
         self._last = now
 
-    def lap(self, name: str) -> None:
+    def lap(self, name: Part) -> None:
         now = time.monotonic()
         self._laps[name] = now - self._last
         self._last = now
@@ -58,8 +63,16 @@ class StartUp:
         """Leaves the time since the latest lap out of every part."""
         self._last = time.monotonic()
 
-    def parts(self, rank: int) -> dict[str, float]:
-        return {"rank": rank, **self._laps}
+    def parts(self, rank: int) -> record.StartUp:
+        laps = self._laps
+        return record.StartUp(
+            rank=rank,
+            imports_s=laps["imports_s"],
+            process_group_s=laps["process_group_s"],
+            model_s=laps["model_s"],
+            input_s=laps["input_s"],
+            first_step_s=laps["first_step_s"],
+        )
 
 
 def peak_memory_bytes(device: torch.device) -> int:
@@ -70,18 +83,18 @@ def peak_memory_bytes(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def device_memory(device: torch.device, rank: int) -> dict[str, int] | Unknown:
-    """What this rank takes of its GPU, as `record.DeviceMemory` has it."""
+def device_memory(device: torch.device, rank: int) -> DeviceMemory | Unknown:
+    """What this rank takes of its GPU."""
     if device.type != "cuda":
         return Unknown("a CPU rank has no device beside its host")
     free, total = torch.cuda.mem_get_info(device)
-    return {
-        "rank": rank,
-        "allocated_bytes": torch.cuda.max_memory_allocated(device),
-        "reserved_bytes": torch.cuda.max_memory_reserved(device),
-        "used_bytes": total - free,
-        "total_bytes": total,
-    }
+    return DeviceMemory(
+        rank=rank,
+        allocated_bytes=torch.cuda.max_memory_allocated(device),
+        reserved_bytes=torch.cuda.max_memory_reserved(device),
+        used_bytes=total - free,
+        total_bytes=total,
+    )
 
 
 def bytes_read() -> int | Unknown:

@@ -3,13 +3,14 @@
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from resnetx.measure.rank import copies
+from resnetx.measure.rank.copies import RankCopies, per_step
 from resnetx.record import Unknown
 
 STEPS = 3  # that are profiled, behind the windows: profiling slows a step down
@@ -28,12 +29,20 @@ def device_events(step: Callable[[], None], device: torch.device) -> list[dict[s
     return found
 
 
-def profiled(step: Callable[[], None], device: torch.device) -> dict[str, Any]:
-    """This rank's copies and kernels per step, as a run record has them; runs a few steps, so all ranks call it."""
+@dataclass(frozen=True)
+class Profiled:
+    """What the device of one rank does in a step."""
+
+    copies: RankCopies | Unknown
+    kernels_s: float | Unknown  # in which at least one kernel runs
+
+
+def profiled(step: Callable[[], None], device: torch.device) -> Profiled:
+    """This rank's copies and kernels per step; runs a few steps, so all ranks call it."""
     if device.type != "cuda":
-        return {"copies": Unknown("a CPU rank copies nothing to a device"), "kernels_s": _NO_DEVICE}
+        return Profiled(Unknown("a CPU rank copies nothing to a device"), _NO_DEVICE)
     events = device_events(step, device)
-    return {"copies": copies.per_step(events, STEPS), "kernels_s": _kernels_s(events)}
+    return Profiled(per_step(events, STEPS), _kernels_s(events))
 
 
 def kernels_s(step: Callable[[], None], device: torch.device) -> float | Unknown:

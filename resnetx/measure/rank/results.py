@@ -1,61 +1,125 @@
-"""The record of a run that went well, put together by rank 0 from what all ranks have seen."""
+"""What a run that went well hands to its record, put together by rank 0 from what all ranks have seen."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from resnetx.inputs import Batches
 from resnetx.measure.machine.sensor_warnings import sensor_warnings
-from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.phases import PARTS
-from resnetx.record import Unknown, Warning
+from resnetx.measure.rank.copies import RankCopies, summed
+from resnetx.measure.rank.phases import Instrumented, StepParts
+from resnetx.measure.rank.profiler import Profiled
+from resnetx.measure.rank.windows import RankWindows
+from resnetx.record import (
+    Copies,
+    DeviceMemory,
+    Equality,
+    GpuSamples,
+    GradientBucket,
+    HostLoad,
+    InputState,
+    LayerTimes,
+    LinkCounters,
+    Phases,
+    StartUp,
+    Unknown,
+    Warning,
+    known,
+)
 from resnetx.request import Request
 
 SHORTEST_WINDOW_S = 0.1  # below, the edges of a window and a single interruption weigh too much
 
 T = TypeVar("T")
-Facts = Mapping[str, Any]  # what one rank has seen; lists of them are by rank
 
 _INSTRUMENTED = Unknown("taken in instrumented runs only (measure=phases): measuring it would change the clean run")
+NOT_MEASURED = Unknown("no part of what was measured")  # the record names the measure instead
 
 
-def of_windows(request: Request, every: Sequence[Facts], batches: Batches) -> dict[str, Any]:
-    """The fields of every run that has timed windows."""
-    windows = [facts["windows_s"] for facts in every]
+@dataclass(frozen=True)
+class Measured:
+    """What rank 0 hands to the record; what a measure leaves out is `NOT_MEASURED`. Lists are by rank."""
+
+    start_up: list[StartUp]
+    peak_memory_bytes: list[int]
+    input_state: InputState
+    images_per_s: float | Unknown = NOT_MEASURED
+    iterations_per_s: float | Unknown = NOT_MEASURED
+    windows_s: list[list[float]] | Unknown = NOT_MEASURED
+    window_steps: int | Unknown = NOT_MEASURED
+    warmup_s: list[list[float]] | Unknown = NOT_MEASURED
+    device_memory: list[DeviceMemory] | Unknown = NOT_MEASURED
+    gpu_samples: list[GpuSamples | None] | Unknown = NOT_MEASURED
+    link_counters: list[LinkCounters | None] | Unknown = NOT_MEASURED
+    host_loads: list[HostLoad | Unknown] | Unknown = NOT_MEASURED  # the record has one of each node
+    distributed: str | Unknown = NOT_MEASURED
+    loss: list[float | None] | Unknown = NOT_MEASURED
+    buckets: list[GradientBucket] | Unknown = NOT_MEASURED
+    phases: Phases | Unknown = NOT_MEASURED
+    copies: Copies | Unknown = NOT_MEASURED
+    kernels_s: list[float] | Unknown = NOT_MEASURED
+    layers: LayerTimes | Unknown = NOT_MEASURED
+    equality: Equality | Unknown = NOT_MEASURED
+    warnings: list[Warning] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RankTraining:
+    """What one rank that trained has seen."""
+
+    windows: RankWindows
+    losses: list[float]  # of its share of the batch
+    skipped: int  # updates
+    sizes: list[int] | Unknown  # of its messages, in bytes
+    instrumented: Instrumented | None = None  # with measure=phases
+    profiled: Profiled | None = None  # with measure=phases
+
+
+def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches) -> Measured:
+    """What every run has that has timed windows."""
+    windows = [rank.windows_s for rank in every]
     measured_s = sum(max(window) for window in zip(*windows, strict=True))
-    iterations_per_s = every[0]["window_steps"] * request.windows / measured_s
-    state = batches.state()
-    return {
-        "images_per_s": iterations_per_s * request.batch_size,
-        "iterations_per_s": iterations_per_s,
-        "windows_s": windows,
-        "window_steps": every[0]["window_steps"],
-        "warmup_s": [facts["warmup_s"] for facts in every],
-        "start_up": [facts["start_up"] for facts in every],
-        "peak_memory_bytes": [facts["peak_memory_bytes"] for facts in every],
-        "device_memory": _all(facts["device_memory"] for facts in every),
-        "gpu_samples": _each(facts["gpu_samples"] for facts in every),
-        "link_counters": _each(facts["link_counters"] for facts in every),
-        "host_load": [facts["host_load"] for facts in every],  # `nodes.described` takes one of each node
-        "input_state": {**state, "reads_bytes": _sum(facts["reads_bytes"] for facts in every)},
-        "warnings": [*sensor_warnings(every), *_window_warnings(request, every), *_decoder_warnings(state)],
-    }
+    iterations_per_s = every[0].window_steps * request.windows / measured_s
+    reads_bytes = known(_sum(rank.reads_bytes for rank in every))
+    state = InputState(**batches.state(), reads_bytes=reads_bytes)
+    return Measured(
+        images_per_s=iterations_per_s * request.batch_size,
+        iterations_per_s=iterations_per_s,
+        windows_s=windows,
+        window_steps=every[0].window_steps,
+        warmup_s=[rank.warmup_s for rank in every],
+        start_up=[rank.start_up for rank in every],
+        peak_memory_bytes=[rank.peak_memory_bytes for rank in every],
+        device_memory=_all(rank.device_memory for rank in every),
+        gpu_samples=_each(rank.readings.gpu_samples for rank in every),
+        link_counters=_each(rank.readings.link_counters for rank in every),
+        host_loads=[rank.readings.host_load for rank in every],
+        input_state=state,
+        warnings=[
+            *sensor_warnings(rank.readings for rank in every),
+            *_window_warnings(request, every),
+            *_decoder_warnings(state),
+        ],
+    )
 
 
-def of_training(request: Request, ranks: Ranks, name: str, every: Sequence[Facts], batches: Batches) -> dict[str, Any]:
-    """The fields of a run that trained; `name`: of what exchanges its gradients."""
-    fields = of_windows(request, every, batches)
-    losses = [_mean_loss(request, values) for values in zip(*(facts["loss"] for facts in every), strict=True)]
-    watched = [facts["phases"] for facts in every] if request.measure == "phases" else None
-    return fields | {
-        "distributed": name,
-        "loss": [loss if math.isfinite(loss) else Unknown("not a finite number") for loss in losses],
-        "buckets": _buckets(every[0]["sizes"], watched),
-        "phases": _phases(watched) if watched else _INSTRUMENTED,
-        "copies": _copies([facts["copies"] for facts in every]) if watched else _INSTRUMENTED,
-        "kernels_s": _all([facts["kernels_s"] for facts in every]) if watched else _INSTRUMENTED,
-        "warnings": [*fields["warnings"], *_training_warnings(request, ranks, every, losses)],
-    }
+def of_training(request: Request, name: str, every: Sequence[RankTraining], batches: Batches) -> Measured:
+    """What a run has that trained; `name`: of what exchanges its gradients."""
+    measured = of_windows(request, [rank.windows for rank in every], batches)
+    losses = [_mean_loss(request, values) for values in zip(*(rank.losses for rank in every), strict=True)]
+    instrumented = [rank.instrumented for rank in every if rank.instrumented]
+    profiles = [rank.profiled for rank in every if rank.profiled]
+    return replace(
+        measured,
+        distributed=name,
+        loss=[known(loss if math.isfinite(loss) else Unknown("not a finite number")) for loss in losses],
+        buckets=_buckets(every[0].sizes, instrumented),
+        phases=_phases(instrumented) if instrumented else _INSTRUMENTED,
+        copies=_copies(profile.copies for profile in profiles) if profiles else _INSTRUMENTED,
+        kernels_s=_all(profile.kernels_s for profile in profiles) if profiles else _INSTRUMENTED,
+        warnings=[*measured.warnings, *_training_warnings(every, losses)],
+    )
 
 
 def _mean_loss(request: Request, of_ranks: Sequence[float]) -> float:
@@ -63,41 +127,50 @@ def _mean_loss(request: Request, of_ranks: Sequence[float]) -> float:
     return sum(request.share(rank) * loss for rank, loss in enumerate(of_ranks)) / request.batch_size
 
 
-def _buckets(sizes: list[int] | Unknown, watched: list[Facts] | None) -> list[dict[str, Any]] | Unknown:
-    """The messages of a step in the order in which they were sent, with their times where steps were watched."""
+def _buckets(sizes: list[int] | Unknown, every: Sequence[Instrumented]) -> list[GradientBucket] | Unknown:
+    """The messages of a step in the order in which they were sent, with their times where ranks were instrumented."""
     if isinstance(sizes, Unknown):
         return sizes
-    times = ("ready_s", "start_s", "end_s")
-    if watched is None:
-        return [
-            {"index": index, "size_bytes": size, **dict.fromkeys(times, _INSTRUMENTED)}
-            for index, size in enumerate(sizes)
-        ]
+    if every:
+        return [_bucket(index, every) for index in range(len(every[0].latest[-1].sent))]
+    untimed = known(_INSTRUMENTED)
     return [
-        {
-            "index": index,
-            "size_bytes": message["size_bytes"],
-            **{name: [[step["sent"][index][name] for step in facts["latest"]] for facts in watched] for name in times},
-        }
-        for index, message in enumerate(watched[0]["latest"][-1]["sent"])
+        GradientBucket(index=index, size_bytes=size, ready_s=untimed, start_s=untimed, end_s=untimed)
+        for index, size in enumerate(sizes)
     ]
 
 
-def _phases(watched: Sequence[Facts]) -> dict[str, Any]:
-    return {
-        "clock": watched[0]["clock"],
-        "begin_s": [[step["begin_s"] for step in facts["latest"]] for facts in watched],
-        **{f"{part}_s": [facts[f"{part}_s"] for facts in watched] for part in ("step", *PARTS)},
-    }
+def _bucket(index: int, every: Sequence[Instrumented]) -> GradientBucket:
+    """One message of all ranks, in each step of the latest window."""
+    sent = [[step.sent[index] for step in rank.latest] for rank in every]
+    return GradientBucket(
+        index=index,
+        size_bytes=sent[0][-1].size_bytes,
+        ready_s=[[message.ready_s for message in steps] for steps in sent],
+        start_s=[[message.start_s for message in steps] for steps in sent],
+        end_s=[[message.end_s for message in steps] for steps in sent],
+    )
 
 
-def _copies(every: Sequence[dict[str, float] | Unknown]) -> dict[str, Any] | Unknown:
+def _phases(every: Sequence[Instrumented]) -> Phases:
+    parts: list[StepParts] = [rank.parts for rank in every]
+    return Phases(
+        clock=every[0].clock,
+        step_s=[rank.step_s for rank in parts],
+        input_wait_s=[rank.input_wait_s for rank in parts],
+        host_to_device_s=[rank.host_to_device_s for rank in parts],
+        forward_s=[rank.forward_s for rank in parts],
+        backward_s=[rank.backward_s for rank in parts],
+        exposed_communication_s=[rank.exposed_communication_s for rank in parts],
+        optimizer_s=[rank.optimizer_s for rank in parts],
+        begin_s=[[step.begin_s for step in rank.latest] for rank in every],
+    )
+
+
+def _copies(every: Iterable[RankCopies | Unknown]) -> Copies | Unknown:
     """Copies of all ranks together."""
     found = _all(every)
-    if isinstance(found, Unknown):
-        return found
-    sums = {name: sum(copies[name] for copies in found) for name in found[0]}
-    return {name: round(total) if name.endswith("bytes") else total for name, total in sums.items()}
+    return found if isinstance(found, Unknown) else summed(found)
 
 
 def _all(parts: Iterable[T | Unknown]) -> list[T] | Unknown:
@@ -110,10 +183,12 @@ def _all(parts: Iterable[T | Unknown]) -> list[T] | Unknown:
     return found
 
 
-def _each(parts: Iterable[Any]) -> list[Any] | Unknown:
+def _each(parts: Iterable[T | Unknown]) -> list[T | None] | Unknown:
     """One entry per rank, or the reason why no rank has any."""
     found = list(parts)
-    return found[0] if all(isinstance(part, Unknown) for part in found) else found
+    if isinstance(found[0], Unknown) and all(isinstance(part, Unknown) for part in found):
+        return found[0]
+    return [known(part) for part in found]
 
 
 def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
@@ -124,39 +199,37 @@ def _sum(parts: Iterable[int | Unknown]) -> int | Unknown:
 # ---- warnings -------------------------------------------------------------------------------------------------------
 
 
-def _window_warnings(request: Request, every: Sequence[Facts]) -> list[Warning]:
+def _window_warnings(request: Request, every: Sequence[RankWindows]) -> list[Warning]:
     found = []
-    if every[0]["unsteady"]:
+    if every[0].unsteady:
         found.append(
             Warning(
                 code="warm-up",
-                message=f"steps were not steady after {len(every[0]['warmup_s'])} steps of warm-up",
-                remedy=every[0]["unsteady"],
+                message=f"steps were not steady after {len(every[0].warmup_s)} steps of warm-up",
+                remedy=every[0].unsteady,
             )
         )
-    shortest_s = min(min(facts["windows_s"]) for facts in every)
+    shortest_s = min(min(rank.windows_s) for rank in every)
     if shortest_s < SHORTEST_WINDOW_S and request.measure != "phases":  # whose steps are timed each
         found.append(
             Warning(
                 code="short-windows",
-                message=f"a window of {every[0]['window_steps']} steps took only {shortest_s * 1e3:.0f} ms",
+                message=f"a window of {every[0].window_steps} steps took only {shortest_s * 1e3:.0f} ms",
                 remedy=f"raise steps, so that each window takes {SHORTEST_WINDOW_S:g} s or more",
             )
         )
     return found
 
 
-def _decoder_warnings(state: Mapping[str, Any]) -> list[Warning]:
-    if state["decoder"] != "gpu":
+def _decoder_warnings(state: InputState) -> list[Warning]:
+    if state.decoder != "gpu":
         return []
     message = "no hardware of this GPU decodes the crops of JPEG files: CUDA kernels do, on the cores that train"
     remedy = "compare with input.decoder=cpu; A100, A30, H100, H200 and B200 have such hardware"
     return [Warning(code="decoder", message=message, remedy=remedy)]
 
 
-def _training_warnings(
-    request: Request, ranks: Ranks, every: Sequence[Facts], losses: Sequence[float]
-) -> list[Warning]:
+def _training_warnings(every: Sequence[RankTraining], losses: Sequence[float]) -> list[Warning]:
     found = []
     if not all(math.isfinite(loss) for loss in losses):
         found.append(
@@ -166,7 +239,7 @@ def _training_warnings(
                 remedy="lower optimizer.learning_rate",
             )
         )
-    if skipped := max(facts["skipped"] for facts in every):
+    if skipped := max(rank.skipped for rank in every):
         found.append(
             Warning(
                 code="skipped-updates",

@@ -1,15 +1,15 @@
 """Traces: one rank trains, and its steps are seen layer by layer, alternating with clean steps.
 
-`measure` is the page to read. A window of clean steps, then as many watched ones (`layer_timer`), and so on: what
-slows the machine for a while slows both, so that the watched steps can be held against the clean ones. Behind the
+`measure` is the page to read. A window of clean steps, then as many instrumented ones (`layer_timer`), and so on: what
+slows the machine for a while slows both, so that the two can be compared. Behind the
 windows follows what a prediction needs besides: how fast the input pipeline is alone, how fast gradients are copied
 into messages, whether a clean step keeps the device busy, and how long the host takes to queue one.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 from torch import nn
@@ -25,14 +25,15 @@ from resnetx.measure.rank.layer_timer import LayerWatch, WatchedStep
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.profiler import kernels_s
+from resnetx.measure.rank.results import Measured, RankTraining
 from resnetx.measure.rank.strategies import Message, copy_scaled, trainable
 from resnetx.measure.rank.train import build, training_step
 from resnetx.measure.rank.windows import Step, measure_windows
-from resnetx.record import Unknown
+from resnetx.record import LayerTimes, TracedLayer, Unknown, known
 from resnetx.request import Request
 
-WATCHED_WARMUP = 3  # watched steps before the first that counts
-ROUNDS = 5  # in which steps are watched until none has gaps: each makes the device be held back for longer
+WATCHED_WARMUP = 3  # instrumented steps before the first that counts
+ROUNDS = 5  # in which steps are instrumented until none has gaps: each makes the device be held back for longer
 REPEATS = 10  # of what is measured behind the windows
 FEW = 2  # images: batch normalisation of one pixel needs more than one
 QUEUED_WARMUP = 3  # steps of few images, for which cuDNN chooses kernels anew
@@ -42,7 +43,7 @@ COPIES_AT_ONCE = MOST_LAUNCHES // 2  # that are timed in one queue, which holds 
 BUSY = 0.9
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured:
     """Trains on one rank; returns what the record has of it."""
     hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
     watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
@@ -58,26 +59,31 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
         taken = watched(step, watch, request.steps if windows else WATCHED_WARMUP, ranks)
         seen.extend(taken if windows else [])
 
-    facts = measure_windows(step, note, request, ranks, clock)
-    facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": Unknown("one rank sends no gradients")}
-    clean_s = [window / facts["window_steps"] for window in facts["windows_s"]]
-    times = {
-        "clock": clock_of(ranks.device).name,
-        **_by_part(watch, seen),
-        "clean_step_s": clean_s,
-        **_busy(step, median(clean_s), ranks.device),
-        "host_s": queueing_s(step, watch, batches, ranks.device),
-        "gradient_copy_Bps": copy_rate_Bps(watch.module.parameters(), ranks.device),
-    }
-    if not isinstance(request.input, SyntheticInput):  # which is not read ahead: what a step waits is what it takes
-        times["input_s"] = pipeline_s(pipeline, request, ranks.device)
-    fields = results.of_training(request, ranks, watch.name, [facts], pipeline) | {"layers": times}
+    windows = measure_windows(step, note, request, ranks, clock)
+    clean_s = [window / windows.window_steps for window in windows.windows_s]
+    busy = device_busy(step, median(clean_s), ranks.device)
+    layers = LayerTimes(
+        clock=clock_of(ranks.device).name,
+        layers=_layers(watch, seen),
+        input_wait_s=[step.input_wait_s for step in seen],
+        host_to_device_s=[step.host_to_device_s for step in seen],
+        update_s=[step.update_s for step in seen],
+        step_s=[step.step_s for step in seen],
+        clean_step_s=clean_s,
+        device_busy=known(busy),
+        host_bound=known(host_bound(busy, ranks.device)),
+        host_s=known(queueing_s(step, watch, batches, ranks.device)),
+        gradient_copy_Bps=known(copy_rate_Bps(watch.module.parameters(), ranks.device)),
+        input_s=pipeline_s(pipeline, request, ranks.device, seen),
+    )
+    mine = RankTraining(windows, progress.losses, progress.skipped, Unknown("one rank sends no gradients"))
+    measured = replace(results.of_training(request, watch.name, [mine], pipeline), layers=layers)
     pipeline.close()
-    return fields
+    return measured
 
 
 def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[WatchedStep]:
-    """So many steps, watched; where the device had gaps in some of them, others in their place."""
+    """So many instrumented steps; where the device had gaps in some of them, others in their place."""
     seen: list[WatchedStep] = []
     watch.watching = True
     for _ in range(ROUNDS):
@@ -124,28 +130,30 @@ def queueing_s(step: Step, watch: LayerWatch, batches: Batches, device: torch.de
     return found[QUEUED_WARMUP:]
 
 
-def _by_part(watch: LayerWatch, steps: Sequence[WatchedStep]) -> dict[str, Any]:
-    """The watched steps as `record.trace.LayerTimes` has them: a list for each part, with an entry for each step."""
-    layers = [
-        {
-            "name": name,
-            "forward_s": [step.forward_s[place] for step in steps],
-            "backward_s": [step.backward_s[place] for step in steps],
-            "communication_s": [],
-            "gradient_bytes": watch.gradient_bytes[place],
-        }
+def _layers(watch: LayerWatch, steps: Sequence[WatchedStep]) -> list[TracedLayer]:
+    """Each layer, with its times in each of the instrumented steps."""
+    return [
+        TracedLayer(
+            name=name,
+            forward_s=[step.forward_s[place] for step in steps],
+            backward_s=[step.backward_s[place] for step in steps],
+            communication_s=[],
+            gradient_bytes=watch.gradient_bytes[place],
+        )
         for place, name in enumerate(watch.names)
     ]
-    parts = ("input_wait_s", "host_to_device_s", "update_s", "step_s")
-    of_parts = {part: [getattr(step, part) for step in steps] for part in parts}
-    return {"layers": layers, **of_parts, "input_s": of_parts["input_wait_s"]}
 
 
-def pipeline_s(batches: inputs.Batches, request: Request, device: torch.device) -> list[float]:
+def pipeline_s(
+    batches: inputs.Batches, request: Request, device: torch.device, steps: Sequence[WatchedStep]
+) -> list[float]:
     """Seconds per batch of the input pipeline alone, of several windows; what lies ready is used up before.
 
-    What a training step waits for its input says nothing of what the input takes: a pipeline works ahead.
+    What a training step waits for its input says nothing of what the input takes: a pipeline works ahead. Synthetic
+    input is not read ahead: what a step waits for it is what it takes.
     """
+    if isinstance(request.input, SyntheticInput):
+        return [step.input_wait_s for step in steps]
 
     def read() -> None:
         next(batches)
@@ -180,11 +188,15 @@ def _copy(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
         copy_scaled(gradient, 0.5, view)
 
 
-def _busy(step: Step, clean_step_s: float, device: torch.device) -> dict[str, Any]:
-    """The share of a clean step in which the device computes, and whether it waits for the host."""
+def device_busy(step: Step, clean_step_s: float, device: torch.device) -> float | Unknown:
+    """The share of a clean step in which the device computes."""
     # Kernels take as long under the profiler as without; the gaps between them do not. So the step is the clean one.
     kernels = kernels_s(step, device)
-    if isinstance(kernels, Unknown):
-        return {"device_busy": kernels, "host_bound": False if device.type != "cuda" else kernels}
-    busy = min(1.0, kernels / clean_step_s)
-    return {"device_busy": busy, "host_bound": busy < BUSY}
+    return kernels if isinstance(kernels, Unknown) else min(1.0, kernels / clean_step_s)
+
+
+def host_bound(busy: float | Unknown, device: torch.device) -> bool | Unknown:
+    """Whether the device waits for the host; a CPU rank has no device that could."""
+    if isinstance(busy, Unknown):
+        return busy if device.type == "cuda" else False
+    return busy < BUSY

@@ -1,4 +1,4 @@
-"""Training: the step that is measured, clean or watched.
+"""Training: the step that is measured, clean or instrumented.
 
 `training_step` is the step; with measure=phases the same step runs under a `phases.Watch`, which is told of its phases
 and stands between the strategy and its all-reduce.
@@ -6,6 +6,7 @@ and stands between the strategy and its all-reduce.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUp
 from resnetx.measure.rank.profiler import profiled
+from resnetx.measure.rank.results import Measured, RankTraining
 from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.request import Request
@@ -26,13 +28,13 @@ from resnetx.request import Request
 AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
-    """Trains; returns what the record has of it (all of it in rank 0)."""
+def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
+    """Trains; rank 0 returns what the record has of it."""
     with own_stream(ranks.device, request.graph):
         return _measured(request, ranks, clock)
 
 
-def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
+def _measured(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
     clock.lap("model_s")
@@ -45,14 +47,14 @@ def _measured(request: Request, ranks: Ranks, clock: StartUp) -> dict[str, Any]:
         if watch:
             watch.note(windows)
 
-    facts = measure_windows(step, note, request, ranks, clock)
-    facts |= {"loss": progress.losses, "skipped": progress.skipped, "sizes": replica.sizes()}
+    windows = measure_windows(step, note, request, ranks, clock)
+    mine = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
     if watch:
-        facts |= {"phases": watch.seen(), **profiled(step, ranks.device)}
-    every = ranks.gather(facts)
-    fields = results.of_training(request, ranks, replica.name, every, batches) if ranks.first else {}
+        mine = replace(mine, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
+    every = ranks.gather(mine)
+    measured = results.of_training(request, replica.name, every, batches) if ranks.first else None
     batches.close()
-    return fields
+    return measured
 
 
 def build(request: Request, ranks: Ranks) -> nn.Module:

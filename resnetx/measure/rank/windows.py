@@ -7,15 +7,17 @@ or after the last.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from resnetx import record
+from resnetx.measure.machine.readings import Readings
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.cuda_graph import LEAST_WARMUP
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUp, bytes_read, device_memory, difference, peak_memory_bytes
+from resnetx.record import DeviceMemory, Unknown
 from resnetx.request import WINDOW_S, Request
 
 STEADY = 0.1  # a step that is not this much faster than the one before ends the warm-up
@@ -28,9 +30,24 @@ SETTLED = 0.02  # between two stretches of the warm-up
 Step = Callable[[], None]
 
 
+@dataclass(frozen=True)
+class RankWindows:
+    """One rank's times, and what was read of the machine around them."""
+
+    start_up: record.StartUp
+    warmup_s: list[float]  # of each step before the first window
+    unsteady: str  # what to do, as the last of these were not steady; "" where they were
+    windows_s: list[float]
+    window_steps: int  # in each window
+    readings: Readings
+    peak_memory_bytes: int
+    device_memory: DeviceMemory | Unknown
+    reads_bytes: int | Unknown
+
+
 def measure_windows(
     step: Step, note: Callable[[int], None], request: Request, ranks: Ranks, clock: StartUp
-) -> dict[str, Any]:
+) -> RankWindows:
     """This rank's times, and what was read of the machine around them.
 
     `note` is called with the number of windows that are over: 0 before the first, then behind each.
@@ -51,17 +68,17 @@ def measure_windows(
         windows.append(timed(step, steps, ranks.device, ranks.barrier))
         note(len(windows))
     readings = sensors.stop()
-    return {
-        "start_up": clock.parts(ranks.rank),
-        "warmup_s": [first, *warmup.steps_s],
-        "unsteady": warmup.unsteady,
-        "windows_s": windows,
-        "window_steps": steps,
-        **readings,
-        "peak_memory_bytes": peak_memory_bytes(ranks.device),
-        "device_memory": device_memory(ranks.device, ranks.rank),
-        "reads_bytes": difference(bytes_read(), reads),
-    }
+    return RankWindows(
+        start_up=clock.parts(ranks.rank),
+        warmup_s=[first, *warmup.steps_s],
+        unsteady=warmup.unsteady,
+        windows_s=windows,
+        window_steps=steps,
+        readings=readings,
+        peak_memory_bytes=peak_memory_bytes(ranks.device),
+        device_memory=device_memory(ranks.device, ranks.rank),
+        reads_bytes=difference(bytes_read(), reads),
+    )
 
 
 @dataclass(frozen=True)
