@@ -81,7 +81,7 @@ def test_too_few_runs_decide_nothing_however_far_apart_they_are(study_of, runs):
     assert {point.verdict for point in found.points} == {"too few runs to decide"}
     assert (found.points[0].adjusted_p is None) == (runs == 1)
     assert found.enough_runs == 5  # 2 splits of 252 are extreme: p = 0.008, twice that for two points
-    told = "0 different, 0 with no difference shown, 2 with too few runs to decide (repeats=5 would do"
+    told = "0 different, 0 with no difference shown, 2 with too few runs to decide (repeats=5 is enough for all)"
     assert any(told in sentence for sentence in conclusion(found))
 
 
@@ -91,26 +91,28 @@ def test_enough_runs_are_enough(study_of):
     assert [point.verdict for point in found.points] == ["different", "no difference shown"]
 
 
-# ---- what a difference may be laid on -------------------------------------------------------------------------------
+# ---- what a difference may be due to --------------------------------------------------------------------------------
 
 
 def controls(found):
     return {control.name: control.agreement for control in found.controls}
 
 
-def test_where_one_gpu_differs_a_difference_is_not_laid_on_the_interconnect(study_of):
+def test_where_one_gpu_differs_a_difference_is_not_attributed_to_the_interconnect(study_of):
     found = compare(study_of({1: 10.0, 2: 15.0}), study_of({1: 11.0, 2: 18.0}))
     assert controls(found) == {"one-GPU rate": "differ", "SM clock": "unknown"}
     last = conclusion(found)[-1]
-    assert last.startswith("One-GPU rates differ by more than 3 % (furthest ResNet/1, batch 32, 1 GPU: B / A 1.100 (")
-    assert "not of the interconnect alone; read the ratio of speed-ups" in last
+    assert last.startswith(
+        "One-GPU rates differ by more than 3 % (largest difference at ResNet/1, batch 32, 1 GPU: B / A 1.100 ("
+    )
+    assert "not due to the interconnect alone; read the ratio of speed-ups" in last
 
 
 def test_where_clocks_differ_neither(study_of):
     slow, fast = {"sm_clock_Hz": 1.227e9}, {"sm_clock_Hz": 1.48e9}
     found = compare(study_of({1: 10.0, 2: 15.0}, brief=slow), study_of({1: 10.0, 2: 18.0}, brief=fast))
     assert controls(found) == {"one-GPU rate": "agree", "SM clock": "differ"}
-    assert "1.23 GHz in A, 1.48 GHz in B): a difference on several GPUs is not of the" in conclusion(found)[-1]
+    assert "1.23 GHz in A, 1.48 GHz in B): a difference on several GPUs is not due to the" in conclusion(found)[-1]
 
 
 def test_where_one_gpu_agrees_it_is_of_the_exchange_or_of_what_else_differs(study_of):
@@ -120,11 +122,11 @@ def test_where_one_gpu_agrees_it_is_of_the_exchange_or_of_what_else_differs(stud
     assert "so do SM clocks: a difference on several GPUs is due to how they exchange" in conclusion(found)[-1]
 
 
-def test_where_one_gpu_is_not_known_well_nothing_is_laid_on_anything(study_of):
+def test_where_one_gpu_is_not_known_well_nothing_is_attributed(study_of):
     wide = (0.9, 0.95, 1.0, 1.001, 1.05, 1.1)
     found = compare(study_of({1: 10.0, 2: 15.0}), study_of({1: 10.0, 2: 18.0}, wide))
     assert controls(found)["one-GPU rate"] == "open"
-    assert "cannot be laid on the interconnect yet; raise repeats" in conclusion(found)[-1]
+    assert "cannot be attributed to the interconnect yet; raise repeats" in conclusion(found)[-1]
 
 
 def test_without_a_common_one_gpu_point_that_is_said_and_the_smallest_is_the_baseline(study_of):

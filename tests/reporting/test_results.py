@@ -35,7 +35,7 @@ def first_run(folder):
 
 def good(folder):
     (point,) = results.load(folder).points
-    return [run.folder.name.rpartition("_")[2] for run in point.good]
+    return [run.folder.name.rpartition("_")[2] for run in point.good_runs]
 
 
 @pytest.mark.parametrize("name", ["{}.bak", "a-copy-of-{}"])
