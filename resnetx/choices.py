@@ -21,7 +21,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ResNetX(Choice, frozen=True, tag="resnetx"):
-    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x dials the work per parameter."""
+    """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x sets the work per parameter."""
 
     x: int  # residual blocks
     width: int  # channels of every convolution
@@ -49,7 +49,7 @@ class GoogLeNet(Choice, frozen=True, tag="googlenet"):
     classes: int
     label: ClassVar[str] = "GoogLeNet"
     image_size: ClassVar[int] = 224
-    smallest_image_size: ClassVar[int] = 47  # below, nothing is left for the auxiliary classifiers
+    smallest_image_size: ClassVar[int] = 47  # smaller images leave no input for the auxiliary classifiers
 
 
 class Torchvision(Choice, frozen=True, tag="torchvision"):
@@ -80,17 +80,17 @@ class Folders(Choice, frozen=True):
 
 
 class DaliInput(Folders, frozen=True, tag="dali"):
-    """NVIDIA DALI; decodes on the GPU where the run has one, unless `decoder=cpu`."""
+    """NVIDIA DALI; decodes on the GPU if the run has one, unless `decoder=cpu`."""
 
     decoder: Literal["auto", "cpu"]
 
 
 class TorchvisionInput(Folders, frozen=True, tag="torchvision"):
-    """torchvision's decoder and transforms under a DataLoader: the peer to compare DALI with."""
+    """torchvision's decoder and transforms in a DataLoader: the alternative to compare DALI with."""
 
 
 class SyntheticInput(Choice, frozen=True, tag="synthetic"):
-    """One random batch, made once and used for every step: no input work at all."""
+    """One random batch, made once and used for every step: no input work."""
 
 
 Input = DaliInput | TorchvisionInput | SyntheticInput
@@ -99,7 +99,7 @@ Input = DaliInput | TorchvisionInput | SyntheticInput
 class Bucket(Choice, frozen=True, tag="bucket"):
     """DistributedDataParallel: gradients are all-reduced in buckets while the backward pass goes on."""
 
-    # MB (2**20 bytes) after which a bucket is closed; None: DDP's own rule (the first at 1 MiB, then 25 MiB).
+    # MiB after which a bucket is closed; None: DDP's own rule (the first at 1 MiB, then 25 MiB).
     bucket_cap_mb: float | None
     first_bucket_mb: float | None  # the same for the first bucket; None: DDP's own, which depends on bucket_cap_mb
     gradient_as_bucket_view: bool  # gradients live in the buckets, which saves a copy of each
@@ -114,7 +114,7 @@ class After(Choice, frozen=True, tag="after"):
 
 
 class NoExchange(Choice, frozen=True, tag="none"):
-    """Gradients stay where they are: not data-parallel training, but the twin that shows what communication costs."""
+    """Gradients are not exchanged: not data-parallel training, but the twin that shows the cost of communication."""
 
 
 Strategy = Bucket | Layerwise | After | NoExchange

@@ -1,6 +1,6 @@
 """Settings as structs: a composed configuration becomes a `Request`, `RunSettings` or `Images`, or one `ConfigError`.
 
-The defaults are in `configs/`, and only there. `check` makes every check of a request that needs no device.
+The defaults are in `configs/`, and only there. `check` makes all checks of a request that need no device.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,18 @@ _PACKAGE = Path(__file__).resolve().parent
 # A wheel carries the folder inside the package, a checkout has it beside the package.
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
-# Settings that are paths, or may be: `~` at their beginning is the home of the user.
+# Settings that are or may be paths, in which a leading `~` is the user's home.
 PATHS = ("study", "input.root", "results", "out", "calibration", "systems")
-GROUPS = ("model", "input", "strategy", "tracker")  # settings that bring settings of their own: folders of `configs/`
+GROUPS = (
+    "model",
+    "input",
+    "strategy",
+    "tracker",
+)  # settings whose choices have settings of their own: folders of `configs/`
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How runs are kept: nothing in it changes what is measured."""
+    """How often runs are made and where they are stored; does not change what a run measures."""
 
     repeats: int  # fresh executions of every point
     twins: int  # fresh executions of each twin of every point (`Request.twins`)
@@ -52,10 +57,10 @@ class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Request:
-    """The request that a composed configuration describes; `check` says whether it can run.
+    """The request of a composed configuration; `check` tells whether it is valid.
 
-    `max_gpus`: the most ranks that any run of the same comparison uses. The CPU threads left open are shared out for
-    that many, so that every rank has the same number whatever the rank count, and a speed-up means something.
+    `max_gpus`: the most ranks that any run of the same comparison uses. Default CPU threads are divided by
+    that number, so that a rank has the same number of threads at every rank count, and speed-ups are comparable.
     """
     chosen = {field: tree.get(field) for field in Request.__struct_fields__}
     if tree.get("device") is not None:
@@ -84,7 +89,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
 
 
 def at_home(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings, given flat or as a tree, with `~` in paths made out."""
+    """The same settings, flat or as a tree, with `~` in paths expanded."""
     found = dict(settings)
     for key in PATHS:
         group, _, below = key.partition(".")
@@ -102,7 +107,7 @@ def _at_home(value: Any) -> Any:
 
 
 def path_at_home(path: str) -> str:
-    """The path with `~` at its beginning made out; as it is where there is no such user."""
+    """The path with a leading `~` expanded; unchanged if there is no such user."""
     try:
         return str(Path(path).expanduser()) if path.startswith("~") else path
     except RuntimeError:
@@ -110,22 +115,22 @@ def path_at_home(path: str) -> str:
 
 
 def threads_share(ranks: Any) -> int:
-    """CPU threads of each of so many ranks, when the cores are shared out evenly; 1 for what is no number of ranks."""
+    """CPU threads per rank if the cores are divided evenly; 1 if `ranks` is not a positive number."""
     return max(1, cores() // ranks) if isinstance(ranks, int) and ranks > 0 else 1
 
 
 def variables(env: Any) -> Any:
-    """Environment variables as words; what is no mapping is left to be refused."""
+    """Environment variables as strings; other types are returned unchanged, to be rejected later."""
     return {name: _variable(value) for name, value in env.items()} if isinstance(env, Mapping) else env
 
 
 def _variable(value: Any) -> Any:
-    """A number is a value like any other to an environment; what else is no word is left to be refused."""
+    """A number becomes a string; other types are returned unchanged, to be rejected later."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
-    """The checked settings of a composed configuration that say how runs are kept."""
+    """The checked `RunSettings` of a composed configuration."""
     given = {field: tree.get(field) for field in RunSettings.__struct_fields__}
     given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
     settings: RunSettings = convert(given, RunSettings)
@@ -139,34 +144,34 @@ def _seconds(key: str, given: Any) -> Any:
     try:
         return seconds(given)
     except ValueError:
-        raise ConfigError(f"{key}={given}: expected a duration, as 90s, 15min or 2h") from None
+        raise ConfigError(f"{key}={given}: expected a duration, e.g. 90s, 15min or 2h") from None
 
 
 def bytes_from(key: str, given: Any, example: str) -> Any:
-    """The bytes of a size that may be given in words, as 16GB; None, and what is neither word nor number, as it is."""
+    """The bytes of a size, which may be a string as 16GB; other values are returned unchanged."""
     if not isinstance(given, str):
         return given
     try:
         return size(given)
     except ValueError:
-        raise ConfigError(f"{key}={given}: expected a size, as {example}") from None
+        raise ConfigError(f"{key}={given}: expected a size, e.g. {example}") from None
 
 
-FIND = "find"  # in place of a clock, for `doctor` to measure it
+FIND = "find"  # value of `clock` with which `doctor` searches for it
 
 
 def clock_from(given: str | float) -> float:
-    """The Hz of a clock that is given in MHz, or in words, as 1227MHz."""
+    """The Hz of a clock given as MHz, or as a string with its unit, as 1227MHz."""
     try:
         clock_Hz = given * 1e6 if isinstance(given, int | float) else frequency(given)
     except ValueError:
-        raise ConfigError(f"clock={shortened(given)}: expected MHz, as 1227 or 1227MHz") from None
+        raise ConfigError(f"clock={shortened(given)}: expected MHz, e.g. 1227 or 1227MHz") from None
     bounds.check({"clock": clock_Hz / 1e6})
     return clock_Hz
 
 
 def sizes_from(given: Iterable[int | str]) -> list[int]:
-    """The bytes of each size that is asked for, as 8, 64MiB or "1.5 GB"."""
+    """The bytes of each given size, as 8, 64MiB or "1.5 GB"."""
     try:
         sizes = [size(str(each)) for each in given]
     except ValueError as error:
@@ -176,9 +181,9 @@ def sizes_from(given: Iterable[int | str]) -> list[int]:
 
 
 def images_from(tree: Mapping[str, Any]) -> Images:
-    """The checked settings of a composed configuration that say which images to make."""
+    """The checked `Images` settings of a composed configuration."""
     if not isinstance(tree["images"], Mapping):
-        raise ConfigError(f"images={tree['images']}: expected a group of settings, as images.classes=8")
+        raise ConfigError(f"images={tree['images']}: expected a group of settings, e.g. images.classes=8")
     given = dict(tree["images"])
     given |= {"workers": cores() if given["workers"] is None else given["workers"], "size": str(given["size"])}
     images: Images = convert(given, Images, "images")
@@ -187,13 +192,13 @@ def images_from(tree: Mapping[str, Any]) -> Images:
 
 
 def check_images(*, classes: int, per_class: int, seed: int, workers: int) -> None:
-    """Refuses numbers of images that are out of range."""
+    """Rejects numbers of images that are out of range."""
     bounds.check({"images": {"classes": classes, "per_class": per_class, "seed": seed, "workers": workers}})
     bounds.check({"images.classes x images.per_class": classes * per_class})
 
 
 def check(r: Request) -> None:
-    """Refuses what can run on no machine: settings out of range, or that contradict each other."""
+    """Rejects requests that no machine could run: settings out of range, or contradictory ones."""
     least = {
         # DDP rebuilds its buckets after the first step, and the second one allocates them.
         "warmup": (3, ""),
@@ -212,9 +217,13 @@ def check(r: Request) -> None:
         )
     check_ranks(r.gpus, r.devices, r.env)
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
-        raise ConfigError("measure=input with input=synthetic: there is no input work to measure; use another input")
+        raise ConfigError(
+            "measure=input with input=synthetic: synthetic input does no work to measure; use another input"
+        )
     if r.graph and r.measure != "step":
-        raise ConfigError(f"graph=true with measure={r.measure}: a graph is launched whole; leave out graph=true")
+        raise ConfigError(
+            f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
+        )
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
@@ -223,7 +232,7 @@ def check(r: Request) -> None:
 
 
 def check_ranks(gpus: int, devices: list[int] | None, env: Mapping[str, str]) -> None:
-    """Refuses GPU ids that are not one for each rank, and environment variables that are not for a run to set."""
+    """Rejects a wrong number of GPU ids, duplicates, and environment variables that a run may not set."""
     if devices is not None and (len(devices) != gpus or len(set(devices)) != len(devices)):
         raise ConfigError(f"devices={devices}: expected {gpus} different GPU ids, as many as gpus={gpus}")
     check_variables(env)

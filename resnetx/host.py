@@ -1,8 +1,8 @@
-"""What this process may use of its host, and what the host is called.
+"""The resources of the host that this process may use, and the host's name.
 
-A process rarely owns its host: it may be kept to some of the CPUs, and the control groups that it is in (a container,
-a Slurm job, a systemd service) limit CPU time and memory. The kernel's files say so; a system without them limits
-nothing that could be read here.
+A process rarely has its host to itself: it may be restricted to some of the CPUs, and the control groups that it is in
+(a container, a Slurm job, a systemd service) limit CPU time and memory. The kernel's files show these limits; on a
+system without them none are known.
 
 References: sched_getaffinity(2), cgroups(7), Linux documentation of both versions' cpu and memory controllers.
 """
@@ -29,7 +29,7 @@ def node_name() -> str:
 def dying_with(parent: int) -> Callable[[], None]:
     """What a child of the process `parent` calls so that the kernel kills it when that one dies, however it dies.
 
-    Linux only; elsewhere it does nothing. Safe between fork and exec: nothing is looked up there.
+    Linux only; elsewhere it does nothing. Safe between fork and exec, as it resolves no symbols there.
     """
     if sys.platform != "linux":
         return lambda: None
@@ -44,7 +44,7 @@ def dying_with(parent: int) -> Callable[[], None]:
 
 
 def visible_cores() -> int:
-    """CPUs that this process may run on, however little of their time it may get."""
+    """CPUs that this process may run on, even if it may use only a part of their time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -58,7 +58,7 @@ def cpu_numbers(text: str) -> set[int]:
 
 
 def cpus_text() -> str:
-    """The CPUs that this process may run on, as the kernel writes it: "0-2,8"; "" on a system that does not tell."""
+    """The CPUs that this process may run on, as the kernel writes it: "0-2,8"; "" if the system does not report it."""
     if not hasattr(os, "sched_getaffinity"):
         return ""
     numbers = sorted(os.sched_getaffinity(0))
@@ -84,7 +84,7 @@ def memory_bytes() -> int:
 
 
 def free_memory_bytes() -> int:
-    """What may still be taken of the host's memory, or of a control group's; the page cache counts as free."""
+    """Free memory of the host, or of a control group if that is less; the page cache counts as free."""
     free = [int(line.split()[1]) * 1024 for line in _lines("proc/meminfo") if line.startswith("MemAvailable:")]
     for group, limit in _memory_limits():
         used = kernel_text(group / "memory.current") or kernel_text(group / "memory.usage_in_bytes")
@@ -130,7 +130,7 @@ def _control_groups(controller: str) -> Iterator[Path]:
 
 
 def flock(file: int | IO[Any], *, shared: bool = False, wait: bool = True) -> None:
-    """Takes the kernel's lock on an open file, which ends with whoever holds it. Windows has none.
+    """Takes the kernel's lock on an open file, which ends with the process that holds it. Windows has none.
 
     Without `wait`, a lock that another process holds is a `BlockingIOError`.
     """
@@ -148,7 +148,7 @@ def kernel_file(path: str | Path) -> Path:
 
 
 def kernel_text(path: str | Path) -> str:
-    """What a file of the kernel says; "" where it is missing or has no value to give."""
+    """The content of a file of the kernel; "" if it is missing or has no value."""
     try:
         return kernel_file(path).read_text(errors="replace").strip()
     except OSError:

@@ -34,7 +34,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     optimizer: Sgd
     gpus: int  # ranks
     devices: list[int] | None  # GPU ids, one per rank; None: the first ones
-    scaling: Literal["strong", "weak"]  # how batch_size came about: fixed over all GPUs, or for each of them
+    scaling: Literal["strong", "weak"]  # whether batch_size was given for all GPUs together or for each
     split: Literal["even", "uneven"]  # uneven: some ranks have one image more than others
     env: dict[str, str]  # environment variables of the ranks
     measure: Measure
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: int  # in a window
     windows: int
     seed: int
-    # Settings that came later have the value here that all runs before them had: their keys stay.
+    # Settings added later: their defaults are what earlier runs used, so that keys do not change.
     channels_last: bool = True  # images and weights lie in memory channel by channel of each pixel (NHWC), else NCHW
     memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
     graph: bool = False  # each step is one CUDA graph
@@ -59,7 +59,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def baseline_key(self) -> str:
         """The key of the same point on one GPU, the usual denominator of its speed-up.
 
-        All points of one scaling curve share it: it tells of neither the number of GPUs nor their ids.
+        All points of one scaling curve share it: it depends on neither the number of GPUs nor their ids.
         """
         return self.on(1).key
 
@@ -70,17 +70,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split)
 
     def share(self, rank: int) -> int:
-        """Images of each batch that a rank trains on: the first ranks take what does not divide."""
+        """Images of each batch that a rank trains on: the first ranks take the remainder."""
         whole, rest = divmod(self.batch_size, self.gpus)
         return whole + (rank < rest)
 
     @property
     def twins(self) -> "dict[TwinName, Request]":
-        """The runs that tell what limits this point, each with one part of its work left out or watched.
+        """The runs that show what limits this point, each with one part of its work left out, or instrumented.
 
         synthetic: without input work. alone: without exchanging gradients. input: nothing but input work. phases: the
-        instrumented steps. Left out is what would be no other run than the point itself. Nothing can be watched
-        in a graph, so its steps are watched as they are without one.
+        instrumented steps. A twin that would be identical to the point is left out. A CUDA
+        graph cannot be instrumented, so the instrumented steps run without one.
         """
         if self.measure != "step":
             return {}
@@ -112,16 +112,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def slug(self) -> str:
-        """A name for people and folders: "resnet-4_b16_g2_" and the key."""
+        """A readable name for folders: "resnet-4_b16_g2_" and the key."""
         strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
         measure = "" if self.measure == "step" else f"{self.measure}_"
         return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
 
 
 def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None:
-    """Takes fields with a default, which came later than others, out of plain values where they have it.
+    """Removes fields that have their default, which were added later, from plain values.
 
-    What is made of the rest, a key or a digest, is then what it was before there were such fields.
+    A key or digest of the rest then equals that of records from before these fields existed.
     """
     for field in msgspec.structs.fields(kind):
         if not field.required and tree[field.name] == field.default:

@@ -1,4 +1,4 @@
-"""What repeated runs say of a point: its rate, its ratio to another point, and which differences are shown.
+"""Statistics of repeated runs: the rate of a point, its ratio to another point, and significant differences.
 
 A run is a fresh process with a few windows, and its windows agree with each other better than two runs do. So runs are
 what is counted, resampled and permuted; windows only say how well each run is known. Pure: plain numbers in, frozen
@@ -64,7 +64,7 @@ class Summary:
 
     def scaled(self, factor: float) -> "Summary":
         """The same estimate in another unit: a speed-up over 8 GPUs times 1/8 is a parallel efficiency."""
-        assert factor > 0, f"a factor of {factor} would turn low and high round"
+        assert factor > 0, f"a factor of {factor} would swap low and high"
         return replace(self, median=self.median * factor, low=self.low * factor, high=self.high * factor)
 
 
@@ -82,7 +82,7 @@ def ratio(numerator: Runs, denominator: Runs) -> Summary:
 
 
 def derived(function: Callable[..., Floats], *sets: Runs) -> Summary:
-    """Whatever follows from the rates of several points, with the interval that their runs leave to it.
+    """A quantity derived from the rates of several points, with its interval.
 
     `function` gets one array per set, each element a rate that this set could have shown, and answers element by
     element. The sets are drawn independently, but one that is given twice varies as one: a point's ratio to itself is
@@ -110,7 +110,7 @@ def derived(function: Callable[..., Floats], *sets: Runs) -> Summary:
 def _measured(runs: Runs) -> _Measured:
     """The same runs, every one as the rates of its windows, in a form that can be told apart and looked up."""
     measured = tuple(tuple(np.atleast_1d(run).tolist()) for run in runs)
-    assert measured, "no runs, nothing to say of them"
+    assert measured, "no runs"
     assert all(run and min(run) > 0 for run in measured), f"every run needs windows with rates above zero: {measured}"
     return measured
 
@@ -174,8 +174,8 @@ def permutation_test(a: Runs, b: Runs) -> PermutationTest:
     """Do two sets of runs differ? Exact up to 7 runs against 7, from random splits beyond.
 
     The statistic is the mean log rate of `a` less that of `b`, the log of a ratio of geometric means. The ratio of
-    medians, which `ratio` reports, would be deaf here: many splits have the same medians, so that six runs all faster
-    than six others reach p = 0.013 at best instead of 0.002, and nothing is left after a correction.
+    medians, which `ratio` reports, would be insensitive here: many splits have the same medians, so that six runs all
+    faster than six others reach p = 0.013 at best instead of 0.002, and nothing is left after a correction.
     """
     import scipy.stats  # type: ignore[import-untyped]
 
@@ -199,7 +199,7 @@ def permutation_test(a: Runs, b: Runs) -> PermutationTest:
 def smallest_p(runs_a: int, runs_b: int) -> float:
     """The p-value of the most extreme outcome of so many runs: the two splits, of all, that part fast from slow.
 
-    A lone difference among m cells needs LEVEL / m: 7 runs a side for 72 cells, 4 for one. One run shows nothing of its
+    A single difference among m points needs LEVEL / m: 7 runs a side for 72 cells, 4 for one. One run has no
     scatter, and decides nothing.
     """
     if min(runs_a, runs_b) < 2:

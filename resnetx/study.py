@@ -23,18 +23,18 @@ from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.request import Request
 from resnetx.variables import check_file_variables
 
-MAX_POINTS = 10_000  # of a study: at a minute for each run, weeks
-MAX_CHARACTERS = 2**25  # of all their settings, of which a point has some hundred
+MAX_POINTS = 10_000  # of a study: weeks, at a minute per run
+MAX_CHARACTERS = 2**25  # of all their settings; a point has some hundred
 
 Point = dict[str, Any]  # setting -> one value
 
-# What a study is made of: points, and how often they run. Where records go, and who gets a copy, is for whoever starts
-# it to decide; so is what makes figures less trustworthy.
+# What a study is made of: points, and how often they run. Where records are stored, who gets a
+# copy, and settings that make figures less trustworthy are decided by the user who starts it.
 SETTINGS = {*Request.__struct_fields__, "repeats", "twins", "budget", "baseline", "timeout", "convention"}
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a study's file says, under the file's name."""
+    """The content of a study's file, and its name."""
 
     name: str
     about: str = ""
@@ -85,7 +85,7 @@ def _read(path: Path) -> Study:
 
 
 def _check_settings(study: Study, text: YamlFile) -> None:
-    """Refuses what is no setting of a run: ignored, it would make points that differ in name only."""
+    """Rejects unknown settings: ignored, they would make points that differ in name only."""
     places: list[tuple[list[str | int], dict[str, Any]]] = [(["settings"], study.settings)]
     places += [(["grids", number], grid) for number, grid in enumerate(study.grids)]
     for where, grid in places:
@@ -133,13 +133,13 @@ def _axes(study: Study | None, grid: Mapping[str, Any], chosen: Mapping[str, Any
     """The values of each setting in a grid; those of the command line win."""
     axes = {**(study.settings if study else {}), **grid}
     for group in GROUPS:
-        if group in chosen:  # another model has no use for the grid's settings of its own
+        if group in chosen:  # the grid's settings of one model do not apply to another
             axes = {key: value for key, value in axes.items() if not key.startswith(f"{group}.")}
     return {key: _values(key, value) for key, value in {**axes, **chosen}.items()}
 
 
 def _too_many(grids: list[dict[str, list[Any]]]) -> str:
-    """What to say of grids with too many points, found without building them; "" where they have not."""
+    """Why grids have too many points, without building them; "" if they do not."""
     counts = [math.prod(map(len, axes.values())) for axes in grids]
     if sum(counts) <= MAX_POINTS:
         lengths = list(map(_longest, grids))

@@ -1,4 +1,4 @@
-"""Quantities as people read them. Inside resnetx everything is in base units (seconds, bytes, B/s, FLOP).
+"""Formats and parses quantities. Inside resnetx everything is in base units (seconds, bytes, B/s, FLOP).
 
 GB is 1e9 bytes and GiB is 2**30: a figure in one must never stand beside a figure in the other without its unit.
 """
@@ -16,7 +16,7 @@ def si(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{_significant(value, digits)} {unit}".rstrip()
 
 
-_NUMBER = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"  # what is longer is no size and no time
+_NUMBER = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"  # longer numbers are not valid sizes or times
 
 
 def duration(seconds: float) -> str:

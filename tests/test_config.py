@@ -127,8 +127,8 @@ def test_a_value_of_the_wrong_type_is_named_with_what_was_expected(settings, sen
     [
         ("A", "a\0b", r"env\.A: its value contains a NUL character"),
         ("PET_STANDALONE", "1", r"env\.PET_STANDALONE: controls how ranks are started"),
-        ("TORCHELASTIC_RUN_ID", "1", r"env\.TORCHELASTIC_RUN_ID: it decides"),
-        ("RESNETX_RUN_FOLDER", "/tmp", r"env\.RESNETX_RUN_FOLDER: it decides"),
+        ("TORCHELASTIC_RUN_ID", "1", r"env\.TORCHELASTIC_RUN_ID: controls how"),
+        ("RESNETX_RUN_FOLDER", "/tmp", r"env\.RESNETX_RUN_FOLDER: controls how"),
     ],
 )
 def test_a_variable_that_no_rank_could_be_given_is_refused(request_of, name, value, sentence):
@@ -195,5 +195,5 @@ def test_tildes_in_a_list_of_paths(monkeypatch):
 
 @pytest.mark.parametrize("given", [3, True, None, 1.5])
 def test_a_choice_that_is_no_word_is_refused_with_the_known_ones(given):
-    with pytest.raises(ConfigError, match=r"^model=(3|true|null|1\.5): no such model; known are alexnet, googlenet"):
+    with pytest.raises(ConfigError, match=r"^model=(3|true|null|1\.5): no such model; known: alexnet, googlenet"):
         compose({"model": given})

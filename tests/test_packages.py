@@ -88,7 +88,7 @@ def test_rings_need_scipy(without):
 def test_a_module_that_nobody_knows_stays_a_bug(without):
     status, _, err = without(["resnetx.workloads.buckets"], "describe")
     assert status == 1
-    assert "a mistake of resnetx (ModuleNotFoundError: No module named 'resnetx.workloads.buckets')" in err
+    assert "a bug in resnetx (ModuleNotFoundError: No module named 'resnetx.workloads.buckets')" in err
     assert "pip install" not in err
     kept = Path(err.split()[-1])
     assert "Traceback" in kept.read_text()

@@ -190,9 +190,7 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     if request.registered and not gpus_here():
-        return (
-            "registered=true: it registers memory with NCCL, and this machine shows no GPU: gloo has none to register"
-        )
+        return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"
     missing = packages.not_unix() or packages.obstacle("torch")
     return missing or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 

@@ -22,9 +22,9 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     if not wanted.collective or not wanted.gpus:
         raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
     if len(wanted.collective) > 1:
-        raise ConfigError(f"collective={wanted.collective}: a file of nccl-tests holds one")
+        raise ConfigError(f"collective={wanted.collective}: a file of nccl-tests has one collective")
     if len(wanted.gpus) > 1:
-        raise ConfigError(f"gpus={wanted.gpus}: a file of nccl-tests is of one number of GPUs; expected gpus=N")
+        raise ConfigError(f"gpus={wanted.gpus}: a file of nccl-tests has one number of GPUs; expected gpus=N")
     record = import_nccl_tests(file, wanted.collective[0], wanted.gpus[0])
     folder = run_folder(Path(wanted.results), "bench", file.stem, node="imported")
     write(folder.record, record)

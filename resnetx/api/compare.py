@@ -73,8 +73,8 @@ def compared(paths: Sequence[keywords.Text], settings: Mapping[str, object]) -> 
         return _systems(files, given)
     if len(files) != 2:
         raise ConfigError(
-            f"compare: {len(files)} paths given; expected two study folders: A, then B, which is over A (or "
-            "systems=[dgx1-p100,gx8], or a prediction, or that and the study that checks it)"
+            f"compare: {len(files)} paths given; expected two study folders, A and B, to compare B with A (or "
+            "systems=[dgx1-p100,gx8], or a prediction, or a prediction and a study that tests it)"
         )
     a, b = files
     return _accuracy(a, b, given) if is_prediction(a) else _studies(a, b, given)
@@ -120,7 +120,7 @@ def _studies(a: Path, b: Path, given: Point) -> OfStudies:
 def _accuracy(prediction: Path, study: Path, given: Point) -> OfAccuracy:
     out, baseline = out_and_baseline(given)
     if baseline is not None:
-        raise ConfigError(f"baseline={baseline}: goes with two studies; iterations are compared here, not speed-ups")
+        raise ConfigError(f"baseline={baseline}: only for two studies; iterations are compared here, not speed-ups")
     made = read_prediction(prediction)
     found = check(made, _study(study))
     if out:
@@ -161,7 +161,7 @@ def _causes(paths: Sequence[Path], given: Point) -> Causes | None:
     from resnetx.api.explain import search
 
     if paths:
-        raise ConfigError(f"explain=true: predicts by the roofline; it takes no trace and no record ({paths[0]})")
+        raise ConfigError(f"explain=true: predicts by the roofline, without traces or records ({paths[0]})")
     return search({key: value for key, value in given.items() if group_of(key) not in ("out", "explain")})
 
 
@@ -170,7 +170,7 @@ def _prediction(paths: Sequence[Path], given: Point) -> tuple[Prediction, Path |
     if "systems" not in given:
         out, baseline = out_and_baseline(given)
         if baseline is not None:
-            raise ConfigError(f"baseline={baseline}: goes with two studies; a prediction has its own")
+            raise ConfigError(f"baseline={baseline}: only for two studies; a prediction has its own")
         made = read_prediction(paths[0])
         return made, out, dict(_known(dict.fromkeys(point.system for point in made.points), {}))
     made = predicted(paths, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})

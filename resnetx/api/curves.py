@@ -153,7 +153,7 @@ def _gpus(wanted: Wanted, counts: Sequence[int]) -> list[int]:
 def _refuse_known(trace: Trace, given: study.Point) -> None:
     for key in sorted(set(map(group_of, given)) - set(LEFT_OPEN)):
         left_open = ", ".join(LEFT_OPEN)
-        raise ConfigError(f"{key}: the trace {trace.source} has it already; of the workload it leaves open {left_open}")
+        raise ConfigError(f"{key}: fixed by the trace {trace.source}; a trace only leaves {left_open} open")
 
 
 def _traced(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Request]:
@@ -174,7 +174,7 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
     """Curves of a trace from a file: no more is known of its workload than its layers."""
     if "graph" in given:
         raise ConfigError(
-            f"graph: the trace {trace.source} was imported, and does not tell the time of its host, which a graph "
+            f"graph: the trace {trace.source} was imported without the time of its host, which a graph "
             "saves; leave graph out"
         )
     defaults = {

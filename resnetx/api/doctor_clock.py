@@ -57,7 +57,7 @@ def find_clock(given: Point) -> FoundClock:
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
     for word in written({key: value for key, value in given.items() if group_of(key) not in CLOCKED}):
-        raise ConfigError(f"{word}: not with clock=, which looks at nothing but clocks; leave it out")
+        raise ConfigError(f"{word}: does not apply with clock=; leave it out")
     asked = struct_of({key: value for key, value in given.items() if key in OWN}, Asked, listed=())
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
     nvml = _nvml(f"clock={asked.clock}")
@@ -78,7 +78,7 @@ def find_clock(given: Point) -> FoundClock:
 def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | None) -> Answer:
     """Tries the clock that is wanted, or else finds one."""
     left = journal.command([Before(gpu, None) for gpu in lock.before])
-    progress.note(f"Clocks are put back when this ends; after kill -9, put them back with `{left}`.")
+    progress.note(f"Clocks are restored at the end; after kill -9, restore them with `{left}`.")
     free = trial.unlocked(lock, supported, look)
     try:
         if wanted is None:
@@ -91,7 +91,7 @@ def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | No
 def _estimate(supported: Sequence[int], free: Sequence[Reading]) -> str:
     """What can be said without the right to lock a clock."""
     least = rounded_down(min(each.clock_MHz for each in free), supported)
-    return f"; unlocked, no GPU ran slower than {least} MHz under this load, which is then likely to hold"
+    return f"; unlocked, no GPU ran slower than {least} MHz under this load, so that clock can probably be sustained"
 
 
 def _supported(wanted_MHz: float, supported: Sequence[int]) -> int:
@@ -130,8 +130,10 @@ def _refuse_others(gpus: Collection[int]) -> None:
     if isinstance(processes, Unknown):
         return
     if busy := sorted({each.gpu for each in processes if each.gpu in gpus}):
-        raise ConfigError(f"clock: others use GPU {', '.join(map(str, busy))} too, at whatever clock is locked; choose "
-                          "others with devices=[...], or see `resnetx doctor`")  # fmt: skip
+        raise ConfigError(
+            f"clock: other processes use GPU {', '.join(map(str, busy))}, which a locked clock affects; choose other "
+            "GPUs with devices=[...], or see `resnetx doctor`"
+        )
 
 
 def _requests(given: Point, devices: list[int]) -> list[Request]:
@@ -154,4 +156,4 @@ def _finish_what_was_killed(nvml: Nvml) -> None:
     if left := journal.left_behind():
         put_back(nvml, left)
         gpus = ", ".join(str(each.gpu) for each in left)
-        progress.note(f"Clocks of GPUs {gpus} are put back: a `resnetx doctor` that was killed had left them locked.")
+        progress.note(f"Clocks of GPUs {gpus} are restored: a `resnetx doctor` that was killed had left them locked.")

@@ -42,7 +42,7 @@ def search(asked: Point) -> Causes:
     if not is_the_papers(asked):
         systems = ",".join(stated.systems)
         raise ConfigError(
-            f"explain=true: explains the statements of a paper; expected systems=[{systems}] study={stated.study}"
+            f"explain=true: only for the comparison of a paper; expected systems=[{systems}] study={stated.study}"
         )
     all_open = {name: _left_open(each, asked) for name, each in stated.assumptions.items()}
     left = {name: each for name, each in all_open.items() if each is not None}

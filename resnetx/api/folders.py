@@ -1,4 +1,4 @@
-"""New folders in the results folder, each for one command alone, named after the time."""
+"""New folders in the results folder, one for each command, named after the time."""
 
 from datetime import UTC, datetime
 from itertools import count
@@ -8,9 +8,9 @@ from resnetx.measure.launch.results_folder import not_writable
 
 
 def new_folder(parent: Path, label: str = "") -> Path:
-    """Makes a folder that was not there before: "20260131T235959123_LABEL", UTC to the millisecond.
+    """Makes a new folder: "20260131T235959123_LABEL", UTC to the millisecond.
 
-    Where another command began in the same millisecond, or the clock was set back, it is "20260131T235959123-2_LABEL".
+    If another command started in the same millisecond, or the clock was set back, it is "20260131T235959123-2_LABEL".
     """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
     names = (stamp + f"-{attempt}" * (attempt > 1) + f"_{label}" * bool(label) for attempt in count(1))

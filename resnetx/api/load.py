@@ -75,6 +75,6 @@ class _Kind(msgspec.Struct):
 def _record(file: Path) -> Loaded:
     kind = record.read(file, _Kind, "a record of resnetx").kind
     if kind not in KINDS:
-        raise ConfigError(f"{file}: no record of resnetx; expected one of a {', a '.join(KINDS)}")
+        raise ConfigError(f"{file}: not a record of resnetx; expected the record of a {', a '.join(KINDS)}")
     found: Loaded = record.read(file, KINDS[kind])
     return found

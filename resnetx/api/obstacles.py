@@ -39,18 +39,15 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):
         return (
-            f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes for a step in fp16; "
+            f"precision={request.precision}: not on CPUs, which have no TF32 and take minutes per step in fp16; "
             "use precision=fp32 or bf16"
         )
     if packages.hip_version() and request.precision == "tf32":
-        return (
-            "precision=tf32: a format of NVIDIA's GPUs, which torch for AMD's does not compute in; use precision=fp32 "
-            "or bf16"
-        )
+        return "precision=tf32: a format of NVIDIA GPUs that torch for AMD does not support; use precision=fp32 or bf16"
     if not present and request.memory_limit is not None:
-        return "memory_limit: it limits what PyTorch allocates on GPUs, and this machine shows none; leave it out"
+        return "memory_limit: limits GPU memory, but this machine has no GPU; leave it out"
     if not present and request.graph:
-        return "graph=true: only GPUs have CUDA graphs, and this machine shows none; leave it out"
+        return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
 
 
@@ -65,8 +62,8 @@ def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, he
     asked = f"gpus={gpus}" + f" ({ranks} on this node)" * (ranks != gpus)
     if not present and ranks > cores() and not oversubscribe:
         return (
-            f"{asked}: more ranks than this machine has cores ({cores()}, and no GPU), which take turns; ask for "
-            "fewer, or set oversubscribe=true to run them all the same"
+            f"{asked}: more ranks than this machine has cores ({cores()}, and no GPU); ask for "
+            "fewer, or set oversubscribe=true to let ranks share cores"
         )
     wanted = max(devices or [ranks - 1]) + 1
     if 0 < present < wanted and devices:
@@ -74,6 +71,6 @@ def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, he
     if 0 < present < wanted and not oversubscribe:
         return (
             f"{asked}: this machine shows {present} GPU{'s' * (present > 1)}; ask for fewer, or set oversubscribe=true "
-            "to have ranks take turns on them, which shows whether they work and says nothing of their speed"
+            "to let ranks share them, as a functional test without meaningful speed"
         )
     return ""

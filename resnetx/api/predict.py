@@ -187,7 +187,7 @@ def _check(asked: Asked) -> None:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
     if asked.calibration is not None and len(asked.systems) * len(asked.library) > 1:
-        raise ConfigError(f"calibration={asked.calibration}: measured on one system and library; ask for one of each")
+        raise ConfigError(f"calibration={asked.calibration}: valid for one system and one library; give one of each")
 
 
 def wanted_of(asked: Asked) -> Wanted:
@@ -243,8 +243,8 @@ def setting_of(asked: Asked) -> Setting:
 def _clock_Hz(given: str | float | None) -> float | None:
     if given == FIND:
         raise ConfigError(
-            "clock=find: a prediction reckons with a clock and finds none; `resnetx doctor clock=find` measures the "
-            "highest that GPUs hold, to be given here as clock=1227MHz"
+            "clock=find: a prediction needs the value of a clock; `resnetx doctor clock=find` measures the "
+            "highest that GPUs sustain; give it here, e.g. clock=1227MHz"
         )
     return None if given is None else clock_from(given)
 
@@ -259,8 +259,8 @@ def _refuse_unsaid(found: Mapping[int | None, Measured], asked_of: Sequence[Curv
     counts = sorted({len(devices) for each in asked_of for devices, _ in each.points if len(devices) > 1})
     if None in found and len(counts) > 1:
         raise ConfigError(
-            f"calibration={calibration}: does not say on how many GPUs it was measured, so it cannot be for all of "
-            f"gpus={counts}; ask for one of them, or say it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
+            f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
+            f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
         )
 
 
@@ -277,7 +277,7 @@ def _time(given: str | float) -> float:
     try:
         host_s = seconds(given) if isinstance(given, str) else given
     except ValueError:
-        raise ConfigError(f"host_time={given}: expected a duration, as 0.03s") from None
+        raise ConfigError(f"host_time={given}: expected a duration, e.g. 0.03s") from None
     bounds.check({"host_time": host_s})
     return host_s
 

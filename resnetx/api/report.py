@@ -17,7 +17,7 @@ def report(*studies: keywords.Text, **settings: Unpack[keywords.Report]) -> Path
     from resnetx.reporting.study import page, results
 
     if not studies:
-        raise ConfigError("report: no study is named; expected folders that `resnetx sweep` has made, as results/")
+        raise ConfigError("report: no study given; expected folders written by `resnetx sweep`, e.g. results/")
     out, baseline = out_and_baseline(asked("report", settings))
     found = {each.path.resolve(): each for path in studies for each in results.find(Path(path))}
     loaded, unreadable = [], []
@@ -30,7 +30,7 @@ def report(*studies: keywords.Text, **settings: Unpack[keywords.Report]) -> Path
         for sentence in [*unreadable, *(sentence for study in loaded for sentence in study.skipped)]:
             progress.skipped(sentence)
         if not loaded:
-            raise ConfigError("report: no study that is named can be read; expected one at least")
+            raise ConfigError("report: none of the given studies can be read; expected at least one")
         folder = out or StudyFolder(loaded[0].folder).report
         try:
             written = page.write(loaded, folder, baseline, unreadable)

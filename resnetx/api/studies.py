@@ -60,5 +60,5 @@ def only_study(path: Path) -> StudyFolder:
     found = results.find(path)
     if len(found) > 1:
         names = ", ".join(str(folder.path.relative_to(path)) for folder in found)
-        raise ConfigError(f"{path}: holds {len(found)} studies; name the folder of one of them: {names}")
+        raise ConfigError(f"{path}: contains {len(found)} studies; give the folder of one of them: {names}")
     return found[0]

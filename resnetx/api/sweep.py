@@ -82,7 +82,7 @@ def study_of(settings: Mapping[str, object]) -> Asked:
     trees = [compose(point) for point in points]
     run_settings = one_for_all(trees)
     if any(tree["measure"] == "equality" for tree in trees):
-        raise ConfigError("measure=equality: it has no rate to sweep; `resnetx verify` shows it, one point at a time")
+        raise ConfigError("measure=equality: has no rate to sweep; use `resnetx verify` for one point")
     requests = {request.key: request for request in requests_of(trees)}
     name = named.name if named else "sweep-" + _digits(requests)
     tasks = [
@@ -168,8 +168,8 @@ def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
     settings, *others = {run_settings_from(tree) for tree in trees}
     if others:
         raise ConfigError(
-            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe and dirty are one "
-            "for a whole sweep: give each one value"
+            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe and dirty apply "
+            "to the whole sweep: give one value for each"
         )
     return settings
 
@@ -239,7 +239,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     parts += [
         f"{'repeats' if what == 'point' else f'runs of the twin {what}'}: {count}" for what, count in counts.items()
     ]
-    return f"left undone ({', '.join(parts)}); start it again to go on"
+    return f"not run ({', '.join(parts)}); start it again to continue"
 
 
 def _track(study: Asked, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:

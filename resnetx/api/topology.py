@@ -171,9 +171,9 @@ def _refuse_unread(given: Point, wanted: Asked, systems: Sequence[System]) -> No
     for key, value in given.items():
         if value is not None and question not in GOES_WITH.get(key, (question,)):
             others = " or ".join(f"{each}=" for each in GOES_WITH[key] if each not in (key, "systems"))
-            raise ConfigError(f"{key}={value}: nothing that is asked reads it; it goes with {others}")
+            raise ConfigError(f"{key}={value}: has no effect here; it is used with {others}")
         if key in ("network", "nics") and wanted.nodes is None and all(each.nodes == 1 for each in systems):
-            raise ConfigError(f"{key}={value}: one node needs no network; say nodes= as well")
+            raise ConfigError(f"{key}={value}: one node needs no network; set nodes= as well")
     if question == "pick" and len(wanted.size) > 1:
         raise ConfigError(f"size={wanted.size}: choices are ranked at one size")
 
@@ -207,7 +207,7 @@ def _costed(machines: Sequence[System], wanted: Asked, name: str) -> Costed:
     if wanted.calibration is not None:
         if len(plans) > 1:
             raise ConfigError(
-                f"calibration={wanted.calibration}: measured on one system and library; ask for one of each"
+                f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
             )
         plans = [collective.calibrate(plans[0], calibration.read(wanted.calibration, plans[0].collective))]
     if wanted.out:

@@ -51,7 +51,7 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             written = files.write_drawing(each.chart, svg, folder / each.name.replace(" ", "-"))
         except OSError as error:
-            raise ConfigError(f"out={folder}: no drawing can be written there: {error.strerror}") from None
+            raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")
     note_undrawn()
 

@@ -92,7 +92,7 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     given = asked("trace", settings)
     for key in given:
         if key in OF_IMPORTS:
-            raise ConfigError(f"{key}={given[key]}: says what a file does not; add --import and the file")
+            raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")
     wanted = _asked(given)
     if all(run.obstacle for run in wanted.runs):
         raise ConfigError(wanted.runs[0].obstacle)
@@ -149,11 +149,11 @@ def _asked(given: Point) -> Asked:
 def _iterations(of_points: list[Any]) -> int:
     given = of_points[0]
     if other := [each for each in of_points if each != given]:
-        raise ConfigError(f"iterations={[given, other[0]]}: one number for all that is traced; give it one value")
+        raise ConfigError(f"iterations={[given, other[0]]}: applies to all traces; give one value")
     if given is None:
         return ITERATIONS
     if not isinstance(given, int) or isinstance(given, bool):
-        raise ConfigError(f"iterations={given}: expected a number of watched iterations")
+        raise ConfigError(f"iterations={given}: expected a number of instrumented iterations")
     bounds.check({"iterations": given})
     return given
 

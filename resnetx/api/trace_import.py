@@ -32,7 +32,7 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     known = parts_table("gpus")
     if "batch_size" not in given or wanted.device is None:
         raise ConfigError(
-            f"--import {file}: the file says neither its batch nor its GPU; expected batch_size= samples on the "
+            f"--import {file}: the file contains neither its batch nor its GPU; expected batch_size= samples on the "
             f"one GPU, and device= one of {', '.join(sorted(known))}"
         )
     bounds.check({"batch_size": wanted.batch_size})

@@ -36,7 +36,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
         check_file(task, path, lambda: check(task.request))
     announce_variables([task.request])
     if task.request.measure == "equality":
-        raise ConfigError("measure=equality: `resnetx verify` measures it, and shows what came of it")
+        raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)
     if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)

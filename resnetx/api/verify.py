@@ -48,10 +48,10 @@ def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     request = request_from(tree)
     check(request)
     if request.gpus == 1:
-        raise ConfigError("gpus=1: one rank is what several are compared with; use gpus=2 or more")
+        raise ConfigError("gpus=1: several ranks are compared with one; use gpus=2 or more")
     if isinstance(request.strategy, NoExchange):
         raise ConfigError(
-            "strategy=none exchanges no gradients, so that its ranks are not equal to one process; use bucket, "
+            "strategy=none exchanges no gradients, so that ranks cannot equal one process; use bucket, "
             "layerwise or after"
         )
     run_settings = run_settings_from(tree)

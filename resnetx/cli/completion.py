@@ -1,8 +1,8 @@
-"""Completion in the shell: verbs, flags, and the settings of each verb with the values that are known.
+"""Completion in the shell: verbs, flags, and the settings of each verb with their known values.
 
     eval "$(resnetx -sc install=bash)"      # or zsh, fish
 
-argcomplete asks the parser of `cli` what may follow, and it asks `words`; nothing here loads Hydra or torch.
+argcomplete queries the parser of `cli`, which calls `words`; nothing here loads Hydra or torch.
 """
 
 import argparse
@@ -19,7 +19,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def script(asked: str) -> str:
-    """What a shell evaluates to complete the words of resnetx; `asked`: "install=bash"."""
+    """The script that a shell evaluates to complete commands of resnetx; `asked`: "install=bash"."""
     from argcomplete.shell_integration import shellcode
 
     action, _, shell = asked.partition("=")
@@ -29,7 +29,7 @@ def script(asked: str) -> str:
 
 
 def words(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
-    """The settings of the verb with what may stand behind "="; argcomplete leaves out what has another prefix."""
+    """The settings of the verb, or the values after "="; argcomplete drops those with another prefix."""
     own = READS[parsed_args.verb].settings
     with searching(getattr(parsed_args, "config_dir", None) or []):
         key, equals, value = prefix.partition("=")
@@ -42,7 +42,7 @@ def words(prefix: str, parsed_args: argparse.Namespace) -> Iterable[str]:
 
 
 def _values(key: str) -> Iterable[str]:
-    """The values of a setting, where they can be listed."""
+    """The values of a setting, if they can be listed."""
     if key in GROUPS:
         return sorted(choices(key))
     if any(setting.name == key and setting.default in ("true", "false") for setting in settings()):

@@ -1,4 +1,4 @@
-"""The console that all screens are printed on: it shows what a file holds, and obeys none of it.
+"""The console for all output that is not JSON: it shows control characters instead of executing them.
 
 Names and texts in records, studies and traces come from anywhere. A terminal would obey the escapes in them (clear the
 screen, set its title, show a line as another one), so these are shown written out: `\\x1b`.
@@ -16,7 +16,7 @@ from resnetx.loading import visible
 
 
 class Console(_RichConsole):
-    """rich's console without its own markup; a closed pipe is no failure (`cli` ends quietly then)."""
+    """rich's console without markup; a closed pipe is not an error (`cli` then exits silently)."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(highlight=False, markup=False, **more)
@@ -25,7 +25,7 @@ class Console(_RichConsole):
         raise BrokenPipeError
 
     def render_str(self, text: str, **more: Any) -> Text:
-        """A word or a cell, escaped before its width is measured."""
+        """A string or cell, escaped before its width is measured."""
         return super().render_str(visible(text), **more)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

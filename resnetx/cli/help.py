@@ -46,7 +46,7 @@ def _lines(own: Sequence[Setting], width: int | None) -> Iterator[str]:
     for setting in own:
         by_name[setting.name].append(setting)
     for name, (first, *others) in by_name.items():
-        if not first.default:  # a group, whose settings follow
+        if not first.default:  # a group without a default; its settings follow
             continue
         group = name.partition(".")[0]
         having = [each.of for each in (first, *others)]

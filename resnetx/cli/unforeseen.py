@@ -1,5 +1,6 @@
-"""What ends a command: a sentence on standard error, and a status. Also where nobody asked wrongly: a full disk, no
-memory, a mistake of ours.
+"""How a command ends with an error: a sentence on standard error, and a status.
+
+Also for errors that are not the user's: a full disk, no memory, a bug in resnetx.
 """
 
 import os
@@ -20,39 +21,39 @@ def complain(sentence: str) -> None:
 
 
 def refused(error: OSError) -> int:
-    """Says what the system refused, of which file or stream; status 2."""
+    """Reports an error of the system, with the file or stream; status 2."""
     where = error.filename or ("standard output" if _is_of_output(error) else "")
     complain(f"{where}{': ' * bool(where)}{error.strerror or error}")
     return 2
 
 
 def mistake(error: Exception) -> int:
-    """Says that resnetx has made a mistake, and which file has the traceback; status 1."""
+    """Reports a bug in resnetx, and the file with the traceback; status 1."""
     from resnetx.measure.launch.ending import sentence
     from resnetx.measure.launch.out_of_memory import no_memory
 
     what = sentence(error)
     if no_memory(what):
-        complain(f"no memory was left for resnetx itself ({what})")
+        complain(f"resnetx ran out of memory ({what})")
         return 1
-    complain(f"a mistake of resnetx ({what}); please report it with {_kept(error)}")
+    complain(f"a bug in resnetx ({what}); please report it with {_kept(error)}")
     return 1
 
 
 def flush() -> None:
-    """Hands over what was printed, so that a full disk is noticed while there is somebody to say so."""
+    """Flushes standard output, so that a full disk is noticed and reported."""
     if sys.stdout is not None:  # None: the caller has closed it
         sys.stdout.flush()
 
 
 def silence(stream: TextIO | None) -> None:
-    """Lets a stream that cannot be written swallow the rest, which would be tried again at the end of the process."""
+    """Redirects a broken stream to /dev/null, as Python would flush it again at exit."""
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it is standard output that failed, of which errors bear no name: it then fails again."""
+    """Whether standard output failed, whose errors have no file name: it then fails again."""
     try:
         os.write(sys.stdout.fileno(), b"\n")
     except (AttributeError, ValueError):  # it is closed, or no file
@@ -64,7 +65,7 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _kept(error: Exception) -> str:
-    """The file with the traceback and what was asked; the traceback itself where no file can be written."""
+    """The file with the traceback and the command; the traceback itself if no file can be written."""
     text = "".join(traceback.format_exception(error))
     asked = f"resnetx {__version__}, Python {sys.version}\n{sys.argv}\n\n{text}"
     try:

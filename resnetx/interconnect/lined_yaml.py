@@ -20,7 +20,7 @@ class LinedYaml(YamlFile):
     def __init__(self, path: Path) -> None:
         super().__init__(File(path, "a description of a system", YAML_BYTES))
         if not isinstance(self.tree, dict):
-            raise self.file.error("expected settings by their names")
+            raise self.file.error("expected a mapping of settings")
 
     def mistake(self, error: msgspec.ValidationError, kind: Any, where: Sequence[str | int], value: Any) -> FileError:
         """What msgspec refuses, with the values that are known and with keys as they are spelt in the file."""

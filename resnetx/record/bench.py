@@ -41,7 +41,7 @@ class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
 
     @property
     def slug(self) -> str:
-        """A name for people and folders: "allreduce-broadcast_g2", "allreduce_g8_registered"."""
+        """A readable name for folders: "allreduce-broadcast_g2", "allreduce_g8_registered"."""
         return f"{'-'.join(self.collectives)}_g{self.gpus}" + "_registered" * self.registered
 
 

@@ -15,7 +15,7 @@ MEASURED_BYTES = 26  # what a time that was measured takes, at most
 
 # What makes a record smaller, by its kind.
 _SMALLER = {
-    "run": "set fewer windows=, or fewer steps= where layers or phases are watched",
+    "run": "set fewer windows=, or fewer steps= if layers or phases are timed",
     "bench": "set fewer iterations=, or fewer sizes with size=",
     "trace": "trace or profile fewer iterations",
     "study": "give the study fewer points",

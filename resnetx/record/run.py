@@ -129,7 +129,7 @@ class Phases(_Part, frozen=True):
     """
 
     clock: str  # "host", or "CUDA events": the device's time line, where a phase begins when the device gets to it
-    step_s: list[float]  # of the watched step; the clean one is that of runs with measure=step
+    step_s: list[float]  # of the instrumented step; the clean one is in runs with measure=step
     input_wait_s: list[float]
     host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
     forward_s: list[float]
@@ -172,7 +172,7 @@ class Equality(_Part, frozen=True):
     equal: bool
     tolerance: float
     steps: int  # one after the other
-    # frozen: those of the global batch, held fast; synchronised: computed over all ranks in each step.
+    # frozen: those of the global batch, fixed; synchronised: computed over all ranks in each step.
     statistics: Literal["none", "frozen", "synchronised"]  # of batch normalisation
     double: Deviation  # in double precision, which is what `equal` judges
     as_trained: Deviation  # one step in the request's precision: rounding
@@ -220,7 +220,7 @@ class Gpu(_Part, frozen=True):
 
 
 class GpuProcess(_Part, frozen=True):
-    """A process of somebody else on a GPU of this host when the run started."""
+    """A process of another run or user on a GPU of this host when the run started."""
 
     gpu: int
     pid: int

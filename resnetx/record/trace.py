@@ -29,7 +29,7 @@ class LayerTimes(_Part, frozen=True, kw_only=True):
     """One device's iterations seen layer by layer, and the clean steps that they are reconciled with.
 
     The parts of an iteration (waiting for input, copy to the device, layers, update) add up to less than `step_s`, the
-    watched iteration as a whole; `clean_step_s` are steps of the same process that nobody watched, between the watched
+    instrumented iteration as a whole; `clean_step_s` are clean steps of the same process, between the instrumented
     ones: an entry is the mean of a window.
 
     With `host_s`, layers and update are what the device itself takes, without waiting for its host: a clean step takes
@@ -41,7 +41,7 @@ class LayerTimes(_Part, frozen=True, kw_only=True):
     # Of a batch, by the input pipeline alone: reading, decoding and what it copies to the device by itself. Not what a
     # step waits for it (`input_wait_s`), as pipelines work ahead; with synthetic input the two are one.
     input_s: list[float]
-    input_wait_s: list[float] = []  # of the watched iterations; [] in an imported trace
+    input_wait_s: list[float] = []  # of the instrumented iterations; [] in an imported trace
     host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
     update_s: list[float]
     step_s: list[float] | None

@@ -183,10 +183,10 @@ def _check_choice(group: str, choice: str) -> None:
         hint = f" (did you mean {near[0]}?)" if near else ""
         if group == "model" and choice in classifiers.kept().image_size:
             hint = f" (it is model=torchvision model.name={choice})"
-        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known are {', '.join(sorted(known))}")
+        raise ConfigError(f"{group}={shortened(choice)}: no such {group}{hint}; known: {', '.join(sorted(known))}")
     text = YamlFile(File(known[choice], f"a choice of {group}", YAML_BYTES))
     if not isinstance(text.tree, dict):
-        raise text.file.error("expected settings by their names")
+        raise text.file.error("expected a mapping of settings")
     if "defaults" in text.tree:  # Hydra's way to include other files
         raise text.error(["defaults"], "defaults: a choice cannot include another one; write its settings out")
     if re.search(r"^\s*#\s*@\s*package\b", text.file.text(), re.MULTILINE):
@@ -205,4 +205,4 @@ def _no_such_setting(key: str) -> str:
     siblings = [name for name in known if name.startswith(f"{group}.")]
     if near := difflib.get_close_matches(key, siblings or known, n=1):
         return f"{key}: no such setting; did you mean {near[0]}?"
-    return f"{key}: no such setting; known are {', '.join(siblings or (name for name in known if '.' not in name))}"
+    return f"{key}: no such setting; known: {', '.join(siblings or (name for name in known if '.' not in name))}"

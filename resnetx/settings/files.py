@@ -23,7 +23,7 @@ def searching(folders: Sequence[Path]) -> Iterator[None]:
     """While the block lasts, choices of groups are looked for in these folders, too (`--config-dir`)."""
     for folder in folders:
         if not is_folder(folder):
-            raise ConfigError(f"--config-dir {folder}: no such folder; expected one with model/NAME.yaml or the like")
+            raise ConfigError(f"--config-dir {folder}: no such folder; expected a folder with e.g. model/NAME.yaml")
         if not any(is_folder(folder / group) for group in GROUPS):
             raise ConfigError(f"--config-dir {folder}: expected one of the folders {', '.join(GROUPS)} in it")
     token = _folders.set(tuple(folder.resolve() for folder in folders))

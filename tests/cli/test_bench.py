@@ -259,7 +259,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         ),
         (["--import"], "--import: expected one file of nccl-tests, got 0"),
         (["--import", "nowhere.txt"], "--import nowhere.txt: No such file or directory"),
-        (["--import", "x.txt", "gpus=[2,4]"], "gpus=[2, 4]: a file of nccl-tests is of one number of GPUs"),
+        (["--import", "x.txt", "gpus=[2,4]"], "gpus=[2, 4]: a file of nccl-tests has one number of GPUs"),
         (["--import", "x.txt", "iterations=3"], "iterations: nothing is measured with --import"),
     ],
 )
@@ -294,7 +294,7 @@ def test_registered_buffers_are_asked_for_named_and_shown(capsys, tmp_path, laun
 def test_gloo_has_no_memory_to_register(capsys, tmp_path, launched):
     status, _, err = run(capsys, "bench", "registered=true", f"results={tmp_path}")
     assert status == 2
-    assert err.startswith("resnetx: registered=true: it registers memory with NCCL, and this machine shows no GPU")
+    assert err.startswith("resnetx: registered=true: registers GPU memory with NCCL, but this machine has no GPU")
     assert not asked(launched)
 
 

@@ -92,11 +92,14 @@ def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "compare: 0 paths given; expected two study folders: A, then B"),
+        ([], "compare: 0 paths given; expected two study folders, A and B"),
         (["{}/node1"], "compare: 1 paths given"),
         (["{}/node1", "{}/node1", "{}/node1"], "compare: 3 paths given"),
-        (["{}/node1", "{}/nowhere"], "nowhere: no study below it"),
-        (["{}", "{}/node1"], "{}: holds 3 studies; name the folder of one of them: node1/mine, node2/mine, node3/mine"),
+        (["{}/node1", "{}/nowhere"], "nowhere: contains no study"),
+        (
+            ["{}", "{}/node1"],
+            "{}: contains 3 studies; give the folder of one of them: node1/mine, node2/mine, node3/mine",
+        ),
         (["{}/node1", "{}/node3"], "no point is in both studies: model.x is 1 in A and 4 in B"),
         (["{}/node1", "{}/node2", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
         (["{}/node1", "{}/node2", "baseline=0"], "baseline=0: expected at least 1"),

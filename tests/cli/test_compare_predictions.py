@@ -163,10 +163,10 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["made", "baseline=2"], "baseline=2: goes with two studies; a prediction has its own"),
+        (["made", "baseline=2"], "baseline=2: only for two studies; a prediction has its own"),
         (["made", "steps=3"], "steps: not a setting of `resnetx compare`"),
-        (["made", "nowhere"], "nowhere: no study below it"),
-        (["made", "node1", "baseline=2"], "baseline=2: goes with two studies"),
+        (["made", "nowhere"], "nowhere: contains no study"),
+        (["made", "node1", "baseline=2"], "baseline=2: only for two studies"),
         (["made", "node1"], "no point of study mine was predicted"),
         (["made", "made", "made"], "compare: 3 paths given"),
         (["broken"], "prediction.json: truncated or not JSON"),

@@ -81,19 +81,19 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
     assert main(["report", str(study_on_disk.path)]) == 2
     err = capsys.readouterr().err
     assert f"skipped: {study_on_disk.study}: truncated or not JSON" in err
-    assert "no study that is named can be read" in err
+    assert "none of the given studies can be read" in err
     assert not study_on_disk.report.exists()
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "no study is named"),
+        ([], "no study given"),
         (["{}", "bseline=2"], "bseline: no such setting; did you mean baseline?"),
         (["{}", "baseline=0"], "baseline=0: expected at least 1"),
         (["{}", "baseline=true"], "baseline=True: expected a number of GPUs"),
         (["{}", "baseline=two"], "baseline=two: expected a number of GPUs"),
-        (["{}/nothing"], "no study below it"),
+        (["{}/nothing"], "contains no study"),
         (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),
     ],
 )

@@ -50,7 +50,7 @@ def objects(run):
             "batch_size: not a setting of `resnetx topology`; see",
         ),
         (["systems=gx8", "transport=pcie"], "transport=pcie: not one of the known values (auto, peer, host, socket)"),
-        (["systems=gx8", "devices=[0,1,2]"], "devices=[0, 1, 2]: two GPUs show the ways between them"),
+        (["systems=gx8", "devices=[0,1,2]"], "devices=[0, 1, 2]: two GPUs show the paths between them"),
         (["systems=gx8", "devices=[0,9]"], "devices=[0, 9]: expected two GPU ids from 0 to 7 of gx8"),
         (["systems=gx8", "nodes=0"], "nodes=0: expected at least 1"),
         (["systems=gx8", "nodes=2"], "network="),
@@ -63,23 +63,23 @@ def objects(run):
         ),
         (["systems=gx8", "collective=allreduce", "size=64M"], "size=64M: not a size in B, kB"),
         (["systems=gx8", "collective=allreduce", "size=0"], "size=0: expected at least 1"),
-        (["systems=gx8", "size=1MiB"], "size=1MiB: nothing that is asked reads it; it goes with collective= or pick="),
-        (["systems=gx8", "free=[0,1]"], "it goes with pick="),
-        (["systems=gx8", "pick=2", "out=x"], "out=x: nothing that is asked reads it; it goes with collective="),
-        (["systems=gx8", "pick=2", "transport=host"], "transport=host: nothing that is asked reads it"),
-        (["systems=gx8", "devices=[0,1]", "transport=host"], "it goes with collective="),
-        (["systems=gx8", "pick=2", "devices=[0,1,2]"], "devices=[0, 1, 2]: nothing that is asked reads it"),
+        (["systems=gx8", "size=1MiB"], "size=1MiB: has no effect here; it is used with collective= or pick="),
+        (["systems=gx8", "free=[0,1]"], "it is used with pick="),
+        (["systems=gx8", "pick=2", "out=x"], "out=x: has no effect here; it is used with collective="),
+        (["systems=gx8", "pick=2", "transport=host"], "transport=host: has no effect here"),
+        (["systems=gx8", "devices=[0,1]", "transport=host"], "it is used with collective="),
+        (["systems=gx8", "pick=2", "devices=[0,1,2]"], "devices=[0, 1, 2]: has no effect here"),
         (["systems=gx8", "pick=2", "size=[1MiB,1GiB]"], "choices are ranked at one size"),
-        (["systems=dgx-h100", "network=ndr400"], "network=ndr400: one node needs no network; say nodes= as well"),
+        (["systems=dgx-h100", "network=ndr400"], "network=ndr400: one node needs no network; set nodes= as well"),
         (["systems=gx8", "collective=allreduce", "devices=[0,8]"], "expected different GPU ids from 0 to 7 of gx8"),
         (["systems=gx8", "collective=allreduce", "devices=[0]"], "a collective needs at least two GPUs"),
         (["systems=gx8", "collective=allreduce", "devices=x"], "devices=x: expected a list in brackets"),
         (["systems=gx8", "collective=allreduce", "calibration=no.txt"], "calibration=no.txt: No such file"),
-        (["systems=[gx8,dgx2]", "collective=allreduce", "calibration=no.txt"], "measured on one system and library"),
+        (["systems=[gx8,dgx2]", "collective=allreduce", "calibration=no.txt"], "valid for one system and one library"),
         (["systems=gx8", "pick=9"], "pick=9: expected 2 to 8, the number of free GPUs"),
         (["systems=gx8", "pick=5", "free=[0,1,2]"], "pick=5: expected 2 to 3, the number of free GPUs"),
         (["systems=gx8", "pick=2", "free=[0,8]"], "free=[0, 8]: expected different GPU ids from 0 to 7 of gx8"),
-        (["--validate", "systems=gx8"], "systems=gx8: --validate takes nothing else"),
+        (["--validate", "systems=gx8"], "systems=gx8: --validate takes no settings"),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_status_2(run, words, sentence):
@@ -178,7 +178,7 @@ def test_a_drawing_that_cannot_be_written_is_a_sentence(run, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = run("systems=gx8", "out=file")
     assert status == 2
-    assert "out=file: no drawing can be written there: " in err
+    assert "out=file: drawings cannot be written there: " in err
 
 
 def test_two_systems_in_one_command_stay_two(objects):

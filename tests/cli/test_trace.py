@@ -76,11 +76,11 @@ def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path, monkeypatch)
     ("words", "sentence"),
     [
         (["iterations=0"], "iterations=0: expected at least 1"),
-        (["iterations=many"], "iterations=many: expected a number of watched iterations"),
+        (["iterations=many"], "iterations=many: expected a number of instrumented iterations"),
         (["batch_size=8", "gpus=[1,3]"], "batch_size=8 does not divide over gpus=3"),
-        (["timeout=[1,2]"], "give each one value"),
+        (["timeout=[1,2]"], "give one value for each"),
         (["model=alexnet", "image_size=66"], "image_size=66: expected at least 67 for AlexNet"),
-        (["results/x"], "results/x: `resnetx trace` measures; to take over a file that others measured, add --import"),
+        (["results/x"], "results/x: `resnetx trace` measures; to import a file, add --import"),
         (["precision=fp16"], "precision=fp16: not on CPUs"),
     ],
 )

@@ -46,8 +46,8 @@ def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.Cap
             "gpus: not a setting of `resnetx trace --import`; it has batch_size, device",
         ),
         (["--import"], "--import: expected one file, of six columns or a profile of PyTorch, got 0"),
-        (["device=0"], "device=0: names the GPU of an imported trace; a run has devices=[0,1,...]"),
-        (["FILE"], "to take over a file that others measured, add --import"),
+        (["device=0"], "device=0: only describes an imported file; add --import and the file"),
+        (["FILE"], "to import a file, add --import"),
     ],
 )
 def test_what_cannot_be_imported_is_refused(

@@ -86,7 +86,7 @@ def test_an_exception_that_nobody_foresaw_is_one_line_and_a_file(capsys, tmp_pat
     assert told.count("\n") == 1
     assert len(told) < 1000
     (kept,) = tmp_path.iterdir()
-    assert told.startswith("resnetx: a mistake of resnetx (KeyError: 'xxx")
+    assert told.startswith("resnetx: a bug in resnetx (KeyError: 'xxx")
     assert told.endswith(f"please report it with {kept}\n")
     assert "Traceback (most recent call last)" in kept.read_text()
     assert "KeyError" in kept.read_text()
@@ -103,7 +103,7 @@ def test_no_memory_is_no_mistake(capsys):
         raise MemoryError
 
     assert cli._guarded(act) == 1
-    assert capsys.readouterr().err == "resnetx: no memory was left for resnetx itself (MemoryError)\n"
+    assert capsys.readouterr().err == "resnetx: resnetx ran out of memory (MemoryError)\n"
 
 
 def test_what_the_system_refuses_is_named(capsys):

@@ -187,7 +187,7 @@ def test_chips_of_one_fabric_are_refused(written):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[1, 2]", "expected settings by their names"),
+        ("[1, 2]", "expected a mapping of settings"),
         ("a: [", "not YAML"),
         ("a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b]\n"
          "d: &d [*c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e]\n",

@@ -219,7 +219,7 @@ def sees_two(monkeypatch):
 
 
 def test_what_does_not_work_is_refused_before_a_run(rocm, sees_two, request_of, tmp_path):
-    assert obstacles.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA's GPUs")
+    assert obstacles.obstacle_to(request_of(precision="tf32")).startswith("precision=tf32: a format of NVIDIA GPUs")
     assert obstacles.obstacle_to(request_of(precision="bf16")) == ""
     dali = DaliInput(root=str(tmp_path), format="folders", recipe="paper", threads=1, prefetch=1, decoder="auto")
     with pytest.raises(ConfigError, match=r"input=dali: torch is built for AMD GPUs.*use input=torchvision"):

@@ -155,7 +155,7 @@ def test_verify_ends_with_status_1_where_the_loss_is_no_number(tmp_path, capsys)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["gpus=1"], "gpus=1: one rank is what several are compared with"),
+        (["gpus=1"], "gpus=1: several ranks are compared with one"),
         (["strategy=none"], "strategy=none exchanges no gradients"),
         (["gpus=[2,4]"], "more than one point; `resnetx verify` compares one"),
         (["batch_size=5"], "batch_size=5 does not divide over gpus=2"),

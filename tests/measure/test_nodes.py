@@ -60,7 +60,7 @@ def test_the_ranks_of_this_node_are_compared_with_its_gpus(eight_gpus, monkeypat
 
 def test_the_ranks_of_this_node_are_compared_with_its_cores_where_it_has_no_gpu(monkeypatch):
     monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
-    monkeypatch.setattr(train, "cores", lambda: 4)
+    monkeypatch.setattr(obstacles, "cores", lambda: 4)
     assert obstacles.too_many_ranks(8, None, False, here=4) == ""
     assert obstacles.too_many_ranks(8, None, False, here=5).startswith("gpus=8 (5 on this node): more ranks than")
     assert obstacles.too_many_ranks(8, None, True, here=5) == ""
@@ -82,7 +82,7 @@ def test_the_cores_of_a_node_are_shared_by_its_own_ranks(monkeypatch):
 def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, request_of):
     monkeypatch.setattr("resnetx.measure.machine.visible_gpus.gpus_here", lambda: 0)
     assert obstacles.obstacle_to(request_of(memory_limit="16GB")).startswith("memory_limit: ")
-    assert obstacles.obstacle_to(request_of(graph=True)).startswith("graph=true: only GPUs")
+    assert obstacles.obstacle_to(request_of(graph=True)).startswith("graph=true: CUDA graphs need a GPU")
 
 
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_a_clock_that_holds_is_said_to_and_put_back(doctor, changes, word):
     assert "sudo nvidia-smi --id=1 --lock-gpu-clocks=1500,1500" in out
     assert "now       unlocked" in out
     assert changes() == [(1, 1500), (1, 0)]
-    assert "after kill -9, put them back with `sudo nvidia-smi --id=1 --reset-gpu-clocks`" in err
+    assert "after kill -9, restore them with `sudo nvidia-smi --id=1 --reset-gpu-clocks`" in err
 
 
 def test_a_clock_that_does_not_hold_is_status_1_with_the_reason(doctor, changes):
@@ -207,7 +207,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     [
         ("no right to clocks", "this needs root; use sudo; unlocked, no GPU ran slower than 1515 MHz"),
         ("dgx1-p100", "clocks of GPUs before Volta cannot be locked"),
-        ("shared", "others use GPU 0 too"),
+        ("shared", "other processes use GPU 0"),
         ("mig", "MIG is on"),
         ("no driver", "this machine shows no NVIDIA GPU"),
     ],
@@ -233,7 +233,7 @@ def test_amd_gpus_are_told_to_be_none_of_it(doctor, tmp_path):
     ("words", "says"),
     [
         (["clock=1507"], "use clock=1500MHz or clock=1515MHz"),
-        (["clock=fast"], "clock=fast: expected MHz, as 1227 or 1227MHz"),
+        (["clock=fast"], "clock=fast: expected MHz, e.g. 1227 or 1227MHz"),
         (["clock=find", "results=x"], "results=x: not with clock="),
         (["clock=find", "devices=[0,0]"], "devices=[0, 0]: expected 2 different GPU ids"),
         (["clock=find", "devices=[7]"], "this machine shows 2 GPUs"),

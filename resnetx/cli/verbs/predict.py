@@ -21,6 +21,6 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
         return 0
     show_predict.prediction(made)
     if not asked.get("out") and "results" not in asked:
-        what = "Not stored, and no timeline is drawn" if asked.get("timeline") else "Not stored"
-        show.say(f"{what}: add out=FOLDER to keep the record, which is dated and lists every source.", show.err)
+        what = "Not stored, and no timeline drawn" if asked.get("timeline") else "Not stored"
+        show.say(f"{what}: add out=FOLDER to store the record, with its date and all sources.", show.err)
     return 0

@@ -49,15 +49,15 @@ def _show_plan(found: Plan) -> None:
     twins = sum(run.twin is not None for run in able)
     show.line(
         f"# {found.points} points, {len(able)} runs ({twins} of twins)"
-        + f", {found.reused} more kept" * bool(found.reused)
+        + f", {found.reused} more reused" * bool(found.reused)
     )
     if able:
         show.line(f"# about {duration(found.duration_s)} ({found.basis})")
     if found.budget_s is not None:
-        show.line(f"# budget={duration(found.budget_s)}: runs are chosen as results come in, until it is spent")
+        show.line(f"# budget={duration(found.budget_s)}: runs are chosen as results arrive, until the budget is spent")
     for obstacle, count in found.obstacles.items():
         show.line(f"# {count} of {found.points} points cannot run here: {obstacle}")
     if found.left:
-        show.line("# What `resnetx sweep` starts, once it has written each run.json:")
+        show.line("# The commands of `resnetx sweep`, each after writing its run.json:")
     for run in found.left:
         show.line("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)

@@ -21,7 +21,7 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
         _show(options, [import_trace(paths[0], asked)])
         return 0
     if paths:
-        raise ConfigError(f"{paths[0]}: `resnetx trace` measures; to import a file that others measured, add --import")
+        raise ConfigError(f"{paths[0]}: `resnetx trace` measures; to import a file, add --import")
     traces, failed = execute(asked)
     _show(options, traces)
     if failed:

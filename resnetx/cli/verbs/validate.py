@@ -20,7 +20,7 @@ class Table(Protocol):
 def validate_(options: Namespace, paths: list[Path], asked: Point, validation: ModuleType, table: Table) -> int:
     """Status 1 where a group of `validation`'s rows is missed by more than it may."""
     for word in (*map(str, paths), *written(asked)):
-        raise ConfigError(f"{word}: --validate takes nothing else")
+        raise ConfigError(f"{word}: --validate takes no settings")
     rows = validation.validate()
     summaries = validation.summaries(rows)
     if options.json:

@@ -48,7 +48,7 @@ def _show(request: Request, found: Equality) -> None:
     notes = [
         "Relative deviations, the largest of all ranks and steps; worst layers first"
         + (f", {left_out} more with --all." if left_out else "."),
-        f"double: judged. {request.precision}: one step as it is trained, with its rounding.",
+        f"double: decides. {request.precision}: one step in the precision of training, with its rounding.",
     ]
     if found.statistics != "none":
         notes.append(
@@ -58,7 +58,7 @@ def _show(request: Request, found: Equality) -> None:
     show.table(title, columns, rows, "\n".join(notes))
 
 
-_STATISTICS = {"frozen": "those of the global batch, held fast", "synchronised": "computed over all ranks"}
+_STATISTICS = {"frozen": "those of the global batch, fixed", "synchronised": "computed over all ranks"}
 
 
 def _size(deviation: float | None) -> float:

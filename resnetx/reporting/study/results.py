@@ -47,7 +47,7 @@ def find(path: Path) -> list[StudyFolder]:
         raise ConfigError(f"{path}: a file; expected a folder that `resnetx sweep` has made")
     folders = [StudyFolder(file.parent) for file in sorted(path.rglob(StudyFolder(path).study.name))]
     if not folders:
-        raise ConfigError(f"{path}: no study below it; expected a folder that `resnetx sweep` has made")
+        raise ConfigError(f"{path}: contains no study; expected a folder written by `resnetx sweep`")
     return folders
 
 
