@@ -194,7 +194,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     assert "killed" in found["what"]
     status, out, err = doctor("hot", "clock=1485")
     assert status == 0, err
-    assert "Clocks of GPUs 0, 1 are put back" in err
+    assert "Clocks of GPUs 0, 1 are restored" in err
     assert left(changes) == {0: 0, 1: 0}
     assert not (tmp_path / "note.json").exists()
 
@@ -229,12 +229,17 @@ def test_amd_gpus_are_told_to_be_none_of_it(doctor, tmp_path):
     assert (status, "clocks of AMD GPUs are not supported" in err) == (2, True), err
 
 
+def test_a_clock_without_a_gpu_is_refused_with_its_unit(doctor):
+    status, _, err = doctor("no driver", "clock=1227")
+    assert (status, "clock=1227MHz: this machine shows no NVIDIA GPU" in err) == (2, True), err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["clock=1507"], "use clock=1500MHz or clock=1515MHz"),
         (["clock=fast"], "clock=fast: expected MHz, e.g. 1227 or 1227MHz"),
-        (["clock=find", "results=x"], "results=x: not with clock="),
+        (["clock=find", "results=x"], "results=x: does not apply with clock="),
         (["clock=find", "devices=[0,0]"], "devices=[0, 0]: expected 2 different GPU ids"),
         (["clock=find", "devices=[7]"], "this machine shows 2 GPUs"),
         (["precision=bf16"], "precision=bf16: only with a clock"),
