@@ -1,0 +1,44 @@
+"""Starts the server of `server.py`, with programs in front of it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.preloaded import server
+from tests.preloaded.client import PROGRAMS
+
+ROOT = Path(__file__).parents[2]
+CLIENT = Path(__file__).with_name("client.py")
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The path of a Python that is a fork of a server; elsewhere than on Linux that of this Python."""
+    if sys.platform != "linux":
+        yield sys.executable
+        return
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in PROGRAMS:
+        (programs / name).write_text(f"#!{sys.executable} -IS\n{CLIENT.read_text()}")
+        (programs / name).chmod(0o755)
+    # One thread each: what has threads cannot be forked.
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.preloaded.server", str(folder / "socket")]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout.readline().strip() == server.READY
+            yield str(programs / "python")
+        finally:
+            process.kill()
