@@ -29,26 +29,15 @@ from typing import Any, NoReturn
 
 from resnetx.host import dying_with
 
-MODULES = [
-    "torch._dynamo",
-    "torch.distributed.run",
-    "torch.profiler",
-    "torchvision",
-    "nvidia.dali.fn",
-    "resnetx.cli.verbs.train",
-    "resnetx.measure.bench.collectives",
-    "resnetx.measure.bench.interference",
-    "resnetx.measure.rank.main",
-]
 READY = "ready"
 MOST_FILES = 64
 LENGTH = struct.Struct("!I")
 ATTENDANT = Path(__file__).with_name("attendant.py")
 
 
-def main(address: str) -> None:
+def main(address: str, modules: list[str]) -> None:
     """Serves until it is killed; a fork of it returns, to end as its program does."""
-    for module in MODULES:
+    for module in modules:
         if importlib.util.find_spec(module.partition(".")[0]):
             importlib.import_module(module)
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads must not fork"
@@ -168,4 +157,4 @@ def _ended(act: Callable[[], None]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _ended(lambda: main(sys.argv[1]))
+    _ended(lambda: main(sys.argv[1], sys.argv[2:]))
