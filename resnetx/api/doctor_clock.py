@@ -26,8 +26,9 @@ from resnetx.measure.machine.sensors import Gpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
 from resnetx.request import Request
-from resnetx.settings.compose import compose, one_point, struct_of, written
+from resnetx.settings.compose import compose, one_point, struct_of
 from resnetx.settings.verbs import CLOCKED, READS, group_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from resnetx.cli.prose import beside, width_of
-from resnetx.settings.compose import written
 from resnetx.settings.files import Setting, choices, searching, settings
 from resnetx.settings.verbs import READS, reads
+from resnetx.settings.words import written
 
 COLUMN = 30  # where the meaning of a setting begins
 

@@ -7,22 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.nvml.machines import CLOCKS, MACHINES, built, playing
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    folder = built(tmp_path_factory.mktemp("nvml"))
-    if folder is None:
-        pytest.skip("this machine has no C compiler")
-    return folder
-
+from tests.nvml.machines import CLOCKS, MACHINES, playing
 
 # What stands for the load, how long GPUs are watched, and where root would note what to put back.
 DOCTOR = """
@@ -50,12 +40,12 @@ RUN = "sys.exit(main(['doctor', *sys.argv[1:]]))"
 
 
 @pytest.fixture
-def started(library, tmp_path):
+def started(library, python, tmp_path):
     """Starts the doctor on a machine, after `changes` of what stands for the load: the process."""
 
     def start(machine: str, *words: str, changes: str = "") -> subprocess.Popen[str]:
         environment = playing(MACHINES[machine], library, tmp_path)
-        program = [sys.executable, "-c", DOCTOR + changes + RUN, *words]
+        program = [python, "-c", DOCTOR + changes + RUN, *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(program, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
