@@ -31,8 +31,9 @@ from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked as settings_asked
-from resnetx.settings.compose import struct_of, written
+from resnetx.settings.compose import struct_of
 from resnetx.settings.verbs import group_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 from resnetx.units import seconds
 
@@ -107,10 +108,9 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.Predict]) -> Pre
 
 def kept_in(given: Point) -> Path | None:
     """The folder for the record, if it is to be kept."""
-    wanted, _ = split(given)
-    if wanted.out:
-        return Path(wanted.out)
-    return new_folder(Path(wanted.results) / node_name() / "predict") if "results" in given else None
+    if given.get("out"):
+        return Path(str(given["out"]))
+    return new_folder(Path(str(given["results"])) / node_name() / "predict") if "results" in given else None
 
 
 def store(made: Prediction, folder: Path) -> None:

@@ -3,7 +3,8 @@ import csv
 import pytest
 
 from resnetx.reporting.study.export import points_table, windows_table
-from resnetx.reporting.table import Table, write_csv
+from resnetx.reporting.table import write_csv
+from resnetx.table import Table
 
 
 def read(path):

@@ -12,7 +12,7 @@ import altair as alt
 from altair.vegalite.v6.api import ChartType
 
 from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
-from resnetx.reporting.table import Record, Table
+from resnetx.table import Record, Table
 
 AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 

@@ -12,9 +12,10 @@ from resnetx.record import GradientBucket, RunSummary
 from resnetx.reporting.study.limits import Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.table import Table
+from resnetx.reporting.table import table_of
 from resnetx.request import TwinName
 from resnetx.statistics import Summary
+from resnetx.table import Table
 
 
 class PointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +107,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def points_table(points: Iterable[StudyPoint]) -> Table:
     """`points.csv`."""
-    return Table.of(map(_point, points))
+    return table_of(map(_point, points))
 
 
 def _point(point: StudyPoint) -> PointRow:
@@ -162,7 +163,7 @@ def _share(limits: Limits | None, part: StepPart) -> float | None:
 
 def windows_table(studies: Iterable[Results]) -> Table:
     """`windows.csv`."""
-    return Table.of(_windows(studies))
+    return table_of(_windows(studies))
 
 
 def _windows(studies: Iterable[Results]) -> Iterator[WindowRow]:
@@ -199,7 +200,7 @@ def _windows_of(results: Results, key: str, twin: TwinName | None, run: RunSumma
 
 def messages_table(points: Iterable[StudyPoint]) -> Table:
     """`messages.csv`."""
-    return Table.of(row for point in points for row in _messages(point))
+    return table_of(row for point in points for row in _messages(point))
 
 
 def _messages(point: StudyPoint) -> Iterator[MessageRow]:
