@@ -17,7 +17,7 @@ from resnetx.formats import chrome
 from resnetx.host import node_name
 from resnetx.interconnect import measured, system
 from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import Measured
+from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
@@ -25,7 +25,7 @@ from resnetx.prediction import provenance
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, Setting
+from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.prediction.speedup import curve
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
@@ -147,7 +147,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 
 
-def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: Setting) -> list[SourcedPoint]:
+def points_on(on: Sequence[Fabric], asked_of: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return [
         point
@@ -208,7 +208,9 @@ def fabrics(asked: Asked) -> list[Fabric]:
     return [_fabric(asked, machine, library, found) for machine in machines for library in asked.library]
 
 
-def _fabric(asked: Asked, machine: System, library: str | None, found: Mapping[int | None, Measured]) -> Fabric:
+def _fabric(
+    asked: Asked, machine: System, library: str | None, found: Mapping[int | None, MeasuredCollective]
+) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in asked.what_if.bandwidth.items() if kind in there}
     return Fabric(machine, library or machine.library, asked.transport, found, bandwidth, asked.what_if.latency)
@@ -223,10 +225,10 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
             raise unknown_name(f"kind of link of {systems}", name, known, "what_if.bandwidth")
 
 
-def setting_of(asked: Asked) -> Setting:
+def setting_of(asked: Asked) -> TrainingSetup:
     """How it is trained, as this verb's settings say."""
     overlap = Overlap(asked.overlap.input, asked.overlap.host_to_device)
-    return Setting(
+    return TrainingSetup(
         overlap=FRAMEWORKS[asked.framework][1] if asked.framework else overlap,
         gradients=asked.gradients,
         straggler=asked.straggler,
@@ -249,12 +251,14 @@ def _clock_Hz(given: str | float | None) -> float | None:
     return None if given is None else clock_from(given)
 
 
-def _measured(asked: Asked) -> dict[int | None, Measured]:
+def _measured(asked: Asked) -> dict[int | None, MeasuredCollective]:
     """Measured all-reduces by the number of GPUs, to calibrate with."""
     return {} if asked.calibration is None else measured.by_gpus(asked.calibration, "allreduce")
 
 
-def _refuse_unsaid(found: Mapping[int | None, Measured], asked_of: Sequence[Curve], calibration: str | None) -> None:
+def _refuse_unsaid(
+    found: Mapping[int | None, MeasuredCollective], asked_of: Sequence[Curve], calibration: str | None
+) -> None:
     """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
     counts = sorted({len(devices) for each in asked_of for devices, _ in each.points if len(devices) > 1})
     if None in found and len(counts) > 1:

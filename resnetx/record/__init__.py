@@ -48,7 +48,7 @@ from resnetx.record.run import (
 )
 from resnetx.record.run_summary import RunSummary, RunSummaryReader
 from resnetx.record.study import StudyFolder, StudyRecord
-from resnetx.record.tasks import Ended, File, Task, TaskRecord, cut_short, json_schema, read_task
+from resnetx.record.tasks import Ended, File, TaskFile, TaskRecord, cut_short, json_schema, read_task
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown, if_known, known, nulls, seal
 
@@ -92,7 +92,7 @@ __all__ = [
     "Storage",
     "StudyFolder",
     "StudyRecord",
-    "Task",
+    "TaskFile",
     "TaskRecord",
     "TracedLayer",
     "Transport",

@@ -12,7 +12,7 @@ import msgspec
 from resnetx.request import Request
 from resnetx.statistics import Summary
 
-Study = Literal["A", "B"]
+Letter = Literal["A", "B"]
 Agreement = Literal["agree", "differ", "open", "unknown"]  # open: the runs do not show it; unknown: nothing to go by
 
 
@@ -41,7 +41,7 @@ class Difference(_Part, frozen=True):
     name: str  # as on the command line ("env.NCCL_ALGO"), or its path in a record ("gpus.pcie_width")
     a: list[str]  # what the points that are compared have in A, each value once
     b: list[str]
-    varies_in: list[Study]  # where runs differ in it on one number of GPUs, so that the study is not all of one piece
+    varies_in: list[Letter]  # where runs differ in it on one number of GPUs, so that the study is not all of one piece
 
 
 class StudySide(_Part, frozen=True):
@@ -74,7 +74,7 @@ class ComparedPoint(_Part, frozen=True):
 class Unmatched(_Part, frozen=True):
     """A point that is in one study only."""
 
-    study: Study
+    study: Letter
     point: str
     outcome: str
 

@@ -34,7 +34,7 @@ class TaskRequest(Protocol):
     def slug(self) -> str: ...
 
 
-class Task(Protocol[Ended_co]):
+class TaskFile(Protocol[Ended_co]):
     """The file of a task (`run.json`), which leaves a record of type `Ended_co`."""
 
     verb: ClassVar[str]
@@ -66,7 +66,7 @@ def read_task(path: Path, wanted: type[File]) -> File:
     return task
 
 
-def cut_short(task: Task[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
+def cut_short(task: TaskFile[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
     """The record of a task that measured nothing; `known` are the fields that are known all the same.
 
     `started`: seconds since the epoch. How long it took is 0 unless `duration_s` is among the known.

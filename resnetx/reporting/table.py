@@ -4,7 +4,7 @@ A row is a struct whose fields are the columns, in their order. An estimate take
 NAME_low, NAME_high and NAME_ends (`interval` or `range`), an `Estimate` the first three. A list is one cell, its
 elements separated by blanks; null is an empty cell.
 
-    table = Table.of([WindowRow(...), ...])
+    table = DataTable.of([WindowRow(...), ...])
     write_csv(folder / "windows.csv", table)
 """
 
@@ -28,14 +28,14 @@ _ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estim
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """Columns, and rows with a cell for each."""
 
     columns: list[str]
     rows: list[list[Cell]]
 
     @classmethod
-    def of(cls, rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None = None, **names: str) -> "Table":
+    def of(cls, rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None = None, **names: str) -> "DataTable":
         """The table of rows; without rows it has no columns. `kind`: a base of theirs, whose fields alone are columns.
 
         `names`: of fields whose columns have another name.
@@ -77,7 +77,7 @@ def _cells(value: Any, ends: Sequence[str]) -> Sequence[Cell]:
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
-def write_csv(path: Path, table: Table) -> None:
+def write_csv(path: Path, table: DataTable) -> None:
     """Writes a table. Numbers are written in full, None as an empty cell."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

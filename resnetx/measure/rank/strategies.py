@@ -109,9 +109,9 @@ class _Flat:
         self, model: nn.Module, name: str, groups: Iterable[list[nn.Parameter]], world_size: int, send: Send
     ) -> None:
         self.name, self.module, self._share, self._send = name, model, 1 / world_size, send
-        self._messages = [Message(group) for group in groups]
-        self._on_the_way: list[tuple[Message, Work]] = []
-        self._order: list[Message] = []  # of the latest step
+        self._messages = [MessageBuffer(group) for group in groups]
+        self._on_the_way: list[tuple[MessageBuffer, Work]] = []
+        self._order: list[MessageBuffer] = []  # of the latest step
         for message in self._messages:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
@@ -119,7 +119,7 @@ class _Flat:
     def __call__(self, images: torch.Tensor) -> Any:
         return self.module(images)
 
-    def _hook(self, message: "Message", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:
             assert parameter.grad is not None, "called after the gradient was accumulated"
             copy_scaled(parameter.grad, self._share, view)
@@ -147,7 +147,7 @@ def copy_scaled(gradient: torch.Tensor, share: float, view: torch.Tensor) -> Non
     torch.mul(gradient, share, out=view)
 
 
-class Message:
+class MessageBuffer:
     """One flat buffer, and the places of a group's gradients in it."""
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:

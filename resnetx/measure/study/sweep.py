@@ -108,7 +108,7 @@ def _repeated(run: PlannedRun, repeat: int, folder: StudyFolder) -> PlannedRun:
 # ---- executing ------------------------------------------------------------------------------------------------------
 
 # Chooses the next of the runs that are left, or None to leave them undone; told what has ended so far.
-Choice = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
+ChooseRun = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
 
 
 def in_order(left: list[PlannedRun], _: list[RunRecord]) -> PlannedRun | None:
@@ -120,7 +120,7 @@ def sweep(
     runs: list[PlannedRun],
     kept: list[RunRecord],
     done: Callable[[PlannedRun, RunRecord | None], None],
-    choose: Choice = in_order,
+    choose: ChooseRun = in_order,
     remaining_s: Callable[[], float] = lambda: math.inf,
 ) -> list[PlannedRun]:
     """Executes runs, which can all run here, one by one; returns those that `choose` leaves undone.

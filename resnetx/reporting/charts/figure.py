@@ -12,7 +12,7 @@ import altair as alt
 from altair.vegalite.v6.api import ChartType
 
 from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
-from resnetx.reporting.table import Record, Table
+from resnetx.reporting.table import DataTable, Record
 
 AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 
@@ -29,12 +29,12 @@ class Figure:
     name: str  # of its files
     title: str
     caption: str
-    table: Table
+    table: DataTable
     chart: AnyChart  # complete: a notebook shows it
 
 
 def panel_grid(
-    data: Table,
+    data: DataTable,
     by: str,
     names: Sequence[str],
     columns: int,

@@ -12,7 +12,7 @@ from resnetx.record import GradientBucket, RunSummary
 from resnetx.reporting.study.limits import Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.table import Table
+from resnetx.reporting.table import DataTable
 from resnetx.request import TwinName
 from resnetx.statistics import Summary
 
@@ -104,9 +104,9 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
 # ---- points ---------------------------------------------------------------------------------------------------------
 
 
-def points_table(points: Iterable[StudyPoint]) -> Table:
+def points_table(points: Iterable[StudyPoint]) -> DataTable:
     """`points.csv`."""
-    return Table.of(map(_point, points))
+    return DataTable.of(map(_point, points))
 
 
 def _point(point: StudyPoint) -> PointRow:
@@ -160,9 +160,9 @@ def _share(limits: Limits | None, part: StepPart) -> float | None:
 # ---- windows --------------------------------------------------------------------------------------------------------
 
 
-def windows_table(studies: Iterable[Results]) -> Table:
+def windows_table(studies: Iterable[Results]) -> DataTable:
     """`windows.csv`."""
-    return Table.of(_windows(studies))
+    return DataTable.of(_windows(studies))
 
 
 def _windows(studies: Iterable[Results]) -> Iterator[WindowRow]:
@@ -197,9 +197,9 @@ def _windows_of(results: Results, key: str, twin: TwinName | None, run: RunSumma
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
-def messages_table(points: Iterable[StudyPoint]) -> Table:
+def messages_table(points: Iterable[StudyPoint]) -> DataTable:
     """`messages.csv`."""
-    return Table.of(row for point in points for row in _messages(point))
+    return DataTable.of(row for point in points for row in _messages(point))
 
 
 def _messages(point: StudyPoint) -> Iterator[MessageRow]:

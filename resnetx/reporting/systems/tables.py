@@ -9,7 +9,7 @@
 import msgspec
 
 from resnetx.record.system_comparison import Axis, Crossing, Estimate, Lead, SystemComparison, SystemPoint, SystemSide
-from resnetx.reporting.table import Table
+from resnetx.reporting.table import DataTable
 
 
 class SystemPointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,15 +58,15 @@ class CrossingRow(msgspec.Struct, frozen=True, kw_only=True):
     between_high: float
 
 
-def tables(comparison: SystemComparison) -> dict[str, Table]:
+def tables(comparison: SystemComparison) -> dict[str, DataTable]:
     """Every table that has rows, by its name."""
     made = {
-        "points": Table.of(_row(point, side) for point in comparison.points for side in point.sides),
-        "crossings": Table.of(map(_crossing, comparison.crossings)),
-        "claims": Table.of(comparison.claims),
-        "explanations": Table.of(comparison.explanations),
-        "collectives": Table.of(comparison.collectives),
-        "copies": Table.of(comparison.copies),
+        "points": DataTable.of(_row(point, side) for point in comparison.points for side in point.sides),
+        "crossings": DataTable.of(map(_crossing, comparison.crossings)),
+        "claims": DataTable.of(comparison.claims),
+        "explanations": DataTable.of(comparison.explanations),
+        "collectives": DataTable.of(comparison.collectives),
+        "copies": DataTable.of(comparison.copies),
     }
     return {name: table for name, table in made.items() if table.rows}
 
