@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from resnetx.api.compare import compare
     from resnetx.api.describe import describe
     from resnetx.api.doctor import doctor
+    from resnetx.api.figures import figures
     from resnetx.api.images import images
     from resnetx.api.load import load
     from resnetx.api.predict import predict
@@ -36,6 +37,7 @@ __all__ = [
     "compare",
     "describe",
     "doctor",
+    "figures",
     "images",
     "load",
     "predict",

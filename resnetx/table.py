@@ -13,26 +13,37 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Cell = str | int | float | bool | None
+Record = dict[str, Cell]  # column -> cell: one row as Altair, pandas and trackers take it
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by columns; shows itself as text, and in a notebook."""
+    """Columns, and rows with a cell for each; shows itself as text, and in a notebook."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: list[str]
+    rows: list[list[Cell]]
+
+    def records(self) -> list[Record]:
+        """Each row as an object."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows as a DataFrame. pandas is not installed with resnetx."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=self.columns)
 
     def __str__(self) -> str:
         from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Column
         from rich.table import Table as RichTable
 
-        shown = RichTable(box=None, pad_edge=False, header_style="")
-        for column in self.columns:
-            shown.add_column(column, no_wrap=True)
+        shown = RichTable(*(Column(column, no_wrap=True) for column in self.columns), box=None, pad_edge=False)
         for row in self.rows:
-            shown.add_row(*map(_text, row))
+            shown.add_row(*(escape(_text(cell)) for cell in row))
         text = io.StringIO()
-        Console(file=text, width=10_000, markup=False, highlight=False).print(shown)
+        Console(file=text, width=10_000).print(shown)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def _repr_html_(self) -> str:
@@ -42,25 +53,26 @@ class Table:
 
 
 class Tabular:
-    """What has rows."""
+    """What can be seen as rows."""
 
     __slots__ = ()
 
-    def rows(self) -> list[dict[str, Cell]]:
-        """One dictionary for each row: column -> value in base units, None where it is not known."""
+    def rows(self) -> list[Record]:
+        """One object for each row: column -> value in base units, None where it is not known."""
         raise NotImplementedError
 
     def table(self) -> Table:
         """All rows as a table."""
         rows = self.rows()
-        columns = tuple(dict.fromkeys(column for row in rows for column in row))
-        return Table(columns, tuple(tuple(row.get(column) for column in columns) for row in rows))
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        return Table(columns, [[row.get(column) for column in columns] for row in rows])
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame. pandas is not installed with resnetx."""
-        import pandas as pd
+        return self.table().to_pandas()
 
-        return pd.DataFrame(self.rows())
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
 
 
 class Records(Tabular, Sequence[T], Generic[T]):
@@ -79,18 +91,15 @@ class Records(Tabular, Sequence[T], Generic[T]):
     def __len__(self) -> int:
         return len(self._records)
 
-    def rows(self) -> list[dict[str, Cell]]:
+    def rows(self) -> list[Record]:
         """The single values of each record, those inside of groups with the group's name before them."""
         return [row(record) for record in self._records]
 
     def __repr__(self) -> str:
         return f"{len(self)} x {type(self._records[0]).__name__}\n{self.table()}" if self._records else "no records"
 
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
-
-def row(record: object, leave_out: Sequence[str] = ()) -> dict[str, Cell]:
+def row(record: object, leave_out: Sequence[str] = ()) -> Record:
     """The single values of a record, by name: lists are left out, groups are flattened ("model.x")."""
     return dict(_cells(msgspec.to_builtins(record, enc_hook=str), "", leave_out))
 

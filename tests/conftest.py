@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
+from tests.preloaded.start import serving
 
 
 def pytest_configure(config):
@@ -47,6 +49,19 @@ def _interruptible():
 def _committed_code(monkeypatch):
     """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
     monkeypatch.setattr("resnetx.measure.study.sweep.has_changes", lambda _: False)
+
+
+@pytest.fixture(scope="session")
+def preloaded_python(tmp_path_factory):
+    """A Python that starts ranks without importing torch in each of them; torchrun is beside it."""
+    with serving(tmp_path_factory.mktemp("preloaded")) as python:
+        yield python
+
+
+@pytest.fixture
+def preloaded(preloaded_python, monkeypatch):
+    """Runs that the test starts have their torchrun and their ranks from `preloaded_python`."""
+    monkeypatch.setattr(sys, "executable", preloaded_python)
 
 
 @pytest.fixture

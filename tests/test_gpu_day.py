@@ -21,7 +21,7 @@ STEPS = ["doctor", "tests", "predict", "rates", "repeats", "bf16", "trace", "ben
 
 
 @pytest.fixture
-def day(tmp_path):
+def day(tmp_path, preloaded_python):
     """Runs the command: status, and name -> how each step ended."""
     study = tmp_path / "tiny.yaml"
     study.write_text(STUDY)
@@ -33,7 +33,9 @@ def day(tmp_path):
         "MORE": "dirty=true threads=1",
         "TRACE": "dirty=true threads=1 iterations=2",
         "BENCH": "size=[8,64KiB] iterations=2",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": ":".join(
+            [*(str(Path(python).parent) for python in (preloaded_python, sys.executable)), os.environ["PATH"]]
+        ),
         "PYTHONPATH": str(ROOT),
     }
 

@@ -111,7 +111,7 @@ def test_a_doctor_command_runs(command, capsys, here):
 
 @pytest.mark.dist
 @pytest.mark.parametrize("command", [each for each in of("bench", "trace") if "--import" not in each])
-def test_a_layerwise_or_collective_command_runs(command, capsys, tmp_path, monkeypatch):
+def test_a_layerwise_or_collective_command_runs(command, capsys, tmp_path, monkeypatch, preloaded):
     monkeypatch.chdir(tmp_path)
     if not re.search(r"\b(image_)?size=", command):
         command += " size=[8,64KiB]" if "bench" in command else " image_size=67 batch_size=4"

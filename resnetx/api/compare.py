@@ -73,8 +73,8 @@ def compared(paths: Sequence[keywords.Text], settings: Mapping[str, object]) -> 
         return _systems(files, given)
     if len(files) != 2:
         raise ConfigError(
-            f"compare: {len(files)} paths given; expected two study folders, A and B, to compare B with A (or "
-            "systems=[dgx1-p100,gx8], or a prediction, or a prediction and a study that tests it)"
+            f"compare: {len(files)} path{'s' * (len(files) != 1)} given; expected two study folders, A and B, to "
+            "compare B with A (or systems=[dgx1-p100,gx8], or a prediction, or a prediction and a study that tests it)"
         )
     a, b = files
     return _accuracy(a, b, given) if is_prediction(a) else _studies(a, b, given)

@@ -50,7 +50,7 @@ def describe(**settings: Unpack[keywords.Describe]) -> Workloads:
     >>> import resnetx
     >>> (found,) = resnetx.describe(model={"kind": "resnetx", "x": 4}, batch_size=64)
     >>> found.parameters, round(found.intensity)
-    (199592, 3106)
+    (259701, 1472)
     """
     given = asked("describe", settings)
     _, points = points_of(given)

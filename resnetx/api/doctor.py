@@ -7,8 +7,9 @@ from resnetx import packages
 from resnetx.config import run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, written
+from resnetx.settings.compose import asked, compose
 from resnetx.settings.verbs import CLOCKED, group_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 from resnetx.table import Records
 

@@ -26,8 +26,9 @@ from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
 from resnetx.request import Request
-from resnetx.settings.compose import compose, one_point, struct_of, written
+from resnetx.settings.compose import compose, one_point, struct_of
 from resnetx.settings.verbs import CLOCKED, READS, group_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 
 
@@ -60,7 +61,7 @@ def find_clock(given: Point) -> FoundClock:
         raise ConfigError(f"{word}: does not apply with clock=; leave it out")
     asked = struct_of({key: value for key, value in given.items() if key in OWN}, Asked, listed=())
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
-    nvml = _nvml(f"clock={asked.clock}")
+    nvml = _nvml("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
     requests = _requests(given, asked.devices or list(range(gpus_here())))
     _finish_what_was_killed(nvml)
     with progress.waiting("GPUs under load: some minutes"), trial.loading(requests) as loads:

@@ -5,7 +5,8 @@ from typing import Any
 
 from resnetx import progress
 from resnetx.reporting.systems.claims import PaperSetting, published
-from resnetx.settings.compose import options_of, written
+from resnetx.settings.compose import options_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 
 

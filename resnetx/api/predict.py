@@ -31,8 +31,9 @@ from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked as settings_asked
-from resnetx.settings.compose import struct_of, written
+from resnetx.settings.compose import struct_of
 from resnetx.settings.verbs import group_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 from resnetx.units import seconds
 

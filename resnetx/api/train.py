@@ -13,7 +13,8 @@ from resnetx.errors import ConfigError
 from resnetx.loading import is_file
 from resnetx.record import RunFile, RunRecord, read_task
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, one_point, written
+from resnetx.settings.compose import asked, compose, one_point
+from resnetx.settings.words import written
 from resnetx.study import Point
 
 

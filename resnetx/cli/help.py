@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from resnetx.cli.prose import beside, width_of
-from resnetx.settings.compose import written
+from resnetx.settings import types
 from resnetx.settings.files import Setting, choices, searching, settings
 from resnetx.settings.verbs import READS, reads
+from resnetx.settings.words import written
 
 COLUMN = 30  # where the meaning of a setting begins
 
@@ -35,13 +36,13 @@ class VerbHelp(argparse.Action):
                 if reads(verb.settings, setting.name)
             ]
         if own:
-            print("\nsettings and their defaults:\n")
-            print("\n".join(_lines(own, width_of(sys.stdout))))
+            print("\nsettings, their defaults, meanings and [types]:\n")
+            print("\n".join(_lines(self._verb, own, width_of(sys.stdout))))
         parser.exit()
 
 
-def _lines(own: Sequence[Setting], width: int | None) -> Iterator[str]:
-    """A setting with its default and its meaning; of settings of a group also the choices that have them."""
+def _lines(verb: str, own: Sequence[Setting], width: int | None) -> Iterator[str]:
+    """A setting with its default, meaning and type; of settings of a group also the choices that have them."""
     by_name: dict[str, list[Setting]] = defaultdict(list)
     for setting in own:
         by_name[setting.name].append(setting)
@@ -51,7 +52,9 @@ def _lines(own: Sequence[Setting], width: int | None) -> Iterator[str]:
         group = name.partition(".")[0]
         having = [each.of for each in (first, *others)]
         common = not first.of or set(having) == set(choices(group))
-        about = " ".join(filter(None, [first.about, "" if common else f"({', '.join(having)})"]))
+        having_it = "" if common else f"({', '.join(having)})"
+        kind = types.words(verb, name)
+        about = " ".join(filter(None, [first.about, having_it, f"[{kind.strip()}]" if kind else ""]))
         yield from _entry("  " * (1 + (bool(first.of) and group in by_name)) + f"{name}={first.default}", about, width)
 
 

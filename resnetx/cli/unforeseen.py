@@ -34,7 +34,7 @@ def mistake(error: Exception) -> int:
 
     what = sentence(error)
     if no_memory(what):
-        complain(f"resnetx ran out of memory ({what})")
+        complain(f"out of memory ({what})")
         return 1
     complain(f"a bug in resnetx ({what}); please report it with {_kept(error)}")
     return 1

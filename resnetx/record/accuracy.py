@@ -12,6 +12,7 @@ import msgspec
 from resnetx.record.prediction import Interval
 from resnetx.request import Request
 from resnetx.statistics import Summary
+from resnetx.table import Record, Tabular, row
 
 
 def accuracy_file(folder: Path) -> Path:
@@ -84,7 +85,7 @@ class Total(_Part, frozen=True):
     advantages_right: int
 
 
-class Accuracy(_Part, frozen=True):
+class Accuracy(Tabular, _Part, frozen=True):
     """`accuracy.json`."""
 
     kind: Literal["accuracy"]
@@ -101,3 +102,7 @@ class Accuracy(_Part, frozen=True):
     not_measured: list[str]  # predicted points that are not in the study
     not_predicted: list[str]  # points of the study that were not predicted
     warnings: list[str]
+
+    def rows(self) -> list[Record]:
+        """A row for each point."""
+        return [row(point, leave_out=("request",)) for point in self.points]

@@ -11,6 +11,7 @@ import msgspec
 
 from resnetx.request import Request
 from resnetx.statistics import Summary
+from resnetx.table import Record, Tabular, row
 
 Letter = Literal["A", "B"]
 Agreement = Literal["agree", "differ", "open", "unknown"]  # open: the runs do not show it; unknown: nothing to go by
@@ -97,7 +98,7 @@ class Control(_Part, frozen=True):
     why: str  # the point that decides it, with its figures
 
 
-class Comparison(_Part, frozen=True):
+class Comparison(Tabular, _Part, frozen=True):
     """`comparison.json`."""
 
     kind: Literal["comparison"]
@@ -112,4 +113,9 @@ class Comparison(_Part, frozen=True):
     controls: list[Control]
     tolerance: float  # within which controls agree
     enough_runs: int | None  # of each point, to show even a lone difference among so many; null: no number would do
+
+    def rows(self) -> list[Record]:
+        """A row for each point that is in both studies."""
+        return [row(point, leave_out=("request",)) for point in self.points]
+
     machines: list[Difference]

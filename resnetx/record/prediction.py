@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.request import Request, leave_out_defaults
+from resnetx.table import Record, Tabular, row
 
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
 ComputeSource = Literal["measured", "rescaled", "roofline"]
@@ -119,7 +120,7 @@ class PredictedPoint(_Part, frozen=True, kw_only=True):
     timeline: list[PredictedTask]  # of one steady iteration of one rank; [] unless asked for
 
 
-class Prediction(_Part, frozen=True):
+class Prediction(Tabular, _Part, frozen=True):
     """`prediction.json`."""
 
     kind: Literal["prediction"]
@@ -132,6 +133,10 @@ class Prediction(_Part, frozen=True):
     domains: list[Domain]
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
+
+    def rows(self) -> list[Record]:
+        """A row for each point."""
+        return [row(point, leave_out=("request", "gpu")) for point in self.points]
 
 
 def digest(prediction: Prediction) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from resnetx.record.prediction import PredictedGpu
 from resnetx.request import Request
+from resnetx.table import Record, Tabular, row
 
 Lead = Literal["ahead", "open", "level"]  # open: the interval of the margin holds 1; level: less than half a percent
 Axis = Literal["payload", "intensity", "gpus", "message"]
@@ -166,7 +167,7 @@ class Explanation(_Part, frozen=True):
     when: str  # "library is nccl1 and batch_size is 512"; "" where it holds nowhere, or everywhere
 
 
-class SystemComparison(_Part, frozen=True, kw_only=True):
+class SystemComparison(Tabular, _Part, frozen=True, kw_only=True):
     """`systems.json`."""
 
     kind: Literal["system comparison"]
@@ -181,3 +182,8 @@ class SystemComparison(_Part, frozen=True, kw_only=True):
     explanations: list[Explanation] = []  # of the claims; [] unless asked for
     collectives: list[CollectivePoint]
     copies: list[CopyPoint] = []
+
+    def rows(self) -> list[Record]:
+        """A row for each point on each system."""
+        sided = ((point, side) for point in self.points for side in point.sides)
+        return [{**row(point, leave_out=("request",)), **row(side, leave_out=("gpu",))} for point, side in sided]

@@ -4,13 +4,12 @@ A row is a struct whose fields are the columns, in their order. An estimate take
 NAME_low, NAME_high and NAME_ends (`interval` or `range`), an `Estimate` the first three. A list is one cell, its
 elements separated by blanks; null is an empty cell.
 
-    table = DataTable.of([WindowRow(...), ...])
+    table = table_of([WindowRow(...), ...])
     write_csv(folder / "windows.csv", table)
 """
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -20,37 +19,23 @@ import msgspec
 from resnetx.loading import visible
 from resnetx.record.system_comparison import Estimate
 from resnetx.statistics import Summary
-
-Cell = str | int | float | bool | None
-Record = dict[str, Cell]  # column -> cell: one row as Altair and trackers take it
+from resnetx.table import Cell, Table
 
 _ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estimate: ("_low", "_high")}
 
 
-@dataclass(frozen=True)
-class DataTable:
-    """Columns, and rows with a cell for each."""
+def table_of(rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None = None, **names: str) -> Table:
+    """The table of rows; without rows it has no columns. `kind`: a base of theirs, whose fields alone are columns.
 
-    columns: list[str]
-    rows: list[list[Cell]]
-
-    @classmethod
-    def of(cls, rows: Iterable[msgspec.Struct], kind: type[msgspec.Struct] | None = None, **names: str) -> "DataTable":
-        """The table of rows; without rows it has no columns. `kind`: a base of theirs, whose fields alone are columns.
-
-        `names`: of fields whose columns have another name.
-        """
-        rows = list(rows)
-        if not rows:
-            return cls([], [])
-        fields = _fields(kind or type(rows[0]))
-        columns = [f"{names.get(name, name)}{end}" for name, ends in fields for end in ("", *ends)]
-        cells = [[cell for name, ends in fields for cell in _cells(getattr(row, name), ends)] for row in rows]
-        return cls(columns, cells)
-
-    def records(self) -> list[Record]:
-        """Each row as an object."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+    `names`: of fields whose columns have another name.
+    """
+    rows = list(rows)
+    if not rows:
+        return Table([], [])
+    fields = _fields(kind or type(rows[0]))
+    columns = [f"{names.get(name, name)}{end}" for name, ends in fields for end in ("", *ends)]
+    cells = [[cell for name, ends in fields for cell in _cells(getattr(row, name), ends)] for row in rows]
+    return Table(columns, cells)
 
 
 @cache
@@ -77,7 +62,7 @@ def _cells(value: Any, ends: Sequence[str]) -> Sequence[Cell]:
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
-def write_csv(path: Path, table: DataTable) -> None:
+def write_csv(path: Path, table: Table) -> None:
     """Writes a table. Numbers are written in full, None as an empty cell."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -25,6 +25,7 @@ from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import names, own_folders
 from resnetx.settings.files import settings as every_setting
 from resnetx.settings.verbs import READS, refuse_unread
+from resnetx.settings.words import value_word, written
 from resnetx.study import Point, Study, distinct, load, points
 from resnetx.workloads.tables import classifiers
 
@@ -86,22 +87,6 @@ def one_point(asked: Mapping[str, Any], instead: str) -> Point:
     return found[0]
 
 
-def written(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Settings as words of the command line."""
-    yield from (f"{key}={_written(value)}" for key, value in settings.items())
-
-
-def _written(value: Any) -> str:
-    """A plain value as the command line has it."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, list):
-        return f"[{','.join(map(_written, value))}]"
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{_written(inner)}' for key, inner in value.items())}}}"
-    return str(value)
-
-
 def _fitting(found: list[Point]) -> list[Point]:
     """The points without settings that their choice in a group lacks, where another value of that axis has them.
 
@@ -136,7 +121,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     tree = copy.deepcopy(_defaults())
     for group in GROUPS:
         if group in point:
-            tree[group] = copy.deepcopy(_choice(group, _written(point[group]), own_folders()))
+            tree[group] = copy.deepcopy(_choice(group, value_word(point[group]), own_folders()))
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)

@@ -93,7 +93,7 @@ def test_a_file_that_is_no_record_is_named_and_skipped(study_on_disk, capsys):
     ("words", "sentence"),
     [
         ([], "compare: 0 paths given; expected two study folders, A and B"),
-        (["{}/node1"], "compare: 1 paths given"),
+        (["{}/node1"], "compare: 1 path given"),
         (["{}/node1", "{}/node1", "{}/node1"], "compare: 3 paths given"),
         (["{}/node1", "{}/nowhere"], "nowhere: contains no study"),
         (

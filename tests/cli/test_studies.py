@@ -110,7 +110,9 @@ def test_a_setting_of_one_choice_is_no_obstacle_to_the_others_of_its_axis(capsys
     assert "strategy.bucket_cap_mb: a setting of another strategy, not of the one chosen here" in err
 
 
-def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost(capsys, tmp_path, study_file):
+def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost(
+    capsys, tmp_path, study_file, preloaded
+):
     study_file("grids: [{batch_size: 8, gpus: 1}]")
     assert (
         run(capsys, "sweep", "study=" + study_file.path, *SMALL[:-2], "steps=1", "windows=1", *study_file.quick)[0] == 0

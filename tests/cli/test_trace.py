@@ -21,7 +21,7 @@ def run(capsys, *words):
 
 
 @pytest.mark.dist
-def test_every_batch_is_traced_once_and_kept(capsys, tmp_path):
+def test_every_batch_is_traced_once_and_kept(capsys, tmp_path, preloaded):
     results = f"results={tmp_path}"
     status, out, err = run(capsys, *QUICK, "gpus=[1,2]", results, "--json")
     assert status == 0, err
@@ -63,7 +63,7 @@ def test_every_batch_is_traced_once_and_kept(capsys, tmp_path):
 
 
 @pytest.mark.dist
-def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path, monkeypatch):
+def test_a_run_that_fails_is_told_and_tried_again(capsys, tmp_path):
     words = [*QUICK, "gpus=1", f"results={tmp_path}", "timeout=1"]
     status, out, err = run(capsys, *words)
     assert status == 1

@@ -103,7 +103,7 @@ def test_no_memory_is_no_mistake(capsys):
         raise MemoryError
 
     assert cli._guarded(act) == 1
-    assert capsys.readouterr().err == "resnetx: resnetx ran out of memory (MemoryError)\n"
+    assert capsys.readouterr().err == "resnetx: out of memory (MemoryError)\n"
 
 
 def test_what_the_system_refuses_is_named(capsys):

@@ -8,11 +8,11 @@ import sys
 from resnetx.measure.launch import executor
 
 
-def run_ranks(ranks: int, *program, **variables: str) -> None:
-    """Runs a program and its words on so many ranks, to their end."""
+def run_ranks(python: str, ranks: int, *program, **variables: str) -> None:
+    """Runs a program and its words on so many ranks of a Python, to their end."""
     command = executor.torchrun(ranks, [__file__, *(str(word) for word in program)])
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *command.words[1:]],
+        [python, "-m", "torch.distributed.run", *command.words[1:]],
         env={**os.environ, "OMP_NUM_THREADS": "1", **command.variables, **variables},
         check=True,
     )

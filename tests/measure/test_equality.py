@@ -19,23 +19,27 @@ STRATEGIES = [{"strategy": "bucket", "strategy.bucket_cap_mb": 0.005}, {"strateg
 BROKEN = ["not reduced", "reduced twice", "sum, not mean", "slightly off", "stale", "equal weights"]
 
 
-def compared(cases, ranks, folder: Path):
-    """The equality of each case (settings, breach), from one start of so many ranks."""
-    (folder / "cases.json").write_text(
-        json.dumps([({**settings, "gpus": ranks}, breach) for settings, breach in cases])
-    )
-    program = Path(__file__).with_name("compared_ranks.py")
-    run_ranks(ranks, program, folder / "cases.json", folder / "answers.json")
-    return json.loads((folder / "answers.json").read_text())
+@pytest.fixture
+def compared(preloaded_python, tmp_path):
+    """Compares several cases (settings, breach) in one start of so many ranks: the equality of each."""
+
+    def compare(cases, ranks):
+        asked = [({**settings, "gpus": ranks}, breach) for settings, breach in cases]
+        (tmp_path / "cases.json").write_text(json.dumps(asked))
+        program = Path(__file__).with_name("compared_ranks.py")
+        run_ranks(preloaded_python, ranks, program, tmp_path / "cases.json", tmp_path / "answers.json")
+        return json.loads((tmp_path / "answers.json").read_text())
+
+    return compare
 
 
 @pytest.mark.dist
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, tmp_path):
+def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, compared):
     cases = [({**SMALL, **strategy, "batch_size": 12}, "") for strategy in STRATEGIES]
     cases += [({**SMALL, **strategy, "batch_size": 11, "split": "uneven"}, "") for strategy in STRATEGIES]
     cases += [({**SMALL, "batch_size": 3, "scaling": "weak", "precision": "bf16"}, "")]
-    for found in compared(cases, ranks, tmp_path):
+    for found in compared(cases, ranks):
         deviations = [found["double"]["loss"], *found["double"]["layers"].values()]
         assert found["equal"]
         assert max(deviations) < TOLERANCE / 1e3  # as the module's docstring claims
@@ -45,19 +49,19 @@ def test_every_strategy_equals_one_process_with_even_and_uneven_shares(ranks, tm
 
 
 @pytest.mark.dist
-def test_no_breach_goes_unseen(tmp_path):
+def test_no_breach_goes_unseen(compared):
     cases = [
         ({**SMALL, **strategy, "batch_size": 33, "split": "uneven"}, breach)
         for strategy in STRATEGIES
         for breach in BROKEN
     ]
-    for (settings, breach), found in zip(cases, compared(cases, 2, tmp_path), strict=True):
+    for (settings, breach), found in zip(cases, compared(cases, 2), strict=True):
         assert not found["equal"], (settings["strategy"], breach)
 
 
 @pytest.mark.dist
 @pytest.mark.slow
-def test_all_kinds_of_networks_equal_one_process(tmp_path):
+def test_all_kinds_of_networks_equal_one_process(compared):
     """Dropout, auxiliary classifiers, local response normalisation; no breach may hide in them either."""
     networks = [
         {"model": "alexnet", "image_size": 67},
@@ -69,7 +73,7 @@ def test_all_kinds_of_networks_equal_one_process(tmp_path):
     cases = [({**small, **network, "strategy": "layerwise"}, "") for network in networks]
     cases += [({**small, **networks[1], "strategy": "bucket"}, breach) for breach in ("", "slightly off")]
     cases += [({**small, **networks[3], "strategy": "bucket"}, breach) for breach in ("", "slightly off")]
-    for (settings, breach), found in zip(cases, compared(cases, 2, tmp_path), strict=True):
+    for (settings, breach), found in zip(cases, compared(cases, 2), strict=True):
         worst = max(found["double"]["layers"].values())
         assert found["equal"] == (not breach), (settings, breach, worst)
         assert breach or worst < TOLERANCE / 1e3, (settings, worst)
@@ -135,7 +139,7 @@ WORDS = [f"{key}={value}" for key, value in {**SMALL, "input": "synthetic", "bat
 
 
 @pytest.mark.dist
-def test_verify_prints_the_verdict_and_leaves_a_record(tmp_path, capsys):
+def test_verify_prints_the_verdict_and_leaves_a_record(tmp_path, capsys, preloaded):
     assert main(["verify", *WORDS, "strategy=after", f"results={tmp_path}"]) == 0
     printed = capsys.readouterr().out
     assert "strategy=after: equal to one process" in printed
@@ -147,7 +151,7 @@ def test_verify_prints_the_verdict_and_leaves_a_record(tmp_path, capsys):
 
 
 @pytest.mark.dist
-def test_verify_ends_with_status_1_where_the_loss_is_no_number(tmp_path, capsys):
+def test_verify_ends_with_status_1_where_the_loss_is_no_number(tmp_path, capsys, preloaded):
     assert main(["verify", *WORDS, "optimizer.learning_rate=1e30", f"results={tmp_path}"]) == 1
     assert "optimizer.learning_rate=1e+30: the loss of one process is not finite" in capsys.readouterr().err
 

@@ -111,7 +111,7 @@ def on_two_nodes(tmp_path, *words, door="resnetx.train"):
 
 
 @pytest.mark.dist
-def test_a_run_on_two_nodes_tells_of_both(tmp_path):
+def test_a_run_on_two_nodes_tells_of_both(tmp_path, preloaded):
     ended = on_two_nodes(tmp_path, *(f"{key}={value}" for key, value in SHORT.items()))
     assert [status for _, status in ended] == [0, 0], ended
     (path,) = tmp_path.rglob("record.json")
@@ -126,7 +126,7 @@ def test_a_run_on_two_nodes_tells_of_both(tmp_path):
 
 
 @pytest.mark.dist
-def test_a_bench_between_two_nodes_tells_of_both(tmp_path):
+def test_a_bench_between_two_nodes_tells_of_both(tmp_path, preloaded):
     task = BenchFile(kind="bench", schema=SCHEMA, request=BENCH, timeout_s=60)
     record.write(tmp_path / "run.json", task)
     ended = on_two_nodes(tmp_path, tmp_path / "run.json", door=task.door)

@@ -135,7 +135,7 @@ def test_a_cpu_rank_says_why_it_copies_nothing():
 
 @pytest.mark.dist
 @pytest.mark.parametrize("strategy", ["bucket", "layerwise"])
-def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_path, task_of):
+def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_path, task_of, preloaded):
     ended = launcher.execute(task_of({**SHORT, "strategy": strategy, "measure": "phases"}, gpus=2), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason
     assert ended.images_per_s
@@ -151,7 +151,7 @@ def test_a_watched_run_records_phases_and_messages_of_every_rank(strategy, tmp_p
 
 
 @pytest.mark.dist
-def test_the_input_alone_is_timed_without_a_model(tmp_path, task_of, made):
+def test_the_input_alone_is_timed_without_a_model(tmp_path, task_of, made, preloaded):
     input = {"input": "torchvision", "input.root": str(made), "input.threads": 1, "input.recipe": "paper"}
     ended = launcher.execute(task_of({**SHORT, **input, "measure": "input"}, gpus=2), RunFolder(tmp_path))
     assert ended.outcome == "ok", ended.reason

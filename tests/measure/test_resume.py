@@ -13,16 +13,19 @@ import pytest
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunSummaryReader, StudyFolder
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.usefixtures("preloaded")]
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "batch_size=8"]
 SHORT = ["threads=1", "warmup=3", "steps=2", "windows=2", "repeats=2", "twins=0"]
-SWEEP = [sys.executable, "-m", "resnetx", "sweep", *SMALL, *SHORT, "gpus=[1,2]", "dirty=true"]
+SWEEP = ["-m", "resnetx", "sweep", *SMALL, *SHORT, "gpus=[1,2]", "dirty=true"]
 
 
-def start(results: Path) -> subprocess.Popen:
+def start(results: Path, python: str | None = None) -> subprocess.Popen:
     return subprocess.Popen(
-        [*SWEEP, f"results={results}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [python or sys.executable, *SWEEP, f"results={results}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -61,9 +64,9 @@ def kill_something(child: subprocess.Popen, results: Path, chance: random.Random
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory, preloaded_python):
     results = tmp_path_factory.mktemp("undisturbed")
-    child = start(results)
+    child = start(results, preloaded_python)
     assert child.wait() == 0, child.stderr.read()
     return runs(results)
 

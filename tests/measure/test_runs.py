@@ -245,7 +245,7 @@ os._exit(status)
 """
 
 
-def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tmp_path, task_of):
+def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tmp_path, task_of, preloaded):
     """As drivers and libraries of GPUs do now and then."""
     program = tmp_path / "crashing.py"
     program.write_text(CRASHING)
@@ -286,7 +286,9 @@ def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of):
     nothing_is_left(folder)
 
 
-def test_a_point_that_finds_no_memory_is_recorded_as_such_with_its_place_in_intensity_space(tmp_path, task_of):
+def test_a_point_that_finds_no_memory_is_recorded_as_such_with_its_place_in_intensity_space(
+    tmp_path, task_of, preloaded
+):
     folder = RunFolder(tmp_path / "run")
     ended = launcher.execute(task_of({**SHORT, "batch_size": 200_000_000}, gpus=2), folder)
     assert ended.outcome == "oom"
@@ -307,7 +309,7 @@ def test_a_limited_address_space_is_lack_of_memory_even_where_torchrun_cannot_be
     assert found.reason in done.stderr
 
 
-def test_a_full_disk_is_a_sentence_and_what_was_measured_stays_also_what_finds_no_place_any_more(tmp_path):
+def test_a_full_disk_is_a_sentence_and_what_was_measured_stays_also_what_finds_no_place_any_more(tmp_path, preloaded):
     small, temporary = tmp_path / "small", tmp_path / "temporary"
     small.mkdir()
     temporary.mkdir()
@@ -331,7 +333,7 @@ def test_a_full_disk_is_a_sentence_and_what_was_measured_stays_also_what_finds_n
         subprocess.run(["umount", small], check=True)
 
 
-def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(tmp_path):
+def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(tmp_path, preloaded):
     grid = [*words({**SHORT, "repeats": 2, "twins": 0}), "gpus=[1,3]", f"results={tmp_path}"]
     command = [sys.executable, "-m", "resnetx", "sweep", *grid, "dirty=true"]
     first = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -348,7 +350,7 @@ def test_a_sweep_keeps_its_finished_runs_and_a_second_one_beside_it_is_refused(t
     assert sorted(each.outcome for each in found) == ["ok", "ok", "skipped"]
 
 
-def test_a_run_whose_loss_is_no_number_has_a_record_that_can_be_read(tmp_path, task_of):
+def test_a_run_whose_loss_is_no_number_has_a_record_that_can_be_read(tmp_path, task_of, preloaded):
     ended = launcher.execute(task_of({**SHORT, "optimizer.learning_rate": 1e30}), RunFolder(tmp_path / "run"))
     assert ended.outcome == "ok", ended.reason
     assert ended == record.read(tmp_path / "run" / "record.json", RunRecord)

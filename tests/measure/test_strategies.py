@@ -33,7 +33,7 @@ NAMES = {"bucket": "DDP", "layerwise": "layerwise", "after": "after", "none": "n
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory):
+def answers(tmp_path_factory, preloaded_python):
     """(case, answer) of every case, clean and watched: one start of two ranks."""
     folder = tmp_path_factory.mktemp("strategies")
     cases = [
@@ -43,7 +43,7 @@ def answers(tmp_path_factory):
     ]
     (folder / "cases.json").write_text(json.dumps(cases))
     program = Path(__file__).with_name("sent_by_strategies.py")
-    run_ranks(2, program, folder / "cases.json", folder / "answers.json")
+    run_ranks(preloaded_python, 2, program, folder / "cases.json", folder / "answers.json")
     return list(zip(cases, json.loads((folder / "answers.json").read_text()), strict=True))
 
 

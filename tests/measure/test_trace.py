@@ -300,7 +300,7 @@ def test_layers_are_those_of_one_rank(request_of):
 
 
 @pytest.mark.dist
-def test_a_run_with_real_images_records_the_input_alone(tmp_path, task_of):
+def test_a_run_with_real_images_records_the_input_alone(tmp_path, task_of, preloaded):
     from resnetx.inputs import images
 
     images.make(tmp_path / "images", classes=2, per_class=4, size="256", seed=0, workers=1)

@@ -26,11 +26,11 @@ def kept(machine: str) -> Path:
     return KEPT / f"{machine.replace(' ', '-')}.txt"
 
 
-def screen(machine: str, library: Path, folder: Path) -> str:
+def screen(machine: str, library: Path, folder: Path, python: str = sys.executable) -> str:
     """All that the doctor shows."""
     environment = playing(MACHINES[machine], library, folder) | {"COLUMNS": str(COLUMNS), "TERM": "dumb"}
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "resnetx", "doctor"]
+    command = [python, "-m", "resnetx", "doctor"]
     with subprocess.Popen(command, env=environment, cwd=folder, stdout=follower, stderr=subprocess.DEVNULL):
         os.close(follower)
         shown = _read(leader)

@@ -7,22 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.nvml.machines import CLOCKS, MACHINES, built, playing
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    folder = built(tmp_path_factory.mktemp("nvml"))
-    if folder is None:
-        pytest.skip("this machine has no C compiler")
-    return folder
-
+from tests.nvml.machines import CLOCKS, MACHINES, playing
 
 # What stands for the load, how long GPUs are watched, and where root would note what to put back.
 DOCTOR = """
@@ -50,12 +40,12 @@ RUN = "sys.exit(main(['doctor', *sys.argv[1:]]))"
 
 
 @pytest.fixture
-def started(library, tmp_path):
+def started(library, python, tmp_path):
     """Starts the doctor on a machine, after `changes` of what stands for the load: the process."""
 
     def start(machine: str, *words: str, changes: str = "") -> subprocess.Popen[str]:
         environment = playing(MACHINES[machine], library, tmp_path)
-        program = [sys.executable, "-c", DOCTOR + changes + RUN, *words]
+        program = [python, "-c", DOCTOR + changes + RUN, *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(program, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
@@ -194,7 +184,7 @@ def test_what_a_kill_left_locked_is_put_back_by_the_next_one(started, doctor, ch
     assert "killed" in found["what"]
     status, out, err = doctor("hot", "clock=1485")
     assert status == 0, err
-    assert "Clocks of GPUs 0, 1 are put back" in err
+    assert "Clocks of GPUs 0, 1 are restored" in err
     assert left(changes) == {0: 0, 1: 0}
     assert not (tmp_path / "note.json").exists()
 
@@ -229,12 +219,17 @@ def test_amd_gpus_are_told_to_be_none_of_it(doctor, tmp_path):
     assert (status, "clocks of AMD GPUs are not supported" in err) == (2, True), err
 
 
+def test_a_clock_without_a_gpu_is_refused_with_its_unit(doctor):
+    status, _, err = doctor("no driver", "clock=1227")
+    assert (status, "clock=1227MHz: this machine shows no NVIDIA GPU" in err) == (2, True), err
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["clock=1507"], "use clock=1500MHz or clock=1515MHz"),
         (["clock=fast"], "clock=fast: expected MHz, e.g. 1227 or 1227MHz"),
-        (["clock=find", "results=x"], "results=x: not with clock="),
+        (["clock=find", "results=x"], "results=x: does not apply with clock="),
         (["clock=find", "devices=[0,0]"], "devices=[0, 0]: expected 2 different GPU ids"),
         (["clock=find", "devices=[7]"], "this machine shows 2 GPUs"),
         (["precision=bf16"], "precision=bf16: only with a clock"),

@@ -5,32 +5,23 @@ The library is a mock (`mock_nvml.c`), so torch sees no GPU on any of them.
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from resnetx.measure.doctor import examination
-from tests.nvml.machines import MACHINES, NOBODY, built, playing
+from tests.nvml.machines import MACHINES, NOBODY, playing
 from tests.nvml.screens import COLUMNS, KEPT, MACHINES_SHOWN, about_gpus, kept, screen
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    folder = built(tmp_path_factory.mktemp("nvml"))
-    if folder is None:
-        pytest.skip("this machine has no C compiler")
-    return folder
-
-
 @pytest.fixture
-def on(library, tmp_path):
+def on(library, python, tmp_path):
     """Runs Python words on a machine: the finished process."""
 
     def run(machine: str, *words: str) -> subprocess.CompletedProcess[str]:
         environment = playing(MACHINES[machine], library, tmp_path)
         return subprocess.run(
-            [sys.executable, *words], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+            [python, *words], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )
 
     return run
@@ -91,12 +82,12 @@ BESIDES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES_SHOWN)
-def test_the_doctor_shows_what_it_showed_of_a_machine(on, machine, library, tmp_path):
+def test_the_doctor_shows_what_it_showed_of_a_machine(on, machine, library, tmp_path, python):
     if machine == "shared" and isinstance(seen(on, machine)["gpu_processes"], str):
         pytest.skip("in this container process ids are not the host's")
     if "nvmlInitWithFlags" in MACHINES[machine].errors and examination._cards(examination.NVIDIA):
         pytest.skip("this host has NVIDIA cards of its own, which the doctor names")
-    whole = screen(machine, library, tmp_path)
+    whole = screen(machine, library, tmp_path, python)
     shown = about_gpus(machine, whole)
     assert shown == kept(machine).read_text(), "accept the change with: python -m tests.nvml.screens"
     assert max(map(len, shown.splitlines())) <= COLUMNS

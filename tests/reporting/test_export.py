@@ -3,7 +3,8 @@ import csv
 import pytest
 
 from resnetx.reporting.study.export import points_table, windows_table
-from resnetx.reporting.table import DataTable, write_csv
+from resnetx.reporting.table import write_csv
+from resnetx.table import Table
 
 
 def read(path):
@@ -74,6 +75,6 @@ def test_no_text_is_a_formula_and_numbers_stay_numbers(tmp_path):
         "i": "",
         "j": None,
     }
-    write_csv(tmp_path / "it.csv", DataTable(list(row), [list(row.values())]))
+    write_csv(tmp_path / "it.csv", Table(list(row), [list(row.values())]))
     (found,) = read(tmp_path / "it.csv")
     assert list(found.values()) == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "\\x0dx", "a=b", "-1.5", "", ""]

@@ -1,11 +1,13 @@
+from dataclasses import fields
+
 import pytest
 
+from resnetx.measure.rank.phases import StepParts
 from resnetx.record import Device, Phases
 from resnetx.reporting.study.limits import limits
 
 ON_GPU = {"devices": [Device(rank=0, node="n", index=0, name="H200", uuid="", pci_bus_id="")]}
-SECONDS = {name: [0.1] for name in Phases.__struct_fields__ if name not in ("clock", "begin_s")}
-PHASES = Phases(clock="CUDA events", begin_s=[[0.0]], **SECONDS)
+PHASES = Phases(clock="CUDA events", begin_s=[[0.0]], **{field.name: [0.1] for field in fields(StepParts)})
 
 
 @pytest.fixture

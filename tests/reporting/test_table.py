@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from resnetx.record.system_comparison import Estimate
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 from resnetx.statistics import Summary
+from resnetx.table import Table
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -24,7 +25,7 @@ SUMMARY, ESTIMATE = Summary(2.0, 1.0, 3.0, 6, "interval"), Estimate(value=5.0, l
 
 def test_estimates_take_several_columns_whether_they_are_known_or_not():
     known = Row(name="a", rate=SUMMARY, margin=ESTIMATE, devices=[0, 5])
-    table = DataTable.of([known, Row(name="b", rate=None, margin=None, devices=None)])
+    table = table_of([known, Row(name="b", rate=None, margin=None, devices=None)])
     assert table.columns == [
         "name", "rate", "rate_low", "rate_high", "rate_ends", "margin", "margin_low", "margin_high", "devices",
     ]  # fmt: skip
@@ -33,12 +34,12 @@ def test_estimates_take_several_columns_whether_they_are_known_or_not():
 
 def test_a_base_leaves_out_what_only_says_how_a_row_is_drawn_and_a_field_can_be_renamed():
     mark = Mark(name="a", rate=SUMMARY, margin=None, devices=None, colour="red")
-    assert "colour" in DataTable.of([mark]).columns
-    table = DataTable.of([mark], Row, rate="speedup")
+    assert "colour" in table_of([mark]).columns
+    table = table_of([mark], Row, rate="speedup")
     assert table.columns[1:5] == ["speedup", "speedup_low", "speedup_high", "speedup_ends"]
     assert "colour" not in table.columns
     assert table.records()[0]["speedup"] == pytest.approx(2.0)
 
 
 def test_a_table_without_rows_has_no_columns():
-    assert DataTable.of([]) == DataTable([], [])
+    assert table_of([]) == Table([], [])

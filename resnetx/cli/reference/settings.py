@@ -18,9 +18,9 @@ from resnetx.cli.reference.markdown import GENERATED, code, table
 from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
 from resnetx.loading import YAML_BYTES, File
 from resnetx.request import Request
-from resnetx.settings.compose import written
 from resnetx.settings.files import Setting, choices, settings
 from resnetx.settings.verbs import READS, Reads, reads
+from resnetx.settings.words import written
 
 # What reads settings from the command line, by the group that its settings are in.
 STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [

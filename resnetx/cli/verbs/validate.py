@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from resnetx.cli import show
 from resnetx.errors import ConfigError
-from resnetx.settings.compose import written
+from resnetx.settings.words import written
 from resnetx.study import Point
 
 

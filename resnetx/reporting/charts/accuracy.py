@@ -10,7 +10,7 @@ from resnetx.record.accuracy import Accuracy, CheckedPoint
 from resnetx.reporting.charts.figure import AnyChart, Figure, legend_of, log_ticks, panel_grid, si_axis
 from resnetx.reporting.charts.styles import QUIET, family_colours
 from resnetx.reporting.compare.accuracy import point_words
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 
 
 class _AccuracyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +70,8 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
         title=f"Predicted and measured time of an iteration: {mean:.1%} apart on average",
         caption="Whiskers: prediction interval, and interval or range of the runs. Line: predicted as measured; "
         "dotted: 10 % more and less.",
-        table=DataTable.of(marks, _AccuracyRow),
-        chart=panel_grid(DataTable.of(marks), "system", systems, 1, panel),
+        table=table_of(marks, _AccuracyRow),
+        chart=panel_grid(table_of(marks), "system", systems, 1, panel),
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from resnetx.record.system_comparison import CollectivePoint
 from resnetx.reporting.charts.figure import COLUMN, Figure, panel_grid
 from resnetx.reporting.charts.system_encodings import dash, system_colour
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 
 GIB = 2**30
 ZOOM_BYTES = (0.5e6, 6e6)  # ResNet/x's gradients
@@ -63,8 +63,8 @@ def collective_bandwidth(points: Sequence[CollectivePoint], name: str) -> Figure
         caption="Effective bandwidth: the bytes that each GPU has, over the time. Left: all sizes; right: those of "
         "ResNet/x's gradients. By the descriptions of the systems, not calibrated. After Tallent et al. 2017, Fig. "
         f"{_PAPERS_FIGURES.get(name, 11)}.",
-        table=DataTable.of(marks, _CollectiveRow),
-        chart=panel_grid(DataTable.of(marks), "panel", panels, 2, panel),
+        table=table_of(marks, _CollectiveRow),
+        chart=panel_grid(table_of(marks), "panel", panels, 2, panel),
     )
 
 

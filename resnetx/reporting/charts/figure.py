@@ -12,7 +12,7 @@ import altair as alt
 from altair.vegalite.v6.api import ChartType
 
 from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
-from resnetx.reporting.table import DataTable, Record
+from resnetx.table import Record, Table
 
 AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 
@@ -29,12 +29,12 @@ class Figure:
     name: str  # of its files
     title: str
     caption: str
-    table: DataTable
+    table: Table
     chart: AnyChart  # complete: a notebook shows it
 
 
 def panel_grid(
-    data: DataTable,
+    data: Table,
     by: str,
     names: Sequence[str],
     columns: int,

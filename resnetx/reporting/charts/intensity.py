@@ -15,7 +15,7 @@ from resnetx.reporting.charts.scaling_curves import has_speedup
 from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, INK, SeriesStyles
 from resnetx.reporting.charts.workload_encodings import log_y, span, workload_colour, workload_shape
 from resnetx.reporting.study.points import StudyPoint, batch_category
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 from resnetx.units import si
 
 Counted = Sequence[tuple[StudyPoint, Workload]]  # points with their counts, by one convention
@@ -54,8 +54,8 @@ def batch_intensities(counted: Counted, styles: SeriesStyles, convention: str, s
         f"{span(mark.activations_per_batch for mark in marks)} per batch",
         caption="Work of a batch (left) and its work over communication (right), by batch category: 1 is the smallest "
         f"batch that a workload has here. Counted by the {convention} convention. After Tallent et al. 2017, Fig. 6.",
-        table=DataTable.of(marks, _BatchRow),
-        chart=styled(alt.hconcat(*panels, spacing=8), {"all": DataTable.of(marks).records()}),
+        table=table_of(marks, _BatchRow),
+        chart=styled(alt.hconcat(*panels, spacing=8), {"all": table_of(marks).records()}),
     )
 
 
@@ -125,8 +125,8 @@ def intensity_space(counted: Counted, styles: SeriesStyles, convention: str, suf
         caption="Work over communication of every point, and the parallel efficiency measured there. On each number of "
         "GPUs the workloads are side by side in the order of the legend, each with its batches one above the other. "
         f"{hollow}Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
-        table=DataTable.of(marks, _PointRow),
-        chart=panel_grid(DataTable.of(marks), "variant", styles.variants, 1, panel),
+        table=table_of(marks, _PointRow),
+        chart=panel_grid(table_of(marks), "variant", styles.variants, 1, panel),
     )
 
 

@@ -25,7 +25,7 @@ from resnetx.reporting.charts.missing_points import foot_word, meanings, outcome
 from resnetx.reporting.charts.styles import INK, QUIET, SeriesStyles
 from resnetx.reporting.charts.workload_encodings import variant_dash, workload_colour, workload_shape
 from resnetx.reporting.study.points import StudyPoint
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 from resnetx.statistics import Summary
 from resnetx.units import si
 
@@ -84,7 +84,7 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
         title=f"Training rate against GPUs; the highest, {si(highest)} images/s: {best}",
         caption=f"{_reading(marks)}{meanings(points)} Dotted: ideal, from the baseline ({_baselines(points)}). "
         "After Tallent et al. 2017, Fig. 12 and 13.",
-        table=DataTable.of(marks, _CurveRow, value=_RATE.field),
+        table=table_of(marks, _CurveRow, value=_RATE.field),
         chart=_chart(marks, points, styles, _RATE, "iterations/s", base=10),
     )
 
@@ -106,7 +106,7 @@ def speedups(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
         title=f"Parallel efficiency on {most} GPUs: {worst:.0%} ({where_worst})"
         + f" to {best:.0%} ({where_best})" * (len(reached) > 1),
         caption=f"{_reading(marks)}{meanings(points)} Dotted: ideal. Baseline: {_baselines(points)}.",
-        table=DataTable.of(marks, _CurveRow, value=_SPEEDUP.field),
+        table=table_of(marks, _CurveRow, value=_SPEEDUP.field),
         chart=_chart(marks, points, styles, _SPEEDUP, title, base=2),
     )
 
@@ -196,7 +196,7 @@ def _chart(
         chart = chart.encode(x=gpus_axis((point.gpus for point in points), last), detail=["workload:N", "variant:N"])
         return alt.layer(*_layers(chart, y, styles, curves.field), _words(chart, styles, domain[0], word_step))
 
-    return panel_grid(DataTable.of(marks, value=curves.field), "panel", panels, columns, panel)
+    return panel_grid(table_of(marks, value=curves.field), "panel", panels, columns, panel)
 
 
 def _layers(chart: alt.Chart, y: alt.Y, styles: SeriesStyles, field: str) -> Iterator[alt.Chart]:

@@ -11,7 +11,7 @@ from resnetx.reporting.charts.missing_points import meanings, word
 from resnetx.reporting.charts.styles import INK, PART_COLOURS, SeriesStyles
 from resnetx.reporting.study.limits import PARTS, Limits
 from resnetx.reporting.study.points import StudyPoint
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 
 
 class _ShareRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +49,8 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
         caption="Shares of the time of a step, by what it gets shorter without its input or without exchanging "
         "gradients, and by the time in which no kernel runs; the rest is computing. Below zero: without that part the "
         f"step was no shorter.{_not_separate(points)}{meanings(points)}",
-        table=DataTable.of(bars, _ShareRow),
-        chart=panel_grid(DataTable.of(bars), "panel", panels, columns, panel),
+        table=table_of(bars, _ShareRow),
+        chart=panel_grid(table_of(bars), "panel", panels, columns, panel),
     )
 
 

@@ -11,7 +11,7 @@ from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, legend_of,
 from resnetx.reporting.charts.styles import BASELINE, INK, PAPER, QUIET, SYSTEMS
 from resnetx.reporting.charts.system_encodings import point_words
 from resnetx.reporting.systems.rate_ratios import lead, over
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 
 INTENSITY = "activations_per_parameter_per_gpu"
 
@@ -64,8 +64,8 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
         title=f"{a} over {b}, by work over communication",
         caption="How much faster, over intensity; whiskers: its interval. White: the interval holds no difference; "
         "light blue: less than half a percent. Points on one GPU send nothing and are left out.",
-        table=DataTable.of(marks, _MarginRow),
-        chart=panel_grid(DataTable.of(marks), "panel", panels, columns, panel),
+        table=table_of(marks, _MarginRow),
+        chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
     )
 
 

@@ -23,7 +23,7 @@ from resnetx.reporting.charts.figure import (
 )
 from resnetx.reporting.charts.styles import INK
 from resnetx.reporting.charts.system_encodings import batch_words, dash, line_colour, point_words, system_colour
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 from resnetx.units import si
 
 OFFSET = 1.06  # factor between the systems' marks along the axis of GPUs, so that their whiskers can be told apart
@@ -96,8 +96,8 @@ def rates_against_gpus(points: Sequence[SystemPoint], systems: Sequence[str], cu
         title=curves.title,
         caption=f"Whiskers: prediction interval. After Tallent et al. 2017, Fig. {curves.papers_figure}."
         f"{_meanings(marks)}",
-        table=DataTable.of(marks, _RateRow),
-        chart=panel_grid(DataTable.of(marks), "panel", panels, columns, panel),
+        table=table_of(marks, _RateRow),
+        chart=panel_grid(table_of(marks), "panel", panels, columns, panel),
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from resnetx.record.prediction import PredictedPoint, PredictedTask
 from resnetx.reporting.charts.figure import CHARACTER, COLUMN, AnyChart, Figure, legend_of, panel_grid
 from resnetx.reporting.charts.styles import BARS, PAPER
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 from resnetx.units import si
 
 LANES = ("input", "copies", "compute", "collectives", "host")
@@ -96,8 +96,8 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         title=f"One predicted iteration of {first.workload}, {batch}, {first.strategy}",
         caption="One steady iteration of one rank; lanes that it shares with no other bar run at the same time. Input "
         "and copies are those of the batches to come.",
-        table=DataTable.of(bars, _BarRow),
-        chart=panel_grid(DataTable.of(bars), "panel", panels, 1, panel),
+        table=table_of(bars, _BarRow),
+        chart=panel_grid(table_of(bars), "panel", panels, 1, panel),
     )
 
 

@@ -12,9 +12,10 @@ from resnetx.record import GradientBucket, RunSummary
 from resnetx.reporting.study.limits import Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
 from resnetx.request import TwinName
 from resnetx.statistics import Summary
+from resnetx.table import Table
 
 
 class PointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +105,9 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
 # ---- points ---------------------------------------------------------------------------------------------------------
 
 
-def points_table(points: Iterable[StudyPoint]) -> DataTable:
+def points_table(points: Iterable[StudyPoint]) -> Table:
     """`points.csv`."""
-    return DataTable.of(map(_point, points))
+    return table_of(map(_point, points))
 
 
 def _point(point: StudyPoint) -> PointRow:
@@ -160,9 +161,9 @@ def _share(limits: Limits | None, part: StepPart) -> float | None:
 # ---- windows --------------------------------------------------------------------------------------------------------
 
 
-def windows_table(studies: Iterable[Results]) -> DataTable:
+def windows_table(studies: Iterable[Results]) -> Table:
     """`windows.csv`."""
-    return DataTable.of(_windows(studies))
+    return table_of(_windows(studies))
 
 
 def _windows(studies: Iterable[Results]) -> Iterator[WindowRow]:
@@ -197,9 +198,9 @@ def _windows_of(results: Results, key: str, twin: TwinName | None, run: RunSumma
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
-def messages_table(points: Iterable[StudyPoint]) -> DataTable:
+def messages_table(points: Iterable[StudyPoint]) -> Table:
     """`messages.csv`."""
-    return DataTable.of(row for point in points for row in _messages(point))
+    return table_of(row for point in points for row in _messages(point))
 
 
 def _messages(point: StudyPoint) -> Iterator[MessageRow]:

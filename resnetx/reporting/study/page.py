@@ -35,9 +35,10 @@ from resnetx.reporting.study.limits import PARTS, Limits
 from resnetx.reporting.study.platform import platform
 from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.reporting.table import Cell, write_csv
+from resnetx.reporting.table import write_csv
 from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
+from resnetx.table import Cell
 from resnetx.units import si, whole
 
 _TEMPLATE = "page.html.j2"

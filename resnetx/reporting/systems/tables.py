@@ -9,7 +9,8 @@
 import msgspec
 
 from resnetx.record.system_comparison import Axis, Crossing, Estimate, Lead, SystemComparison, SystemPoint, SystemSide
-from resnetx.reporting.table import DataTable
+from resnetx.reporting.table import table_of
+from resnetx.table import Table
 
 
 class SystemPointRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,15 +59,15 @@ class CrossingRow(msgspec.Struct, frozen=True, kw_only=True):
     between_high: float
 
 
-def tables(comparison: SystemComparison) -> dict[str, DataTable]:
+def tables(comparison: SystemComparison) -> dict[str, Table]:
     """Every table that has rows, by its name."""
     made = {
-        "points": DataTable.of(_row(point, side) for point in comparison.points for side in point.sides),
-        "crossings": DataTable.of(map(_crossing, comparison.crossings)),
-        "claims": DataTable.of(comparison.claims),
-        "explanations": DataTable.of(comparison.explanations),
-        "collectives": DataTable.of(comparison.collectives),
-        "copies": DataTable.of(comparison.copies),
+        "points": table_of(_row(point, side) for point in comparison.points for side in point.sides),
+        "crossings": table_of(map(_crossing, comparison.crossings)),
+        "claims": table_of(comparison.claims),
+        "explanations": table_of(comparison.explanations),
+        "collectives": table_of(comparison.collectives),
+        "copies": table_of(comparison.copies),
     }
     return {name: table for name, table in made.items() if table.rows}
 

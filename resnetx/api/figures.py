@@ -1,0 +1,45 @@
+"""The figures of what the library returns."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from resnetx.api import topology_drawings
+from resnetx.api.studies import MeasuredStudy
+from resnetx.interconnect.system import System
+from resnetx.record.accuracy import Accuracy
+from resnetx.record.prediction import Prediction
+from resnetx.record.system_comparison import SystemComparison
+
+if TYPE_CHECKING:
+    from resnetx.reporting.charts.figure import AnyChart, Figure
+
+HasFigures = MeasuredStudy | SystemComparison | Accuracy | Prediction | System
+
+
+def figures(of: HasFigures) -> "dict[str, AnyChart]":
+    """Figures by name, as Altair charts: a notebook shows them, and `chart.save("it.html")` keeps one.
+
+    Of a study, of a comparison of systems, of predictions beside a study, of predictions that were made with
+    `timeline=True`, or of a system (`load("mine.yaml")`): its links. One with nothing to show has none.
+    """
+    if isinstance(of, System):
+        drawing = topology_drawings.of_system(of)
+        return {drawing.name: drawing.chart}
+    return {figure.name: figure.chart for figure in _figures(of)}
+
+
+def _figures(of: MeasuredStudy | SystemComparison | Accuracy | Prediction) -> "Iterator[Figure]":
+    from resnetx.reporting.charts.accuracy import accuracy_figure
+    from resnetx.reporting.charts.study_figures import figures as study_figures
+    from resnetx.reporting.charts.system_figures import system_figures
+    from resnetx.reporting.charts.timelines import timelines
+
+    match of:
+        case MeasuredStudy():
+            yield from study_figures(of.points)
+        case SystemComparison():
+            yield from system_figures(of)
+        case Prediction():
+            yield from timelines([point for point in of.points if point.timeline])
+        case Accuracy() if any(point.error is not None for point in of.points):
+            yield accuracy_figure(of)

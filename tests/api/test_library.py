@@ -1,0 +1,157 @@
+"""The library: what `import resnetx` gives, with the examples of its documentation."""
+
+import doctest
+import importlib
+import inspect
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx.api.topology import Costed, answers
+from resnetx.config import CONFIGS
+from resnetx.settings import keywords
+from resnetx.settings.verbs import READS
+
+ROOT = Path(__file__).parents[2]
+VERBS = [name for name in READS if name != "list"]
+
+
+def test_importing_it_loads_nothing_heavy():
+    program = "import sys; before = set(sys.modules); import resnetx; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    own = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert own == {"resnetx"}
+
+
+def test_there_is_a_function_for_each_verb_with_its_settings_as_keywords():
+    for name in VERBS:
+        taken = inspect.signature(getattr(resnetx, name)).parameters.values()
+        (settings,) = [each for each in taken if each.kind is each.VAR_KEYWORD]
+        declared = settings.annotation.__args__[0]
+        assert declared is getattr(keywords, name.title()), name
+    assert set(resnetx.__all__) == {*VERBS, "ConfigError", "figures", "load"}
+    assert set(resnetx.__all__) <= set(dir(resnetx))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        resnetx.nonsense  # noqa: B018
+
+
+def test_a_module_of_the_same_name_does_not_hide_a_function():
+    """`torchrun -m resnetx.train` needs the module, and something may import it."""
+    importlib.import_module("resnetx.train")
+    assert callable(resnetx.train)
+
+
+EXAMPLES = ["resnetx.api.describe", "resnetx.api.load", "resnetx.api.predict", "resnetx.api.topology"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_docstrings(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted > 1
+    assert found.failed == 0
+
+
+def test_the_examples_of_the_documentation(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = doctest.testfile(str(ROOT / "docs" / "library.md"), module_relative=False)
+    assert found.attempted > 15
+    assert found.failed == 0
+
+
+def test_groups_are_dictionaries_structs_or_names_and_mean_the_same():
+    by_name = resnetx.describe(model="resnetx", **{"model.x": 4})
+    (given,) = by_name.requests
+    for model in ({"kind": "resnetx", "x": 4}, {"x": 4}, given.model):
+        assert resnetx.describe(model=model).requests == by_name.requests
+    (cost,) = resnetx.topology("gx8", collective="allreduce", size=1024, devices=(0, 1))
+    assert cost.devices == [0, 1]
+    assert resnetx.topology(CONFIGS / "system" / "gx8.yaml")[0].system == "gx8"
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda: resnetx.train(clock=1227), "clock: not a setting of `resnetx train`"),
+        (lambda: resnetx.sweep(transport=["auto", "host"]), "transport: not a setting of `resnetx sweep`"),
+        (lambda: resnetx.sweep(nodes=2), "nodes: not a setting of `resnetx sweep`"),
+        (lambda: resnetx.sweep(library=["nccl1", "nccl2"]), "library: not a setting of `resnetx sweep`"),
+        (lambda: resnetx.describe(batch_sise=3), "batch_sise: no such setting; did you mean batch_size?"),
+        (lambda: resnetx.describe(model={"kind": "alexnet", "x": 3}), "model.x: a setting of another model"),
+        (lambda: resnetx.describe(batch_size=0), "batch_size=0: expected at least 1"),
+        (lambda: resnetx.predict(systems=["gx8"], overlap={"input": 3}), "overlap.input=3: expected true or false"),
+        (lambda: resnetx.load("nowhere"), "nowhere: no such file or folder"),
+    ],
+)
+def test_a_mistake_is_a_sentence(ask, sentence):
+    with pytest.raises(resnetx.ConfigError) as refusal:
+        ask()
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_a_group_that_is_given_in_part_keeps_its_other_defaults():
+    (point,) = resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, overlap={"input": False}).points
+    (other,) = resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, **{"overlap.input": False}).points
+    assert point == other
+
+
+def test_what_is_kept_is_loaded_as_what_it_is(tmp_path):
+    made = resnetx.predict(systems=["gx8", "dgx1-p100"], model="alexnet", gpus=[1, 2], out=tmp_path / "predicted")
+    assert resnetx.load(tmp_path / "predicted") == made
+    assert resnetx.load(tmp_path / "predicted" / "prediction.json") == made
+    compared = resnetx.compare(systems=["gx8", "dgx1-p100"], model="alexnet", gpus=[1, 2], out=tmp_path / "compared")
+    assert resnetx.load(tmp_path / "compared" / "systems.json") == compared
+    assert {row["system"] for row in compared.rows()} == {"gx8", "dgx1-p100"}
+    (tmp_path / "other.json").write_text('{"schema": 1, "kind": "recipe"}')
+    with pytest.raises(resnetx.ConfigError, match="not a record of resnetx"):
+        resnetx.load(tmp_path / "other.json")
+
+
+def test_notes_go_to_logging(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "resnetx"):
+        resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, out=tmp_path)
+    assert f"record: {tmp_path / 'prediction.json'}" in caplog.messages
+
+
+def test_collections_are_tables():
+    found = resnetx.describe(model={"kind": "resnetx", "x": [1, 4]}, batch_size=64)
+    frame = found.to_pandas()
+    assert list(frame["workload"]) == ["ResNet/1", "ResNet/4"]
+    assert list(frame["model.x"]) == [1, 4]
+    heading, first, *_ = str(found.table()).splitlines()
+    assert heading.split()[0] == "workload"
+    assert first.split()[0] == "ResNet/1"
+    assert found._repr_html_().count("<tr>") == 3
+    assert len(found[:1]) == 1
+
+
+def test_figures_are_charts_that_a_notebook_shows():
+    study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
+    charts = resnetx.figures(study)
+    assert {"rate", "speedup", "limits"} <= set(charts)
+    for chart in (*charts.values(), *resnetx.figures(resnetx.load(CONFIGS / "system" / "gx8.yaml")).values()):
+        assert "vega-embed" in chart._repr_mimebundle_(None, None)["text/html"]
+
+
+def test_every_kind_of_answer_of_topology_prints_what_its_records_hold():
+    (answer,) = answers(["gx8"], {"collective": "allreduce", "size": ["8", "64MiB"]})
+    assert isinstance(answer, Costed)
+    kept = [msgspec.to_builtins(record) for record in answer.records()]
+    assert [each["size_bytes"] for each in kept] == [8, 2**26]
+
+
+@pytest.mark.dist
+def test_a_point_is_trained_and_a_collective_timed_from_python(tmp_path):
+    run = resnetx.train(
+        model={"kind": "resnetx", "x": 1, "classes": 10}, image_size=32, batch_size=4, input="synthetic", warmup=3,
+        steps=1, windows=1, gpus=1, results=tmp_path,
+    )  # fmt: skip
+    assert run.outcome == "ok", run.reason
+    assert run.images_per_s > 0
+    (folder,) = {path.parent for path in tmp_path.rglob("record.json")}
+    assert resnetx.load(folder) == run

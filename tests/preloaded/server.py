@@ -1,0 +1,160 @@
+"""A Python that has imported what ranks need, and forks for whoever asks: torchrun and ranks start in milliseconds.
+
+Importing torch, its compiler (which every optimizer imports) and resnetx takes a rank some six seconds of CPU time, and
+torchrun three: far more than what most tests then measure. `client.py` stands where tests have Python and torchrun;
+it sends its words, variables and open files to this server. A fork of the server becomes that program: the real
+torchrun and the real rank, in a process of their own, which only did not import torch themselves. Its parent,
+`attendant.py`, passes signals on and sends the exit status back; when the client is killed, it kills the program.
+
+Tests of how processes start, listen and die run without it.
+"""
+
+import array
+import atexit
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import runpy
+import signal
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from resnetx.host import dying_with
+
+READY = "ready"
+MOST_FILES = 64
+LENGTH = struct.Struct("!I")
+ATTENDANT = Path(__file__).with_name("attendant.py")
+
+
+def main(address: str, modules: list[str]) -> None:
+    """Serves until it is killed; a fork of it returns, to end as its program does."""
+    for module in modules:
+        if importlib.util.find_spec(module.partition(".")[0]):
+            importlib.import_module(module)
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads must not fork"
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(64)
+    print(READY, flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for attendants
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listener.close()
+            _attend(connection)
+            return
+        connection.close()
+
+
+def _attend(connection: socket.socket) -> None:
+    """Forks once more: the fork returns after its program has run, and this process becomes its attendant.
+
+    resnetx looks at the variables of a rank's parent, so the attendant is started with those of the client.
+    """
+    asked, files = _received(connection)
+    begun, begin = os.pipe()  # closed by the start of the attendant
+    if program := os.fork():
+        os.set_inheritable(connection.fileno(), True)
+        words = [sys.executable, "-IS", str(ATTENDANT), str(connection.fileno()), str(program)]
+        for file in [*files, begun]:
+            os.close(file)
+        os.execve(words[0], words, asked["variables"])
+    connection.close()
+    os.close(begin)
+    os.read(begun, 1)
+    os.close(begun)
+    _become(asked, files)
+    _run(asked["words"])
+
+
+def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    length, ancillary, _, _ = connection.recvmsg(LENGTH.size, socket.CMSG_SPACE(MOST_FILES * 4))
+    files = array.array("i")
+    for _, _, content in ancillary:
+        files.frombytes(content)
+    with connection.makefile("rb") as stream:
+        return json.loads(stream.read(*LENGTH.unpack(length))), list(files)
+
+
+def _become(asked: dict[str, Any], files: list[int]) -> None:
+    """Gives this process the session, files, folder and variables that the client would have had as a Python."""
+    os.setsid()
+    dying_with(os.getppid())()
+    _take(dict(zip(asked["files"], files, strict=True)))
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["variables"])
+    sys.executable = asked["python"]
+    if "multiprocessing.spawn" in sys.modules:
+        sys.modules["multiprocessing.spawn"].set_executable(asked["python"])
+    sys.modules["__main__"] = ModuleType("__main__")
+    sys.stdout.reconfigure(write_through=bool(os.environ.get("PYTHONUNBUFFERED")), line_buffering=os.isatty(1))
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+
+
+def _take(files: dict[int, int]) -> None:
+    """Moves received files to the numbers that they have in the client."""
+    import fcntl
+
+    above = max([*files, *files.values()]) + 1
+    moved = {number: fcntl.fcntl(file, fcntl.F_DUPFD, above) for number, file in files.items()}
+    for file in files.values():
+        os.close(file)
+    for number, file in moved.items():
+        os.dup2(file, number, inheritable=True)
+        os.close(file)
+
+
+def _run(words: list[str]) -> None:
+    """Runs what `python WORDS` runs: `-c PROGRAM`, `-m MODULE` or a file, each with its own words."""
+    while words[0] == "-u":
+        sys.stdout.reconfigure(write_through=True)
+        words = words[1:]
+    if words[0] == "-m":
+        sys.path.insert(0, str(Path.cwd()))
+        sys.argv = words[1:]
+        sys.modules.pop(words[1], None)  # runpy would warn of it
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.path.insert(0, "")
+        sys.argv = ["-c", *words[2:]]
+        exec(compile(words[1], "<string>", "exec"), sys.modules["__main__"].__dict__)
+    else:
+        sys.path.insert(0, str(Path(words[0]).parent))
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _ended(act: Callable[[], None]) -> NoReturn:
+    """Ends this process as Python does, but for taking its modules down, which takes time and tells of leaks."""
+    status = 0
+    try:
+        act()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if not isinstance(end.code, int | None):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _ended(lambda: main(sys.argv[1], sys.argv[2:]))
