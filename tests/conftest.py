@@ -143,12 +143,18 @@ def results_of():
     return make
 
 
+class _EnvironmentRecord(msgspec.Struct):
+    environment: Environment
+    unknown: dict[str, str]
+
+
 @pytest.fixture
 def record_environment():
     """Makes an environment as this machine's, with fields changed."""
 
     def make(**changed: Any) -> Environment:
-        return seal(msgspec.structs.replace(environment(None), **changed))
+        changed_environment = msgspec.structs.replace(environment(None), **changed)
+        return seal(_EnvironmentRecord(environment=changed_environment, unknown={})).environment
 
     return make
 

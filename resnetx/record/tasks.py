@@ -12,7 +12,8 @@ import msgspec
 
 from resnetx.record.bench import BenchFile, BenchRecord
 from resnetx.record.files import RecordError, read
-from resnetx.record.run import Outcome, RunFile, RunRecord
+from resnetx.record.outcome import Outcome
+from resnetx.record.run import RunFile, RunRecord
 from resnetx.record.unknown import Unknown, seal
 
 TaskRecord = RunRecord | BenchRecord
