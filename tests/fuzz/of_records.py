@@ -19,7 +19,7 @@ from resnetx.interconnect.system import load
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
-from resnetx.measure.study import sweep
+from resnetx.measure.study.definition import definition
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import (
@@ -118,7 +118,7 @@ def _studies() -> list[bytes]:
 
 def _use_study(path: Path) -> None:
     _show_study(results.load(StudyFolder(path.parent)), path)
-    of_two(lambda: sweep.definition(StudyFolder(path.parent), _quickstart()))
+    of_two(lambda: definition(StudyFolder(path.parent), _quickstart()))
 
 
 def _run_files() -> list[bytes]:

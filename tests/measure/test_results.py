@@ -7,7 +7,8 @@ import torch
 
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.rank import main, nodes
-from resnetx.measure.rank.distributed import Ranks, describe_device
+from resnetx.measure.rank.device import describe_device
+from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.main import Place
 from resnetx.measure.rank.results import RankResults
 from resnetx.record import InputState, RunRecord, StartUp, Unknown

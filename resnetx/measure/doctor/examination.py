@@ -31,7 +31,7 @@ from resnetx.measure.doctor.probes import (
     torch_probe,
     torchvision_probe,
 )
-from resnetx.measure.machine.environment import Host, machine
+from resnetx.measure.machine.host_facts import Host, machine
 from resnetx.measure.machine.nvidia import Graphics, graphics_here, no_graphics
 from resnetx.measure.machine.nvml import fabric_not_ready
 from resnetx.measure.machine.sensor_warnings import lock_clocks

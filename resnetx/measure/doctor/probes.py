@@ -9,9 +9,10 @@ import os
 import socket
 
 from resnetx.measure.doctor.finding import ProbeResult, limited, missing, ok
-from resnetx.measure.machine.environment import Host, nccl_version
+from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics
 from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.software import nccl_version
 from resnetx.packages import KNOWN, hip_version, rocm_torch
 from resnetx.record import Unknown
 

@@ -17,6 +17,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
 from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train
+from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUpTimer, keep_freed_memory, limit_memory
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
@@ -52,7 +53,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         numa.bind(request, ranks)
         clock.skip()
         measured = _MEASURES[request.measure](request, ranks, clock)
-        devices = ranks.gather(distributed.describe_device(ranks))
+        devices = ranks.gather(describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if measured is None:
             return None
@@ -61,7 +62,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
 
 def prepare(request: Request, oversubscribe: bool = False) -> None:
     """What must be settled before the first tensor: seeds, threads, and what fp32 means; refuses what cannot run."""
-    device = distributed.choose_device(request.devices, oversubscribe)
+    device = choose_device(request.devices, oversubscribe)
     if device.type == "cuda":
         check_precision(request.precision, device)
         limit_memory(request.memory_limit, device)

@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.choices import Bucket, Layerwise, NoExchange
-from resnetx.measure.rank import distributed
+from resnetx.measure.rank import ddp
 from resnetx.measure.rank.distributed import Ranks, Send, Work
 from resnetx.record import Unknown
 from resnetx.request import Request
@@ -58,7 +58,7 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | Non
     for tensor in (*model.parameters(), *model.buffers()):
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
-        return _Buckets(distributed.data_parallel(model, strategy, ranks, send))
+        return _Buckets(ddp.data_parallel(model, strategy, ranks, send))
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
@@ -94,7 +94,7 @@ class _Buckets:
         """DDP has waited."""
 
     def sizes(self) -> list[int] | Unknown:
-        return distributed.bucket_sizes(self._wrapped)
+        return ddp.bucket_sizes(self._wrapped)
 
 
 class _Flat:
