@@ -13,11 +13,11 @@ from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
-from resnetx.interconnect.measured import Measured
+from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.prediction import provenance
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, Setting
+from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.prediction.speedup import curve
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
@@ -87,7 +87,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 
 
-def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: Setting) -> list[SourcedPoint]:
+def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return [
         point
@@ -114,7 +114,9 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_unsaid(found: Mapping[int | None, Measured], wanted: Sequence[Curve], calibration: str | None) -> None:
+def _refuse_unsaid(
+    found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str | None
+) -> None:
     """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
     counts = sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
     if None in found and len(counts) > 1:

@@ -13,11 +13,11 @@ from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import Measured
+from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
-from resnetx.prediction.scenario import Fabric, Setting
+from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.settings.compose import struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
@@ -100,7 +100,7 @@ def fabrics(settings: PredictSettings) -> list[Fabric]:
 
 
 def _fabric(
-    settings: PredictSettings, machine: System, library: str | None, found: Mapping[int | None, Measured]
+    settings: PredictSettings, machine: System, library: str | None, found: Mapping[int | None, MeasuredCollective]
 ) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
@@ -116,10 +116,10 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
             raise unknown_name(f"kind of link of {systems}", name, known, "what_if.bandwidth")
 
 
-def setting_of(settings: PredictSettings) -> Setting:
+def setting_of(settings: PredictSettings) -> TrainingSetup:
     """How it is trained, as this verb's settings say."""
     overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device)
-    return Setting(
+    return TrainingSetup(
         overlap=FRAMEWORKS[settings.framework][1] if settings.framework else overlap,
         gradients=settings.gradients,
         straggler=settings.straggler,
@@ -142,8 +142,8 @@ def _clock_Hz(given: str | float | None) -> float | None:
     return None if given is None else clock_from(given)
 
 
-def _measured(settings: PredictSettings) -> dict[int | None, Measured]:
-    """Measured all-reduces by the number of GPUs, to calibrate with."""
+def _measured(settings: PredictSettings) -> dict[int | None, MeasuredCollective]:
+    """MeasuredCollective all-reduces by the number of GPUs, to calibrate with."""
     return {} if settings.calibration is None else measured.by_gpus(settings.calibration, "allreduce")
 
 

@@ -21,20 +21,12 @@ from resnetx.measure.launch.results_folder import write
 from resnetx.measure.rank.record_size import too_large_record
 from resnetx.measure.study import trackers
 from resnetx.measure.study.budget import Budget
+from resnetx.measure.study.continuity import check_known_code, check_same_machine
+from resnetx.measure.study.definition import definition, keep_unreadable
 from resnetx.measure.study.estimate import Estimator, estimator
-from resnetx.measure.study.sweep import (
-    PlannedRun,
-    check_known_code,
-    check_same_machine,
-    definition,
-    keep_unreadable,
-    locked,
-    plan,
-    split_settled,
-)
-from resnetx.measure.study.sweep import (
-    sweep as run_all,
-)
+from resnetx.measure.study.plan import PlannedRun, plan, split_settled
+from resnetx.measure.study.sweep import locked
+from resnetx.measure.study.sweep import sweep as run_all
 from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings import keywords

@@ -11,10 +11,10 @@ from resnetx.api import topology_drawings
 from resnetx.api.system_settings import SystemSettings
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect import calibration, collective, paths, subsets, system
-from resnetx.interconnect.collective import Plan
+from resnetx.interconnect import collective, measured, paths, subsets, system
+from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.paths import Transport
-from resnetx.interconnect.subsets import Choice
+from resnetx.interconnect.subsets import GpuSubset
 from resnetx.interconnect.system import System
 from resnetx.record.topology import CollectiveCost, GpuChoice, KnownSystem, Route, SystemLinks, TopologyRecord
 from resnetx.settings import keywords
@@ -83,7 +83,7 @@ class Routed:
 class Costed:
     """What a collective costs, on every system asked for and with every generation of the library."""
 
-    plans: Sequence[Plan]
+    plans: Sequence[CollectivePlan]
     transport: Transport
     sizes: Sequence[int]
 
@@ -100,7 +100,7 @@ class Ranked:
     library: str
     collective: str
     size_bytes: int
-    choices: Sequence[Choice]
+    choices: Sequence[GpuSubset]
 
     def records(self) -> Iterator[GpuChoice]:
         """One for each choice."""
@@ -199,7 +199,7 @@ def _costed(machines: Sequence[System], wanted: TopologySettings, name: str) -> 
             raise ConfigError(
                 f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
             )
-        plans = [collective.calibrate(plans[0], calibration.read(wanted.calibration, plans[0].collective))]
+        plans = [collective.calibrate(plans[0], measured.read(wanted.calibration, plans[0].collective))]
     if wanted.out:
         topology_drawings.write([topology_drawings.of_plan(plan, sizes[-1]) for plan in plans], Path(wanted.out))
     return Costed(plans, wanted.transport, sizes)
@@ -248,7 +248,7 @@ def _route(machine: System, path: paths.Path) -> Route:
     )
 
 
-def _cost(plan: Plan, transport: Transport, size_bytes: int) -> CollectiveCost:
+def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> CollectiveCost:
     cost = plan.cost(size_bytes)
     rings = topology_drawings.rings_of(plan, cost)
     return CollectiveCost(
@@ -270,7 +270,7 @@ def _cost(plan: Plan, transport: Transport, size_bytes: int) -> CollectiveCost:
     )
 
 
-def _choice(ranked: Ranked, choice: Choice) -> GpuChoice:
+def _choice(ranked: Ranked, choice: GpuSubset) -> GpuChoice:
     return GpuChoice(
         system=ranked.machine.name,
         collective=ranked.collective,

@@ -19,7 +19,9 @@ from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_folder
 from resnetx.measure.study import trackers
-from resnetx.measure.study.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
+from resnetx.measure.study.continuity import check_known_code, check_same_machine
+from resnetx.measure.study.plan import PlannedRun, split_settled
+from resnetx.measure.study.sweep import locked
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
