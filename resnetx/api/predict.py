@@ -108,10 +108,9 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.Predict]) -> Pre
 
 def kept_in(given: Point) -> Path | None:
     """The folder for the record, if it is to be kept."""
-    wanted, _ = split(given)
-    if wanted.out:
-        return Path(wanted.out)
-    return new_folder(Path(wanted.results) / node_name() / "predict") if "results" in given else None
+    if given.get("out"):
+        return Path(str(given["out"]))
+    return new_folder(Path(str(given["results"])) / node_name() / "predict") if "results" in given else None
 
 
 def store(made: Prediction, folder: Path) -> None:
