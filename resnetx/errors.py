@@ -85,8 +85,8 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
 def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:
     """The values of the `Literal` at a path of a type; none if it is not a `Literal`."""
     if not steps:
-        for each in _members(kind):
-            yield from get_args(each) if get_origin(each) is Literal else ()
+        for member in _members(kind):
+            yield from get_args(member) if get_origin(member) is Literal else ()
         return
     first, *rest = steps
     for each in _members(kind):
@@ -104,7 +104,7 @@ def _members(kind: Any) -> Iterator[Any]:
     if get_origin(kind) is Annotated:
         yield from _members(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):
-        for each in get_args(kind):
-            yield from _members(each)
+        for argument in get_args(kind):
+            yield from _members(argument)
     else:
         yield kind

@@ -63,7 +63,7 @@ class _Contents:
 
 def _contents(found: Works, windows: Sequence[Window]) -> list[_Contents]:
     contents = [_Contents(begin, end) for begin, end in windows]
-    begins = [each.begin for each in contents]
+    begins = [content.begin for content in contents]
 
     def at(time: float) -> _Contents | None:
         index = bisect_right(begins, time) - 1

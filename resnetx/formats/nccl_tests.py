@@ -72,8 +72,8 @@ class _Written(msgspec.Struct):
 def _from_json(file: File, content: bytearray) -> NcclTests:
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     points = [
-        TimedSize(each.size, each.out_of_place.time * 1e-6, _count(each.out_of_place.nwrong))
-        for each in written.results
+        TimedSize(result.size, result.out_of_place.time * 1e-6, _count(result.out_of_place.nwrong))
+        for result in written.results
     ]
     program = written.args[0] if written.args else ""
     return _from_rows(file, points, program, len(written.config.devices))

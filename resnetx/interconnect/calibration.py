@@ -66,7 +66,7 @@ class Band:
 
 def fit(source: str, parts: Sequence[PlannedTime]) -> Calibration:
     """The calibration with the smallest held-out error, in one to three bands of at least three points each."""
-    if len({each.point.size_bytes for each in parts}) < 2:
+    if len({part.point.size_bytes for part in parts}) < 2:
         raise ConfigError(
             f"calibration={source}: {len(parts)} sizes; expected at least two to fit latency and efficiency"
         )

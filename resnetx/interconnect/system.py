@@ -124,14 +124,14 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
 
 def _components_of(system: System, node: int) -> Iterator[Component]:
     """The components of one node, placed to the right of the node before."""
-    for each in system.components:
-        x = each.x + node * _width(system)
-        yield Component(_in_node(node, each.name), each.part_name, each.part, x, each.y, node)
+    for component in system.components:
+        x = component.x + node * _width(system)
+        yield Component(_in_node(node, component.name), component.part_name, component.part, x, component.y, node)
 
 
 def _width(system: System) -> float:
     """From one node to the next, in a drawing."""
-    return 2 + max(each.x for each in system.components) - min(each.x for each in system.components)
+    return 2 + max(component.x for component in system.components) - min(component.x for component in system.components)
 
 
 def _fabric(system: System, nodes: int, network: str) -> Component:
@@ -139,7 +139,7 @@ def _fabric(system: System, nodes: int, network: str) -> Component:
     fabric = SwitchSpec(
         about="A network fabric that blocks nothing", latency_s=SourcedValue(0, "assumed", "in the network's")
     )
-    top = 1 + max(each.y for each in system.components)
+    top = 1 + max(component.y for component in system.components)
     return Component(FABRIC, network, fabric, (nodes - 1) * _width(system) / 2, top, NO_NODE)
 
 

@@ -90,7 +90,7 @@ def summaries(rows: Sequence[CollectiveRow]) -> list[CollectiveSummary]:
 def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> float:
     """The mean error allowed for uncalibrated plans like this one: of the same system and library, else the largest."""
     published = _published()
-    plain = [each for each in published.entries if each.collective == collective and not each.calibrate_from]
+    plain = [entry for entry in published.entries if entry.collective == collective and not entry.calibrate_from]
     alike = [each for each in plain if (each.system, each.library) == (system, library)]
     return max(published.groups[each.group].tolerance.mean for each in alike or plain)
 

@@ -39,10 +39,12 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
         for link in system.links
     )
     components = tuple(
-        replace(each, part=_faster(each.part, _RATES_OF_PARTS[type(each.part)], factors[each.part_name]))
-        if each.part_name in factors and type(each.part) in _RATES_OF_PARTS
-        else each
-        for each in system.components
+        replace(
+            component, part=_faster(component.part, _RATES_OF_PARTS[type(component.part)], factors[component.part_name])
+        )
+        if component.part_name in factors and type(component.part) in _RATES_OF_PARTS
+        else component
+        for component in system.components
     )
     return replace(system, links=links, components=components)
 

@@ -87,7 +87,7 @@ def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
 
 def is_own_host(trace: Trace, system: System) -> bool:
     """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
-    cpus = [each.part.about for each in system.components if isinstance(each.part, CpuSpec)]
+    cpus = [component.part.about for component in system.components if isinstance(component.part, CpuSpec)]
     on_cpus = CPU in system.gpu_part(0).product_names
     return on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
 
@@ -248,7 +248,7 @@ def _clock(trace: Trace, gpu: GpuSpec) -> str:
 
 
 def _median_copy_Bps(trace: Trace) -> float | None:
-    rates = [each.times.gradient_copy_Bps for each in trace.batches if each.times.gradient_copy_Bps]
+    rates = [batch.times.gradient_copy_Bps for batch in trace.batches if batch.times.gradient_copy_Bps]
     return median(rates) if rates else None
 
 
@@ -274,7 +274,7 @@ def _rescaled(
     size, precision = trace.request.image_size, trace.request.precision
     here = roofline.roofs(source, precision, trace.sm_clock_Hz)
     there = roofline.roofs(target, precision, clock_Hz)
-    by_name = {each.name: each for each in roofline.ratios(model, layers, size, batch_size, here, there)}
+    by_name = {ratio.name: ratio for ratio in roofline.ratios(model, layers, size, batch_size, here, there)}
     known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
     before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
     after_s = sum(layer.forward_s * each.forward + layer.backward_s * each.backward for layer, each in known)

@@ -74,7 +74,7 @@ def cut_short(task: TaskFile[Ended], started: float, outcome: Outcome, reason: s
     """
     kind = task.record_type
     missing = Unknown("the run ended before this was measured")
-    nothing = {each.name: [] if get_origin(each.type) is list else missing for each in msgspec.structs.fields(kind)}
+    nothing = {field.name: [] if get_origin(field.type) is list else missing for field in msgspec.structs.fields(kind)}
     ended = {"outcome": outcome, "reason": reason, "stderr_end": "", "duration_s": 0.0, "unknown": {}}
     return seal(kind(**{**nothing, **ended, **task.opening(started), **known}))
 

@@ -18,7 +18,7 @@ def refuse_unsound(trace: Trace, sending: Iterable[str] = ()) -> Trace:
 
 
 def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
-    sizes = [each.batch_size for each in trace.batches]
+    sizes = [batch.batch_size for batch in trace.batches]
     if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
         yield f"its batch sizes are {sizes}"
     if trace.cpus is not None and trace.cpus < 1:

@@ -84,9 +84,9 @@ def export(trace: Trace, folder: Path) -> list[Path]:
 
     Where layers were sent one by one over several ranks, the batch is written once more with what that took.
     """
-    sheets = {f"b{each.batch_size}.tsv": each.times for each in trace.batches}
+    sheets = {f"b{batch.batch_size}.tsv": batch.times for batch in trace.batches}
     for sent in trace.communication:
-        alone = {each.batch_size: each.times for each in trace.batches}.get(sent.batch_size // sent.gpus)
+        alone = {batch.batch_size: batch.times for batch in trace.batches}.get(sent.batch_size // sent.gpus)
         if sent.strategy == "layerwise" and alone is not None:
             sheets[f"b{sent.batch_size // sent.gpus}_g{sent.gpus}.tsv"] = _with_messages(alone, sent, trace.source)
     written = []
@@ -94,8 +94,8 @@ def export(trace: Trace, folder: Path) -> list[Path]:
         written.append(folder / name)
         written[-1].write_text(six_columns.write_six_columns(times), encoding="utf-8")
     timelines = {
-        f"{trace.workload}, batch {each.batch_size}": list(chrome.measured_tasks(each.times, DRAWN))
-        for each in trace.batches
+        f"{trace.workload}, batch {batch.batch_size}": list(chrome.measured_tasks(batch.times, DRAWN))
+        for batch in trace.batches
     }
     written.append(folder / "timeline.json")
     written[-1].write_bytes(chrome.encode(timelines))
@@ -153,7 +153,7 @@ def import_(path: Path, *, batch_size: int, device: str, results: Path, workload
     target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
     if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
-        merged([*(files.read(each, Trace) for each in others), trace])  # refuses what does not belong together
+        merged([*(files.read(other, Trace) for other in others), trace])  # refuses what does not belong together
     files.write(target, trace)
     return target
 

@@ -53,7 +53,7 @@ def page() -> str:
 def _record(kind: type, described: dict[str, type]) -> Iterator[str]:
     """The record's own fields, then those of each part that no record before it has."""
     schema = msgspec.json.schema(kind)["$defs"]
-    parts = {each.__name__: each for each in _structs(kind)}
+    parts = {struct.__name__: struct for struct in _structs(kind)}
     for name, part in parts.items():
         assert described.get(name, part) is part, f"two parts of records are called {name}: give one another name"
         if name in described:

@@ -176,7 +176,9 @@ def _in_struct(kind: Any, name: str) -> list[str]:
         return []
     if not rest:
         return list(_words(hints[first]))
-    inner = [each for each in _members(hints[first]) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    inner = [
+        member for member in _members(hints[first]) if isinstance(member, type) and issubclass(member, msgspec.Struct)
+    ]
     return [word for each in inner for word in _in_struct(each, rest)]
 
 
@@ -186,17 +188,17 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _words(annotation: Any) -> Iterator[str]:
-    for each in _members(annotation):
-        if each is bool:
+    for member in _members(annotation):
+        if member is bool:
             yield from ("`true`", "`false`")
-        elif get_origin(each) is Literal:
-            yield from (code(str(value)) for value in get_args(each))
-        elif get_origin(each) is list:
-            yield f"list of {_joined(get_args(each)[0])}"
-        elif get_origin(each) is dict:
-            yield f"map of names to {_joined(get_args(each)[1])}"
-        elif each in _WORDS:
-            yield _WORDS[each]
+        elif get_origin(member) is Literal:
+            yield from (code(str(value)) for value in get_args(member))
+        elif get_origin(member) is list:
+            yield f"list of {_joined(get_args(member)[0])}"
+        elif get_origin(member) is dict:
+            yield f"map of names to {_joined(get_args(member)[1])}"
+        elif member in _WORDS:
+            yield _WORDS[member]
 
 
 def _joined(annotation: Any) -> str:

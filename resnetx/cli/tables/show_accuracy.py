@@ -31,17 +31,17 @@ def _totals(checked: Accuracy) -> None:
     ]  # fmt: skip
     rows = [
         [
-            each.system,
-            each.library,
-            f"{each.points}",
-            f"{each.mean_absolute_error:.1%}",
-            f"{each.worst_error:+.1%}",
-            each.worst_point,
-            f"{each.bias:+.1%}",
-            *(f"{count} of {each.points}" for count in (each.within, each.covered, each.overlapping)),
-            f"{each.advantages_right} of {each.advantages}" if each.advantages else "none decided",
+            total.system,
+            total.library,
+            f"{total.points}",
+            f"{total.mean_absolute_error:.1%}",
+            f"{total.worst_error:+.1%}",
+            total.worst_point,
+            f"{total.bias:+.1%}",
+            *(f"{count} of {total.points}" for count in (total.within, total.covered, total.overlapping)),
+            f"{total.advantages_right} of {total.advantages}" if total.advantages else "none decided",
         ]
-        for each in checked.totals
+        for total in checked.totals
     ]
     note = (
         "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
@@ -99,17 +99,17 @@ def _advantages(checked: Accuracy) -> None:
     columns = ["workload", ">batch", ">GPUs", "strategy", "over", ">predicted", ">measured", "its range", "sign"]
     rows = [
         [
-            each.workload,
-            f"{each.batch_size}",
-            f"{each.gpus}",
-            each.strategy,
-            each.over,
-            f"{each.predicted:.3f}",
-            f"{each.measured.median:.3f}",
-            _range(each.measured, "{:.3f}".format),
-            "not decided" if each.right is None else "right" if each.right else "wrong",
+            advantage.workload,
+            f"{advantage.batch_size}",
+            f"{advantage.gpus}",
+            advantage.strategy,
+            advantage.over,
+            f"{advantage.predicted:.3f}",
+            f"{advantage.measured.median:.3f}",
+            _range(advantage.measured, "{:.3f}".format),
+            "not decided" if advantage.right is None else "right" if advantage.right else "wrong",
         ]
-        for each in checked.advantages
+        for advantage in checked.advantages
     ]
     show.say()
     show.table("One strategy over another: ratio of rates", columns, rows, least=["its range"])

@@ -24,7 +24,9 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
         show_run.failure(record, folder)
         return
     for name in sorted({point.collective for point in record.points}):
-        points = sorted((each for each in record.points if each.collective == name), key=lambda each: each.size_bytes)
+        points = sorted(
+            (point for point in record.points if point.collective == name), key=lambda each: each.size_bytes
+        )
         title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
         title += ", registered buffers" * bool(record.request and record.request.registered)
         columns = [

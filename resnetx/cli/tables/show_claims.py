@@ -100,12 +100,14 @@ def causes(searched: Causes) -> None:
     for line in _searched(searched):
         show.say(line, indent=2)
     show.say()
-    varying = [each for each in searched.explanations if each.decided_by or not each.holds]
+    varying = [explanation for explanation in searched.explanations if explanation.decided_by or not explanation.holds]
     because = {claim.id: claim.because for claim in published("tallent2017").claims}
     for each in varying:
         show.say(f"{each.claim}  {each.says}", indent=6)
         show.say(f"      {sentence(each, because.get(each.claim, ''))}")
-    always = [each.claim for each in searched.explanations if each.holds == each.combinations]
+    always = [
+        explanation.claim for explanation in searched.explanations if explanation.holds == explanation.combinations
+    ]
     show.say(f"Under all combinations hold {', '.join(always)}.", indent=2)
 
 

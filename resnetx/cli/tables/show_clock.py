@@ -28,7 +28,7 @@ def show_clock(
             ("load", f"{request.model.label}, {request.batch_size} images of {request.image_size} pixels, "
                      f"{request.precision}, on each GPU at once"),
             ("unlocked", f"{free}{why}; the highest that can be set is {found.supported_MHz} MHz"),
-            *(("at", f"{each.clock_MHz} MHz: {each.why_not or 'held'}") for each in found.trials),
+            *(("at", f"{trial.clock_MHz} MHz: {trial.why_not or 'held'}") for trial in found.trials),
             ("now", _left(before_MHz)),
         ]
     )  # fmt: skip

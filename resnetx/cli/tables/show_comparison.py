@@ -53,7 +53,7 @@ def _points(points: Sequence[ComparedPoint]) -> None:
 
 
 def _points_note(points: Sequence[ComparedPoint]) -> str:
-    baselines = ", ".join(dict.fromkeys(each.baseline for each in points if each.speedup_ratio))
+    baselines = ", ".join(dict.fromkeys(point.baseline for point in points if point.speedup_ratio))
     kinds = {point.ratio.kind for point in points if point.ratio}
     ends = " or ".join(words for kind, words in ENDS.items() if kind in kinds)
     return (
@@ -108,13 +108,13 @@ def _means(means: Sequence[Mean]) -> None:
     columns = [">GPUs", ">points", ">B / A", "ends", ">speed-up B / A", "its ends", ">of points"]
     rows = [
         [
-            f"{each.gpus}",
-            f"{each.points}",
-            *_ratio_cells(each.ratio),
-            *_ratio_cells(each.speedup_ratio),
-            f"{each.speedup_points}" if each.speedup_ratio else "",
+            f"{mean.gpus}",
+            f"{mean.points}",
+            *_ratio_cells(mean.ratio),
+            *_ratio_cells(mean.speedup_ratio),
+            f"{mean.speedup_points}" if mean.speedup_ratio else "",
         ]
-        for each in means
+        for mean in means
     ]
     show.table("Geometric means over the points", columns, rows, least=["of points", "its ends"])
 
@@ -123,7 +123,10 @@ def _machines(machines: Sequence[Difference]) -> None:
     if not machines:
         show.say("Machines, software and environment: no difference in the records of the two studies.")
         return
-    rows = [[each.name, f"A: {' | '.join(each.a)}; B: {' | '.join(each.b)}{_flag(each)}"] for each in machines]
+    rows = [
+        [difference.name, f"A: {' | '.join(difference.a)}; B: {' | '.join(difference.b)}{_flag(difference)}"]
+        for difference in machines
+    ]
     note = "From the runs of the points above. unknown: not in any record."
     title = "Other differences: machines, software and environment"
     show.table(title, ["in the records", "~values"], rows, note)

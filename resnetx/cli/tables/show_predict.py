@@ -50,7 +50,7 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
         ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
     ]  # fmt: skip
     points = [point for each in by_system.values() for point in each]
-    alike = {name for name in ("strategy", "compute_source") if len({getattr(each, name) for each in points}) == 1}
+    alike = {name for name in ("strategy", "compute_source") if len({getattr(point, name) for point in points}) == 1}
     told = _told(points)
     rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in by_system.items()}
     note = (
@@ -258,8 +258,13 @@ def _domains(made: Prediction) -> None:
         show.say("Such predictions have not been compared with measurements yet.")
         return
     rows = [
-        [f"{each.points}", f"{each.mean_error:.1%}", f"{each.worst_error:.1%}", f"{each.what} ({each.source})"]
-        for each in made.domains
+        [
+            f"{domain.points}",
+            f"{domain.mean_error:.1%}",
+            f"{domain.worst_error:.1%}",
+            f"{domain.what} ({domain.source})",
+        ]
+        for domain in made.domains
     ]
     note = "Nothing else has been compared with measurements: these errors say little about other systems."
     columns = [">points", ">mean error", ">worst", "~of"]
@@ -273,19 +278,19 @@ def validation(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSumma
     """How far off each group of published figures is, then the figures of the groups that are missed; --all: of all."""
     verdicts = [
         [
-            "" if each.tolerance is None else "holds" if each.holds else "MISSED",
-            f"{each.rows}",
-            f"{each.predicted}",
-            *map(_percent, (each.mean_error, each.worst_error, each.tolerance)),
-            each.about,
+            "" if summary.tolerance is None else "holds" if summary.holds else "MISSED",
+            f"{summary.rows}",
+            f"{summary.predicted}",
+            *map(_percent, (summary.mean_error, summary.worst_error, summary.tolerance)),
+            summary.about,
         ]
-        for each in summaries
+        for summary in summaries
     ]
     columns = ["verdict", ">rows", ">predicted", ">mean", ">worst", ">at most", "~group"]
     note = "All figures were known while the model was written."
     title = "Errors of predictions of published training rates"
     show.table(title, columns, verdicts, note, ["rows", "predicted"])
-    shown = [each for each in summaries if show.everything() or not each.holds]
+    shown = [summary for summary in summaries if show.everything() or not summary.holds]
     if len(shown) < len(summaries):
         show.say(f"--all lists all {len(rows)} figures beside what is predicted, each with its source.")
     columns = ["figure", "system", ">GPUs", ">measured", ">predicted", "unit", ">off by", "given", "not modelled, as"]

@@ -74,9 +74,9 @@ def _inside_a_step(phases: Phases, messages: Sequence[GradientBucket]) -> None:
     note = "exposed: communication not hidden by computation."
     show.table("Inside a step: mean ms of each rank over all windows", columns, rows, note)
     times = [
-        [f"{each.index}", si(each.size_bytes, "B"), *(ms(fmean(chain(*ranks))) for ranks in found if ranks)]
-        for each in messages
-        if all(found := [each.ready_s, each.start_s, each.end_s])
+        [f"{message.index}", si(message.size_bytes, "B"), *(ms(fmean(chain(*ranks))) for ranks in found if ranks)]
+        for message in messages
+        if all(found := [message.ready_s, message.start_s, message.end_s])
     ]
     if times:
         title = "Messages of gradients: mean ms since the step began, over ranks and the steps of the last window"

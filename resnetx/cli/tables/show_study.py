@@ -92,7 +92,7 @@ def limits(points: Sequence[StudyPoint]) -> None:
     """Where the time of each point goes: the clean step's shares by its twins, and an instrumented step."""
     _shares([(point, point.result.limits) for point in points if point.result.limits])
     watched = [
-        [*_names(point), *(ms(fmean(each)) for each in parts(point.result.limits.phases))]
+        [*_names(point), *(ms(fmean(part)) for part in parts(point.result.limits.phases))]
         for point in points
         if point.result.limits and point.result.limits.phases
     ]

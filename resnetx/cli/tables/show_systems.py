@@ -84,13 +84,13 @@ def _leader_counts(compared: SystemComparison) -> None:
                "~largest margin"]  # fmt: skip
     rows = [
         [
-            each.library or "own",
-            f"{each.gpus}",
-            *(f"{each.ahead.get(name, 0)}" for name in compared.systems),
-            *(f"{count}" for count in (each.open, each.level, each.alone)),
-            _largest(each.largest),
+            leader_count.library or "own",
+            f"{leader_count.gpus}",
+            *(f"{leader_count.ahead.get(name, 0)}" for name in compared.systems),
+            *(f"{count}" for count in (leader_count.open, leader_count.level, leader_count.alone)),
+            _largest(leader_count.largest),
         ]
-        for each in leader_counts(compared.points)
+        for leader_count in leader_counts(compared.points)
     ]
     note = (
         "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0. level: less "
@@ -197,14 +197,16 @@ def _crossings(crossings: Sequence[Crossing]) -> None:
         ]
         for each in show.first(ordered, CROSSINGS)
     ]
-    never = [words for axis, words in _AXES.items() if not any(each.axis == axis for each in crossings)]
+    never = [words for axis, words in _AXES.items() if not any(crossing.axis == axis for crossing in crossings)]
     note = (
         "at: interpolated between the two neighbouring points. open: the interval of the margin at one of them "
         "contains 0."
     )
     note += f" Never over {', '.join(never)}." * bool(never)
     note += f" And {len(crossings) - len(rows)} more (--all)." * (len(rows) < len(crossings))
-    title = f"Changes of the leader: {len(crossings)}, {sum(bool(each.shown) for each in crossings)} of them shown"
+    title = (
+        f"Changes of the leader: {len(crossings)}, {sum(bool(crossing.shown) for crossing in crossings)} of them shown"
+    )
     show.table(title, columns, rows, note, ["library", "between", "below"])
 
 
@@ -233,9 +235,9 @@ def _simple_model(points: Sequence[SystemPoint]) -> None:
 def _collectives(compared: SystemComparison) -> None:
     if not compared.collectives:
         return
-    rates = {_place(each): each.algbw_Bps for each in compared.collectives}
+    rates = {_place(collective): collective.algbw_Bps for collective in compared.collectives}
     sizes = SHOWN_BYTES if show.everything() else (ONE_SIZE_BYTES,)
-    shown = [each for each in compared.collectives if each.size_bytes in sizes]
+    shown = [collective for collective in compared.collectives if collective.size_bytes in sizes]
     columns = ["collective", "library", ">GPUs", ">size", *(f">{name}" for name in compared.systems)]
     rows = [
         [

@@ -112,7 +112,7 @@ def _way_cells(way: Path) -> list[str]:
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
     columns = [">size", ">time us", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
-    rows = [[size_text(each), *_cost_cells(plan.cost(each))] for each in sizes]
+    rows = [[size_text(size), *_cost_cells(plan.cost(size))] for size in sizes]
     show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
     _explanation(plan, sizes[-1])
 
@@ -228,7 +228,7 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
         "calibrated: from measured points of other sizes; all else is from rates of links and the library's source."
     )
     show.table("How far off the model is of published measurements", columns, verdicts, note, ["unseen", "rows"])
-    shown = [each for each in summaries if show.everything() or not each.holds]
+    shown = [summary for summary in summaries if show.everything() or not summary.holds]
     if len(shown) < len(summaries):
         show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
     columns = [

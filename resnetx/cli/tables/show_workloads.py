@@ -80,19 +80,19 @@ def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     ]  # fmt: skip
     rows = [
         [
-            each.workload,
-            f"{each.image_size}",
-            f"{each.batch_size}",
-            f"{each.activations_per_image:,}",
-            f"{each.parameters:,}",
-            si(each.activations_per_batch),
-            f"{each.intensity:,.1f}",
-            *(f"{each.intensity_per_gpu[str(n)]:,.1f}" for n in several),
-            si(each.payload_bytes, "B"),
-            si(each.gradient_bytes, "B"),
-            *(_stated(each, name) for name in _STATED),
+            workload.workload,
+            f"{workload.image_size}",
+            f"{workload.batch_size}",
+            f"{workload.activations_per_image:,}",
+            f"{workload.parameters:,}",
+            si(workload.activations_per_batch),
+            f"{workload.intensity:,.1f}",
+            *(f"{workload.intensity_per_gpu[str(n)]:,.1f}" for n in several),
+            si(workload.payload_bytes, "B"),
+            si(workload.gradient_bytes, "B"),
+            *(_stated(workload, name) for name in _STATED),
         ]
-        for each in workloads
+        for workload in workloads
     ]
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
     notes = dict.fromkeys(note for each in workloads for note in each.notes)

@@ -40,16 +40,20 @@ def _clock(options: Namespace, asked: Point) -> int:
 
 def _show_findings(findings: "Sequence[Finding]") -> None:
     """Whether runs work, then every finding, then the commands that improve them."""
-    lacking = [each.topic for each in findings if each.state == "missing" and each.needed]
+    lacking = [finding.topic for finding in findings if finding.state == "missing" and finding.needed]
     show.say(
         f"Runs cannot work here; missing: {', '.join(lacking)}."
         if lacking
         else "Runs work here: nothing that every run needs is missing."
     )
     show.say()
-    show.table("", ["state", "topic", "~finding"], [[each.state, each.topic, each.what] for each in findings])
-    commands = list({each.fix: each for each in reversed(findings) if each.fix}.values())[::-1]  # no command twice
-    width = max((len(each.topic) for each in commands), default=0)
+    show.table(
+        "", ["state", "topic", "~finding"], [[finding.state, finding.topic, finding.what] for finding in findings]
+    )
+    commands = list({finding.fix: finding for finding in reversed(findings) if finding.fix}.values())[
+        ::-1
+    ]  # no command twice
+    width = max((len(command.topic) for command in commands), default=0)
     if commands:
         show.say()
         show.say("Fixes", style="bold")

@@ -69,7 +69,7 @@ def answer(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Sequen
     clocks_MHz = [each.clock_MHz for each in free]
     reasons = [reason for seen in by_gpu(free).values() for reason in holding_down([each.reasons for each in seen])]
     return ClockSearchResult(
-        clock_MHz=max((each.clock_MHz for each in trials if each.held), default=None),
+        clock_MHz=max((trial.clock_MHz for trial in trials if trial.held), default=None),
         gpus=[*by_gpu(free)],
         supported_MHz=supported_MHz[-1],
         free_MHz=(min(clocks_MHz), max(clocks_MHz)),
@@ -81,7 +81,7 @@ def answer(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Sequen
 
 def counted(readings: Sequence[Reading], span_s: float = COUNTED_S) -> list[Reading]:
     """The readings of the last seconds."""
-    return [each for each in readings if each.time_s > readings[-1].time_s - span_s]
+    return [reading for reading in readings if reading.time_s > readings[-1].time_s - span_s]
 
 
 def has_settled(readings: Sequence[Reading], span_s: float = COUNTED_S) -> bool:
@@ -91,8 +91,8 @@ def has_settled(readings: Sequence[Reading], span_s: float = COUNTED_S) -> bool:
 
 def _steady(readings: Sequence[Reading], span_s: float) -> bool:
     middle_s = readings[-1].time_s - span_s / 2
-    before = [each for each in readings if each.time_s <= middle_s]
-    after = [each for each in readings if each.time_s > middle_s]
+    before = [reading for reading in readings if reading.time_s <= middle_s]
+    after = [reading for reading in readings if reading.time_s > middle_s]
     if not before:
         return False
     share = fmean(each.clock_MHz for each in after) / fmean(each.clock_MHz for each in before)
@@ -100,13 +100,13 @@ def _steady(readings: Sequence[Reading], span_s: float) -> bool:
 
 
 def _hottest_C(readings: Sequence[Reading]) -> float:
-    return max((each.temperature_C for each in readings if each.temperature_C is not None), default=0.0)
+    return max((reading.temperature_C for reading in readings if reading.temperature_C is not None), default=0.0)
 
 
 def by_gpu(readings: Sequence[Reading]) -> dict[int, list[Reading]]:
     found: dict[int, list[Reading]] = {}
-    for each in readings:
-        found.setdefault(each.gpu, []).append(each)
+    for reading in readings:
+        found.setdefault(reading.gpu, []).append(reading)
     return found
 
 
@@ -155,8 +155,8 @@ def next_clock(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Se
     """
     clocks = [each.clock_MHz for each in free]
     least, most = (_place(clock, supported_MHz) for clock in (min(clocks), max(clocks)))
-    held = [_place(each.clock_MHz, supported_MHz) for each in trials if each.held]
-    failed = [_place(each.clock_MHz, supported_MHz) for each in trials if not each.held]
+    held = [_place(trial.clock_MHz, supported_MHz) for trial in trials if trial.held]
+    failed = [_place(trial.clock_MHz, supported_MHz) for trial in trials if not trial.held]
     below = min(failed, default=most + 1)  # the answer is less
     if not trials:
         return supported_MHz[least]

@@ -188,7 +188,9 @@ def _failed_torchrun(end: Ending, _: int) -> Cause | None:
 def _silent_ranks(end: Ending, ranks: int) -> Cause | None:
     """Ranks that exited and reported nothing, as native code does that gives up."""
     statuses = {rank: status for rank, status in _unreported(end).items() if status > 0}
-    silent = set(statuses) or (set() if end.rank_statuses else set(range(ranks)) - {each.rank for each in end.failures})
+    silent = set(statuses) or (
+        set() if end.rank_statuses else set(range(ranks)) - {failure.rank for failure in end.failures}
+    )
     if not silent:
         return None
     if line := _memory_line(end):

@@ -73,7 +73,7 @@ def unfit(name: str, chip: Chip) -> str:
     if built_for(chip, archs):
         return ""
     if isinstance(chip, str):
-        names = ", ".join(sorted({_amd_name(each) for each in archs}))
+        names = ", ".join(sorted({_amd_name(arch) for arch in archs}))
         return (
             f"{name} is {chip}, and torch {torch.__version__} has kernels for {names}: install a torch for "
             f"it ({better_torch(chip)})"

@@ -22,7 +22,7 @@ def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambd
     known = _known(folder, unreadable)
     if known is None:
         return asked
-    old, new = [{each.key: each for each in found.points} for found in (known, asked)]
+    old, new = [{point.key: point for point in found.points} for found in (known, asked)]
     if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
         raise ConfigError(
             f"{folder.path} contains another study of this name: {_difference(known.points, asked.points)}; set "
@@ -63,7 +63,7 @@ def _difference(old: list[Request], new: list[Request]) -> str:
     """In what the points of two definitions differ: the settings, each with the values of both."""
     told = []
     for key in old[0].settings | new[0].settings:
-        before, now = ({str(each.settings.get(key)) for each in points} for points in (old, new))
+        before, now = ({str(point.settings.get(key)) for point in points} for points in (old, new))
         if before != now:
             told.append(f"{key}={_listed(before)} before, {_listed(now)} now")
     return "; ".join(told) or "its points combine the same settings differently"
@@ -71,7 +71,7 @@ def _difference(old: list[Request], new: list[Request]) -> str:
 
 def _same_threads(old: list[Request], new: list[Request]) -> str:
     """The remedy where nothing but the largest GPU count, and with it the default of `threads`, is another one."""
-    (before, *_), (now, *_) = ({each.threads for each in points} for points in (old, new))
+    (before, *_), (now, *_) = ({point.threads for point in points} for points in (old, new))
     return f", or threads={before} to continue it" if before != now else ""
 
 

@@ -68,9 +68,9 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
         advantages=advantages,
         totals=list(_totals([point for point, _ in pairs], advantages)),
         not_measured=[
-            f"{predicted_words(each)} on {each.system}, {each.library}"
-            for each in prediction.points
-            if each.request is None or _key(each.request) not in measured
+            f"{predicted_words(point)} on {point.system}, {point.library}"
+            for point in prediction.points
+            if point.request is None or _key(point.request) not in measured
         ],
         not_predicted=[point.request.slug for point in stepped if _key(point.request) not in predicted],
         warnings=_warnings(prediction, [point for point, _ in pairs], results),
@@ -192,7 +192,11 @@ def _totals(points: Sequence[CheckedPoint], advantages: Sequence[CheckedAdvantag
         # What is predicted of one GPU is mostly the trace itself: it would flatter the rest.
         own = [point for point in all_own if point.gpus > 1] or all_own
         errors = [(point.error, point) for point in own if point.error is not None]
-        decided = [each for each in advantages if (each.system, each.library) == (system, library) and each.decided]
+        decided = [
+            advantage
+            for advantage in advantages
+            if (advantage.system, advantage.library) == (system, library) and advantage.decided
+        ]
         if not errors:
             continue
         worst, where = max(errors, key=lambda pair: abs(pair[0]))

@@ -20,7 +20,10 @@ def _settings(comparison: Comparison) -> Iterator[str]:
     if comparison.a.folder == comparison.b.folder:
         yield "A and B are one study: every ratio is 1."
     if comparison.settings:
-        told = [f"{each.name} ({', '.join(each.a)} in A, {', '.join(each.b)} in B)" for each in comparison.settings]
+        told = [
+            f"{setting.name} ({', '.join(setting.a)} in A, {', '.join(setting.b)} in B)"
+            for setting in comparison.settings
+        ]
         yield f"Measured with different settings, to which a difference may be due: {'; '.join(told)}."
 
 

@@ -124,7 +124,7 @@ def _typical(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differenc
     differing = []
     for name, (read, tell) in readings.items():
         values = [[value for run in runs if (value := read(run)) is not None] for runs in (a, b)]
-        said_a, said_b = (tell(statistics.median(each)) if each else "unknown" for each in values)
+        said_a, said_b = (tell(statistics.median(value)) if value else "unknown" for value in values)
         if said_a != said_b:
             differing.append(Difference(name=name, a=[said_a], b=[said_b], varies_in=[]))
     return differing

@@ -42,7 +42,7 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def words(self) -> str:
         batch = f"batch {' or '.join(map(str, self.batch_size))}" * bool(self.batch_size)
         gpus = f"{', '.join(map(str, self.gpus))} GPU{'s' * (self.gpus != [1])}" * bool(self.gpus)
-        size = f"{'-'.join(f'{each:g}' for each in dict.fromkeys(self.size_MB))} MB" * bool(self.size_MB)
+        size = f"{'-'.join(f'{size_MB:g}' for size_MB in dict.fromkeys(self.size_MB))} MB" * bool(self.size_MB)
         return ", ".join(filter(None, [self.workload.replace("/*", "/x").strip("*"), batch, gpus, size]))
 
 

@@ -94,7 +94,7 @@ def of_workloads(points: Sequence[SystemPoint]) -> Iterator[Item]:
         assert point.request, "only points of known workloads"
         if work := _work(point.request.model, point.request.image_size):
             yield _workload(workload, batch_size, None, _of_batch(*work, batch_size))
-    for point in {(each.workload, each.batch_size, each.gpus): each for each in points if each.request}.values():
+    for point in {(point.workload, point.batch_size, point.gpus): point for point in points if point.request}.values():
         assert point.request, "only points of known workloads"
         if work := _work(point.request.model, point.request.image_size):
             per_gpu = counts.intensity(*work, point.batch_size) / point.gpus
@@ -152,10 +152,10 @@ def of_copies(copies: Iterable[CopyPoint]) -> Iterator[Item]:
     """Each size of copies: on "gx8 0-4" (the system, the two GPUs) the rate, `saturation`, and whether as `peers`."""
     curves: dict[str, dict[int, Estimate]] = defaultdict(dict)
     peers: dict[str, Estimate] = {}
-    for each in copies:
-        pair = f"{each.system} {'host' if each.source is None else each.source}-{each.target}"
-        curves[pair][each.size_bytes] = exact(each.size_bytes / each.time_s)
-        peers[pair] = exact(each.peers)
+    for copy in copies:
+        pair = f"{copy.system} {'host' if copy.source is None else copy.source}-{copy.target}"
+        curves[pair][copy.size_bytes] = exact(copy.size_bytes / copy.time_s)
+        peers[pair] = exact(copy.peers)
     for size_bytes, values in _by_size("rate", curves):
         words = f"copies of {size_text(size_bytes)}"
         yield Item(COPIES, COPIES, words, {**values, "peers": peers}, size_bytes=size_bytes)

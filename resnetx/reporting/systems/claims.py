@@ -87,7 +87,7 @@ def check_claims(
     there = {side.system for point in points for side in point.sides}
     if not there.issuperset(stated.systems):
         return []
-    copied = [each for each in copies if each.system in stated.systems]
+    copied = [copy for copy in copies if copy.system in stated.systems]
     items = [
         *of_points(points, stated.systems),
         *of_workloads(points),

@@ -104,7 +104,7 @@ def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequ
     if point.request:
         return settings_label(point.request, keys)
     names = ("precision", "strategy")
-    return ", ".join(getattr(point, name) for name in names if len({getattr(each, name) for each in points}) > 1)
+    return ", ".join(getattr(point, name) for name in names if len({getattr(point, name) for point in points}) > 1)
 
 
 def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:

@@ -111,7 +111,7 @@ def _over_messages(collectives: Sequence[CollectivePoint]) -> Iterator[Crossing]
 def _along(
     axis: Axis, places: Iterable[_Place], systems: tuple[str, str], library: str, fixed: str, with_ends: bool
 ) -> Iterator[Crossing]:
-    leading = sorted((each for each in places if lead(each.margin) != "level"), key=lambda each: each.at)
+    leading = sorted((place for place in places if lead(place.margin) != "level"), key=lambda each: each.at)
     for below, above in pairwise(leading):
         if (below.log_margin > 0) == (above.log_margin > 0):
             continue

@@ -53,7 +53,7 @@ def _merged(terms: list[Term]) -> list[Term]:
         differing = [name for name in a if a[name] != b[name]]
         if len(differing) == 1:
             (name,) = differing
-            rest = [each for each in terms if each is not a and each is not b]
+            rest = [term for term in terms if term is not a and term is not b]
             return _merged([*rest, {**a, name: a[name] | b[name]}])
     return terms
 

@@ -132,9 +132,9 @@ def _explanation(claim: str, says: str, outcomes: Outcomes, names: Sequence[str]
 def _topics(explanations: Iterable[Explanation]) -> list[list[str]]:
     """The statements of one topic (ids that differ in their letter) that hold under some combinations, not all."""
     topics: dict[str, list[str]] = {}
-    for each in explanations:
-        if 0 < each.holds < each.combinations:
-            topics.setdefault(each.claim.rstrip(string.ascii_lowercase), []).append(each.claim)
+    for explanation in explanations:
+        if 0 < explanation.holds < explanation.combinations:
+            topics.setdefault(explanation.claim.rstrip(string.ascii_lowercase), []).append(explanation.claim)
     return [claims for claims in topics.values() if len(claims) > 1]
 
 
@@ -156,7 +156,7 @@ def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
     if not outcomes:
         return Fit(0, 0, 0, 0.0, {})
     widest = max(outcomes.values(), key=len)
-    counts = [sum(_holds(each, whole) for each in outcomes.values()) for whole, _ in widest]
+    counts = [sum(_holds(outcome, whole) for outcome in outcomes.values()) for whole, _ in widest]
     most = max(counts)
     return Fit(
         statements=len(outcomes),
@@ -172,7 +172,7 @@ def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
 
 def with_causes(checked: Iterable[CheckedClaim], explanations: Iterable[Explanation]) -> list[CheckedClaim]:
     """Each miss with its cause: arithmetic where the statement names it, else what the search says."""
-    by_claim = {each.claim: each for each in explanations}
+    by_claim = {explanation.claim: explanation for explanation in explanations}
     return [
         msgspec.structs.replace(each, cause=_cause(each, by_claim.get(each.claim))) if each.outcome == "miss" else each
         for each in checked
