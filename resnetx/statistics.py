@@ -163,7 +163,7 @@ class PermutationTest:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AdjustedTest:
     """What one of many tests shows once their number is allowed for."""
 
     adjusted_p: float
@@ -208,7 +208,7 @@ def smallest_p(runs_a: int, runs_b: int) -> float:
     return 2 / (splits if splits <= PERMUTATIONS else PERMUTATIONS + 1)
 
 
-def false_discovery(tests: Sequence[PermutationTest], level: float = LEVEL) -> list[Finding]:
+def false_discovery(tests: Sequence[PermutationTest], level: float = LEVEL) -> list[AdjustedTest]:
     """What each test shows if at most `level` of all differences claimed may be false (Benjamini-Hochberg).
 
     "too few runs to decide": with the other cells as they came out, not even the most extreme outcome would have been
@@ -224,7 +224,7 @@ def false_discovery(tests: Sequence[PermutationTest], level: float = LEVEL) -> l
     np.fill_diagonal(at_best, [test.smallest_p for test in tests])
     adjusted_at_best = scipy.stats.false_discovery_control(at_best, axis=1).diagonal()
     return [
-        Finding(found, _verdict(found, best, level))
+        AdjustedTest(found, _verdict(found, best, level))
         for found, best in zip(adjusted.tolist(), adjusted_at_best.tolist(), strict=True)
     ]
 

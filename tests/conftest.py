@@ -15,13 +15,14 @@ import pytest
 
 from resnetx.config import request_from, run_settings_from
 from resnetx.measure.machine.environment import environment
-from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short, seal
+from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
 from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 from tests.preloaded.start import serving
+from tests.sealed_part import sealed_part
 
 
 def pytest_configure(config):
@@ -48,7 +49,7 @@ def _interruptible():
 @pytest.fixture(autouse=True)
 def _committed_code(monkeypatch):
     """Tests start studies from checkouts in any state; what becomes of uncommitted changes has a test of its own."""
-    monkeypatch.setattr("resnetx.measure.study.sweep.has_changes", lambda _: False)
+    monkeypatch.setattr("resnetx.measure.study.continuity.has_changes", lambda _: False)
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +149,7 @@ def record_environment():
     """Makes an environment as this machine's, with fields changed."""
 
     def make(**changed: Any) -> Environment:
-        return seal(msgspec.structs.replace(environment(None), **changed))
+        return sealed_part(msgspec.structs.replace(environment(None), **changed))
 
     return make
 

@@ -9,7 +9,8 @@ from resnetx.cli.reference import records, settings
 from resnetx.cli.reference.__main__ import DOCS, PAGES
 from resnetx.cli.reference.comments import field_comments
 from resnetx.record.bench import BenchPoint
-from resnetx.record.run import Failure, GradientBucket
+from resnetx.record.outcome import Failure
+from resnetx.record.phases import GradientBucket
 from resnetx.settings.files import names
 from tests.documentation import ROOT, links
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from resnetx.statistics import (
-    Finding,
+    AdjustedTest,
     PermutationTest,
     Summary,
     derived,
@@ -322,8 +322,8 @@ def test_differences_elsewhere_make_a_cell_decidable():
 
 def test_a_stricter_level_calls_less():
     tests = [PermutationTest(0.02, 0.001)]
-    assert false_discovery(tests) == [Finding(0.02, "different")]
-    assert false_discovery(tests, level=0.01) == [Finding(0.02, "no difference shown")]
+    assert false_discovery(tests) == [AdjustedTest(0.02, "different")]
+    assert false_discovery(tests, level=0.01) == [AdjustedTest(0.02, "no difference shown")]
 
 
 def test_no_cells_no_findings():

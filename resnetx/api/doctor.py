@@ -14,11 +14,11 @@ from resnetx.study import Point
 from resnetx.table import Records
 
 if TYPE_CHECKING:
-    from resnetx.measure.clocks.search import Answer
+    from resnetx.measure.clocks.search import ClockSearchResult
     from resnetx.measure.doctor.finding import Finding
 
 
-def doctor(**settings: Unpack[keywords.Doctor]) -> "Records[Finding] | Answer":
+def doctor(**settings: Unpack[keywords.Doctor]) -> "Records[Finding] | ClockSearchResult":
     """Examines this machine: a finding for each thing that runs need. With `clock`: which clock its GPUs hold."""
     given = asked("doctor", settings)
     if given.get("clock") is None:

@@ -18,11 +18,11 @@ from resnetx.host import kernel_file
 from resnetx.measure.clocks import journal, trial
 from resnetx.measure.clocks.journal import Before
 from resnetx.measure.clocks.lock import Lock, NotPermittedError, lockable, locking, put_back
-from resnetx.measure.clocks.search import Answer, Reading, answer, rounded_down
+from resnetx.measure.clocks.search import ClockSearchResult, Reading, answer, rounded_down
 from resnetx.measure.clocks.trial import Look
 from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.measure.machine.nvml import Nvml, open_nvml
-from resnetx.measure.machine.sensors import Gpu
+from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
 from resnetx.request import Request
@@ -32,21 +32,21 @@ from resnetx.settings.words import written
 from resnetx.study import Point
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that say nothing of the load."""
 
     clock: str | float
     devices: list[int] | None
 
 
-OWN = Asked.__struct_fields__
+OWN = ClockSettings.__struct_fields__
 
 
 @dataclass(frozen=True)
 class FoundClock:
     """Which clock GPUs hold, under which load, and what was set before."""
 
-    answer: Answer
+    answer: ClockSearchResult
     load: Request
     wanted_MHz: int | None  # that was to be tried
     before_MHz: Mapping[int, int | None]
@@ -59,7 +59,7 @@ def find_clock(given: Point) -> FoundClock:
         raise ConfigError(obstacle)
     for word in written({key: value for key, value in given.items() if group_of(key) not in CLOCKED}):
         raise ConfigError(f"{word}: does not apply with clock=; leave it out")
-    asked = struct_of({key: value for key, value in given.items() if key in OWN}, Asked, listed=())
+    asked = struct_of({key: value for key, value in given.items() if key in OWN}, ClockSettings, listed=())
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
     nvml = _nvml("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
     requests = _requests(given, asked.devices or list(range(gpus_here())))
@@ -69,14 +69,14 @@ def find_clock(given: Point) -> FoundClock:
         _refuse_others(handles)
         supported = trial.supported_clocks(nvml, handles)
         wanted = None if wanted_Hz is None else _supported(wanted_Hz / 1e6, supported)
-        sensors = {gpu: Gpu(nvml, handle) for gpu, handle in handles.items()}
+        sensors = {gpu: NvmlGpu(nvml, handle) for gpu, handle in handles.items()}
         look = trial.watching(sensors, loads.check, trial.PACE)
         with locking(nvml, handles) as lock:
             found = _measured(lock, supported, look, wanted)
     return FoundClock(found, requests[0], wanted, lock.before, some=len(handles) < gpus_here())
 
 
-def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | None) -> Answer:
+def _measured(lock: Lock, supported: Sequence[int], look: Look, wanted: int | None) -> ClockSearchResult:
     """Tries the clock that is wanted, or else finds one."""
     left = journal.command([Before(gpu, None) for gpu in lock.before])
     progress.note(f"Clocks are restored at the end; after kill -9, restore them with `{left}`.")

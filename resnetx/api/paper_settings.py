@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resnetx import progress
-from resnetx.reporting.systems.claims import Setting, published
+from resnetx.reporting.systems.claims import PaperSetting, published
 from resnetx.settings.compose import options_of
 from resnetx.settings.words import written
 from resnetx.study import Point
@@ -27,7 +27,7 @@ def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
     return added
 
 
-def left_to_the_paper(asked: Mapping[str, Any]) -> dict[str, Setting]:
+def left_to_the_paper(asked: Mapping[str, Any]) -> dict[str, PaperSetting]:
     """The paper's settings that are not asked for otherwise."""
     settings = published("tallent2017").settings.items()
     return {key: each for key, each in settings if key not in asked and not _has_no(asked, key)}

@@ -12,7 +12,7 @@ from resnetx.choices import Tracker
 from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
-from resnetx.record import SCHEMA, BenchRequest, Ended, RunFile, RunFolder, Task, TaskRecord
+from resnetx.record import SCHEMA, BenchRequest, Ended, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
 from resnetx.variables import check_file_variables, opening, unlisted
 
@@ -63,7 +63,7 @@ def note_copies(tracker: Tracker, complaint: str, folder: Path) -> None:
         progress.command(f"logged offline; upload with: {command}")
 
 
-def check_file(task: Task[TaskRecord], path: Path, check_request: Callable[[], None]) -> None:
+def check_file(task: TaskFile[TaskRecord], path: Path, check_request: Callable[[], None]) -> None:
     """Refuses a run file that asks for what the command line would refuse: it may be written by hand, or by others."""
     try:
         bounds.check({"timeout": task.timeout_s})

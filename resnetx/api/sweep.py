@@ -21,20 +21,12 @@ from resnetx.measure.launch.results_folder import write
 from resnetx.measure.rank.record_size import too_large_record
 from resnetx.measure.study import trackers
 from resnetx.measure.study.budget import Budget
+from resnetx.measure.study.continuity import check_known_code, check_same_machine
+from resnetx.measure.study.definition import definition, keep_unreadable
 from resnetx.measure.study.estimate import Estimator, estimator
-from resnetx.measure.study.sweep import (
-    PlannedRun,
-    check_known_code,
-    check_same_machine,
-    definition,
-    keep_unreadable,
-    locked,
-    plan,
-    split_settled,
-)
-from resnetx.measure.study.sweep import (
-    sweep as run_all,
-)
+from resnetx.measure.study.plan import PlannedRun, plan, split_settled
+from resnetx.measure.study.sweep import locked
+from resnetx.measure.study.sweep import sweep as run_all
 from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings import keywords
@@ -43,7 +35,7 @@ from resnetx.units import duration
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedStudy:
     """A study as it is asked for, on this machine."""
 
     record: StudyRecord
@@ -76,7 +68,7 @@ def sweep(**settings: Unpack[keywords.Sweep]) -> MeasuredStudy:
     return execute(study_of(settings))
 
 
-def study_of(settings: Mapping[str, object]) -> Asked:
+def study_of(settings: Mapping[str, object]) -> AskedStudy:
     """The study that is asked for."""
     named, points = points_of(asked("sweep", settings))
     trees = [compose(point) for point in points]
@@ -106,10 +98,10 @@ def study_of(settings: Mapping[str, object]) -> Asked:
         convention=run_settings.convention,
         resnetx=__version__,
     )
-    return Asked(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / node_name() / name))
+    return AskedStudy(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / node_name() / name))
 
 
-def execute(study: Asked) -> MeasuredStudy:
+def execute(study: AskedStudy) -> MeasuredStudy:
     """Runs what is not there yet; returns the points that are asked for."""
     ended = _run(study)
     found = measured_study(study.folder, study.settings.baseline, {point.key for point in study.record.points})
@@ -118,7 +110,7 @@ def execute(study: Asked) -> MeasuredStudy:
     return found
 
 
-def _run(study: Asked) -> list[RunRecord]:
+def _run(study: AskedStudy) -> list[RunRecord]:
     """The records of the runs that have ended now."""
     obstacles = [obstacle for _, obstacle in study.tasks]
     if all(obstacles):
@@ -141,7 +133,7 @@ def _run(study: Asked) -> list[RunRecord]:
         return run_planned(study.record.name, study.folder.path, study.settings, kept, able, budget)
 
 
-def planned(study: Asked) -> Plan:
+def planned(study: AskedStudy) -> Plan:
     """What `execute` would run."""
     definition(study.folder, study.record, progress.skipped)
     kept, left = split_settled(study.plan(), progress.skipped)
@@ -242,7 +234,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     return f"not run ({', '.join(parts)}); start it again to continue"
 
 
-def _track(study: Asked, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:
+def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
     asked, folder = study.record, study.folder.path
     definition = {name: getattr(asked, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
@@ -258,7 +250,7 @@ def _track(study: Asked, found: MeasuredStudy, ended: Sequence[RunRecord]) -> No
     note_copies(study.settings.tracker, trackers.conclude(study.settings.tracker, finished, folder), folder)
 
 
-def _past(study: Asked) -> Estimator:
+def _past(study: AskedStudy) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
     from resnetx.measure.machine.visible_gpus import gpus_here
     from resnetx.reporting.study.results import load

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from resnetx import progress
 from resnetx.api.drawings import note_undrawn
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collective import Cost, Plan
+from resnetx.interconnect.collective import CollectivePlan, Cost
 from resnetx.interconnect.node_rings import Ring
 from resnetx.interconnect.system import System
 from resnetx.units import size_text
@@ -33,7 +33,7 @@ def of_system(machine: System) -> Drawing:
     return Drawing(machine.name, _chart(machine, None, 0))
 
 
-def of_plan(plan: Plan, size_bytes: int) -> Drawing:
+def of_plan(plan: CollectivePlan, size_bytes: int) -> Drawing:
     """The rings of a collective of this size: dgx1-v100_allreduce_nccl2, with the GPU ids where some are left out."""
     words = [plan.system.name, plan.collective, plan.library]
     if len(plan.devices) < len(plan.system.gpus):
@@ -56,7 +56,7 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
     note_undrawn()
 
 
-def _chart(machine: System, plan: Plan | None, size_bytes: int) -> "AnyChart":
+def _chart(machine: System, plan: CollectivePlan | None, size_bytes: int) -> "AnyChart":
     from resnetx.reporting.charts import topology
 
     subtitle, walks = [], []
@@ -73,7 +73,7 @@ def _chart(machine: System, plan: Plan | None, size_bytes: int) -> "AnyChart":
 # ---- what is said of a collective -----------------------------------------------------------------------------------
 
 
-def headline(plan: Plan, cost: Cost, size_bytes: int) -> str:
+def headline(plan: CollectivePlan, cost: Cost, size_bytes: int) -> str:
     """A cost in one line."""
     return (
         f"{plan.collective} of {size_text(size_bytes)}, {gpu_ids(plan.devices)}, {plan.library}: {cost.algorithm}, "
@@ -81,7 +81,7 @@ def headline(plan: Plan, cost: Cost, size_bytes: int) -> str:
     )
 
 
-def rings_of(plan: Plan, cost: Cost) -> Sequence[Ring]:
+def rings_of(plan: CollectivePlan, cost: Cost) -> Sequence[Ring]:
     """The rings, or the chains of a tree, that the data takes; none where switches reduce."""
     return {"ring": plan.rings, "tree": plan.chains}.get(cost.algorithm, ())
 

@@ -19,7 +19,9 @@ from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_folder
 from resnetx.measure.study import trackers
-from resnetx.measure.study.sweep import PlannedRun, check_known_code, check_same_machine, locked, split_settled
+from resnetx.measure.study.continuity import check_known_code, check_same_machine
+from resnetx.measure.study.plan import PlannedRun, split_settled
+from resnetx.measure.study.sweep import locked
 from resnetx.record import RunFolder, StudyFolder
 from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
@@ -36,7 +38,7 @@ OF_IMPORTS = ("device", "workload")  # settings that say what a file does not
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTraces:
     """The runs that are asked for, on this machine."""
 
     runs: list[PlannedRun]
@@ -107,7 +109,7 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     return traces, wanted.failed
 
 
-def _run(wanted: Asked) -> None:
+def _run(wanted: AskedTraces) -> None:
     with locked(StudyFolder(wanted.folder)):
         kept, left = split_settled(wanted.runs, progress.skipped)
         check_same_machine(kept)
@@ -133,7 +135,7 @@ def _export(trace: Trace) -> None:
 # ---- what to run ----------------------------------------------------------------------------------------------------
 
 
-def _asked(given: Point) -> Asked:
+def _asked(given: Point) -> AskedTraces:
     _, points = points_of(given)
     trees = [compose(point) for point in points]
     settings, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
@@ -143,7 +145,7 @@ def _asked(given: Point) -> Asked:
         check(point)
         for request in (*layered(point, iterations), *together(point, iterations)):
             requests[request.key] = request
-    return Asked([_planned(each, settings, folder) for each in requests.values()], settings, folder)
+    return AskedTraces([_planned(each, settings, folder) for each in requests.values()], settings, folder)
 
 
 def _iterations(of_points: list[Any]) -> int:

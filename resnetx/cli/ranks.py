@@ -20,14 +20,14 @@ from resnetx.errors import ConfigError
 from resnetx.loading import is_file
 from resnetx.measure.launch import torchrun
 from resnetx.measure.launch.moment import Moment
-from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, Task, TaskRecord, read_task
+from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, read_task
 
 
 @dataclass(frozen=True)
 class _Asked(Generic[Ended]):
     """What one rank is started for."""
 
-    task: Task[Ended]
+    task: TaskFile[Ended]
     results: Path  # the folder for results, where it is started by hand
     obstacle: Callable[[], str]  # why this node's ranks cannot run, in one sentence; "" where they can
     measure: Callable[[], Ended | None]  # this rank's part; rank 0 returns the record
@@ -92,7 +92,7 @@ def _serve(asked: _Asked[Ended], words: list[str], started: Moment) -> int:
     return 0
 
 
-def _open_store(task: Task[TaskRecord], words: list[str]) -> str:
+def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
     """The warning for a rank whose torchrun was started with the default options of torchrun."""
     from resnetx.measure.launch.executor import torchrun as closed
 

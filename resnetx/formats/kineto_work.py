@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from resnetx.formats.chrome_events import Details, Event, first_of
 
-Part = Literal["operation", "node", "update", "input", "communication"]
+WorkKind = Literal["operation", "node", "update", "input", "communication"]
 
 OPERATIONS = {"cpu_op", "operator"}  # categories of events; "operator" and "runtime" are those of torch before 1.12
 LAUNCHES = {"cuda_runtime", "cuda_driver", "runtime"}
@@ -25,7 +25,7 @@ MODULE = "nn.Module: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"  # adds what it is given to the gradient of a parameter
 
 # How annotations of torch begin, and what they enclose; None: what is within is looked at by itself.
-ANNOTATIONS: dict[str, Part | None] = {
+ANNOTATIONS: dict[str, WorkKind | None] = {
     "ProfilerStep#": None,
     "DistributedDataParallel.": None,
     "Optimizer.": "update",
@@ -53,7 +53,7 @@ class Call:
 class Work:
     """One outermost activity of a thread: an operation, a node of the backward pass, an update, a wait for input."""
 
-    part: Part
+    part: WorkKind
     event: Event
     call: Call | None  # the innermost one around it
     cause: "Work | None" = None  # of a node that accumulates: the node that made the gradient
@@ -163,7 +163,7 @@ def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
     return found
 
 
-def _part(event: Event) -> Part | None:
+def _part(event: Event) -> WorkKind | None:
     """The part of a step that an event begins; None: none of them."""
     for beginning, part in ANNOTATIONS.items():
         if event.name.startswith(beginning):

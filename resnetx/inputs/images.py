@@ -29,7 +29,7 @@ from resnetx.host import cores
 from resnetx.inputs import damage, folders, header, processes, scenes
 from resnetx.loading import File
 
-Progress = Callable[[int], None]  # called with the number of images just finished
+OnProgress = Callable[[int], None]  # called with the number of images just finished
 
 _MARK = "resnetx-images.txt"  # marks trees made by resnetx, and identifies their pictures
 _CHUNK = 16  # images per task, all of one class: a class's textures are made once per task at most
@@ -77,7 +77,7 @@ def make(
     size: str,
     seed: int,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Made:
     """Fills `root` with `classes` x `per_class` images, `root/n00000000/n00000000_00000.JPEG` and so on.
 
@@ -124,7 +124,7 @@ def _made(
     yield from map(make_some, tasks) if count == 1 else processes.results(make_some, tasks, count)
 
 
-def verify(root: Path, workers: int | None = None, progress: Progress | None = None) -> list[str]:
+def verify(root: Path, workers: int | None = None, progress: OnProgress | None = None) -> list[str]:
     """A sentence for every file of a tree that cannot be decoded and every class folder without images, sorted.
 
     Decoding takes place in other processes: at most as many pixels as `header.check` allows are in the memory of each,

@@ -19,7 +19,7 @@ from resnetx.interconnect.generations import (
 )
 from resnetx.interconnect.internode import NodeNetwork, join_nodes
 from resnetx.interconnect.node_rings import NodeRings
-from resnetx.interconnect.parts import Gpu, Switch
+from resnetx.interconnect.parts import GpuSpec, SwitchSpec
 from resnetx.interconnect.system import System
 from resnetx.operations import Operation
 
@@ -123,7 +123,7 @@ class NcclAlgorithms:
         return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside
 
     @property
-    def _gpu(self) -> Gpu:
+    def _gpu(self) -> GpuSpec:
         return self.system.gpu_part(self.groups[0][0])
 
     @property
@@ -146,7 +146,7 @@ def _port_Bps(system: System, group: Sequence[int]) -> float | None:
 
 def _reduces(system: System, name: str) -> bool:
     part = system.component(name).part
-    return isinstance(part, Switch) and part.reduces
+    return isinstance(part, SwitchSpec) and part.reduces
 
 
 def socket_ring(operation: Operation, ranks: int, library: str, rate_Bps: float, limit: str) -> Algorithm:

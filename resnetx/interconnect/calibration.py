@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.measured import Measured, MeasuredPoint, read
-
-__all__ = ["Band", "Calibration", "Measured", "MeasuredPoint", "PlannedTime", "bands", "fit", "read"]
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 
 MOST_BANDS = 3
 ROUNDING = 1e-6  # a share of the time that is no more than the rounding of a fit
@@ -49,7 +47,7 @@ class Calibration:
 class PlannedTime:
     """What an uncalibrated plan says of one point: the time that no byte costs, and the time of its bytes."""
 
-    point: MeasuredPoint
+    point: MeasuredSize
     fixed_s: float
     moving_s: float
 
@@ -100,7 +98,7 @@ def _thinned(ordered: list[PlannedTime]) -> list[PlannedTime]:
     return [ordered[round(place * (len(ordered) - 1) / (MOST_POINTS - 1))] for place in range(MOST_POINTS)]
 
 
-def bands(measured: Measured) -> tuple[list[Band], float]:
+def bands(measured: MeasuredCollective) -> tuple[list[Band], float]:
     """Latency and bandwidth by bands of sizes, without a plan, and the held-out error (nan: too few points)."""
     fastest_s = min(point.time_s for point in measured.points)
     highest_Bps = max(point.size_bytes / point.time_s for point in measured.points)

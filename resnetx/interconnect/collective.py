@@ -46,9 +46,10 @@ from typing import get_args
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
 from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, socket_rate, socket_ring
-from resnetx.interconnect.calibration import Calibration, Measured, PlannedTime, fit
+from resnetx.interconnect.calibration import Calibration, PlannedTime, fit
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import by_node, join_nodes
+from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.node_rings import NodeRings, Ring, join
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
@@ -72,7 +73,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectivePlan:
     """How a library would run a collective on these GPUs; `cost` is then cheap."""
 
     system: System
@@ -152,7 +153,7 @@ def plan(
     library: str | None = None,
     transport: Transport = "auto",
     calibration: Calibration | None = None,
-) -> Plan:
+) -> CollectivePlan:
     """How `library` (the system's own unless set) runs a collective on `devices` (all unless set)."""
     collective = collective.replace("-", "_")
     if collective not in COLLECTIVES:
@@ -166,7 +167,7 @@ def plan(
     return replace(_by_nccl(system, collective, chosen, library, transport), calibration=calibration)
 
 
-def calibrate(uncalibrated: Plan, measured: Measured) -> Plan:
+def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> CollectivePlan:
     """The plan, corrected by what was measured for its collective on as many GPUs.
 
     The factors correct a plan for another number of GPUs, too: hand its `calibration` to `plan`.
@@ -199,7 +200,9 @@ def check_devices(system: System, devices: Sequence[int] | None) -> tuple[int, .
 # ---- what a library tries -------------------------------------------------------------------------------------------
 
 
-def _by_nccl(system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport) -> Plan:
+def _by_nccl(
+    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport
+) -> CollectivePlan:
     """Rings; of an allreduce also trees and in-switch reduction, where the generation has them."""
     generation, groups = GENERATIONS[library], by_node(system, devices)
     inside = _slowest_node(system, groups, library, transport)
@@ -211,7 +214,7 @@ def _by_nccl(system: System, collective: str, devices: tuple[int, ...], library:
     notes = [*inside.notes, *([between.note] if between else [])]
     if tries_switches and in_switch is None:
         notes.append("No NVSwitch joins these GPUs that could reduce inside, so nvls is nccl2.4 here.")
-    return Plan(
+    return CollectivePlan(
         system=system,
         collective=collective,
         devices=devices,
@@ -234,14 +237,14 @@ def _slowest_node(system: System, groups: Groups, library: str, transport: Trans
     return min((join(system, group, library, transport) for group in unlike.values()), key=lambda node: node.ring_Bps)
 
 
-def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> Plan:
+def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> CollectivePlan:
     """One ring of processes, whose steps inside the first node go through the host."""
     groups = by_node(system, devices)
     rate_Bps, limit = socket_rate(system, groups)
     algorithm = socket_ring(OPERATIONS[collective], len(devices), library, rate_Bps, limit)
     steps = directions(groups[0]) if len(groups[0]) > 1 else ()
     flows = [paths.flow(system, sender, receiver, "host") for sender, receiver in steps]
-    return Plan(
+    return CollectivePlan(
         system=system,
         collective=collective,
         devices=devices,

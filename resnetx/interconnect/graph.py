@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.interconnect.parts import NVLINK_KERNELS, Gpu, Part, Wire
+from resnetx.interconnect.parts import NVLINK_KERNELS, ComponentSpec, GpuSpec, WireSpec
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
 NO_NODE = -1  # where the fabric is that joins nodes
@@ -16,7 +16,7 @@ class Component(msgspec.Struct, frozen=True):
 
     name: str
     part_name: str
-    part: Part
+    part: ComponentSpec
     x: float  # where it is drawn; y grows upward, like the hierarchy: GPUs low, CPUs high
     y: float
     node: int = 0
@@ -32,7 +32,7 @@ class Link(msgspec.Struct, frozen=True):
     a: str
     b: str
     part_name: str
-    wire: Wire
+    wire: WireSpec
     lanes: int
     source: str  # of the wiring, not of the wire's figures
 
@@ -96,7 +96,7 @@ class System(msgspec.Struct, frozen=True, dict=True):
     def component(self, name: str) -> Component:
         return self._by_name[name]
 
-    def gpu_part(self, device: int) -> Gpu:
+    def gpu_part(self, device: int) -> GpuSpec:
         part = self.gpus[device].part
-        assert isinstance(part, Gpu)
+        assert isinstance(part, GpuSpec)
         return part

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from resnetx.interconnect import paths
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.max_min import fair_shares
-from resnetx.interconnect.parts import Figure, Provenance, Storage
+from resnetx.interconnect.parts import Provenance, SourcedValue, StorageSpec
 from resnetx.units import si
 
 
@@ -42,9 +42,9 @@ def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
     """What each of `devices` gets of its node's storage when all of them read; None: no storage is described."""
     readers = Counter(system.gpus[device].node for device in devices)
     rates_Bps = dict.fromkeys(readers, 0.0)
-    figures: dict[str, Figure] = {}
+    figures: dict[str, SourcedValue] = {}
     for component in system.components:
-        if isinstance(component.part, Storage) and component.node in rates_Bps:
+        if isinstance(component.part, StorageSpec) and component.node in rates_Bps:
             figure = component.part.bandwidth_Bps
             rates_Bps[component.node] += figure.value
             figures[f"{component.part_name} at {si(figure.value, 'B/s')}"] = figure
@@ -52,6 +52,6 @@ def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
     return _supply(rate_Bps, figures) if rate_Bps else None
 
 
-def _supply(rate_Bps: float, figures: Mapping[str, Figure]) -> Supply:
+def _supply(rate_Bps: float, figures: Mapping[str, SourcedValue]) -> Supply:
     through, weakest = min(figures.items(), key=lambda named: _WEAKEST.index(named[1].provenance))
     return Supply(rate_Bps, weakest.provenance, weakest.source, through)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.collective import COLLECTIVES
-from resnetx.interconnect.measured import MeasuredPoint, read_nccl_tests
+from resnetx.interconnect.measured import MeasuredSize, read_nccl_tests
 from resnetx.record import SCHEMA, BenchPoint, BenchRecord, Unknown, known, seal
 
 SILENT = Unknown("nccl-tests does not say")
@@ -50,7 +50,7 @@ def import_nccl_tests(file: Path, collective: str | None, gpus: int | None) -> B
     return seal(record)
 
 
-def _bench_point(collective: str, point: MeasuredPoint) -> BenchPoint:
+def _bench_point(collective: str, point: MeasuredSize) -> BenchPoint:
     return BenchPoint(
         collective=collective,
         size_bytes=int(point.size_bytes),

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from resnetx.errors import ConfigError
 from resnetx.interconnect.graph import NO_NODE, Component, Link, System
 from resnetx.interconnect.max_min import Steps
-from resnetx.interconnect.parts import Cpu
+from resnetx.interconnect.parts import CpuSpec
 
 
 def shortest(
@@ -110,7 +110,7 @@ def backward(steps: Steps) -> Steps:
 
 
 def _peers_cross(component: Component) -> bool:
-    return isinstance(component.part, Cpu) and component.part.peer_Bps is not None
+    return isinstance(component.part, CpuSpec) and component.part.peer_Bps is not None
 
 
 def is_peer_nvlink(link: Link) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from resnetx.interconnect.graph import Link, System
-from resnetx.interconnect.parts import Cpu
+from resnetx.interconnect.parts import CpuSpec
 
 Steps = tuple[tuple[str, str, Link], ...]  # (from, to, link)
-Resource = tuple[str, str]  # (what people call it, the kind of link): two components may have links of two kinds
+SharedResource = tuple[str, str]  # (what people call it, the kind of link): two components may have links of two kinds
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) ->
 
     `kernels`: the GPUs' own kernels move the data, as collectives do, instead of the copy engines.
     """
-    capacity: dict[Resource, float] = {}
-    uses = [Counter[Resource]() for _ in flows]
+    capacity: dict[SharedResource, float] = {}
+    uses = [Counter[SharedResource]() for _ in flows]
     for index, each in enumerate(flows):
         for resource, room_Bps in _resources(system, each, kernels):
             capacity[resource] = room_Bps
@@ -35,7 +35,7 @@ def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) ->
     active = set(range(len(flows)))
     level_Bps = 0.0
     while active:
-        load = Counter[Resource]()
+        load = Counter[SharedResource]()
         for index in active:
             load.update(uses[index])
         step_Bps, tightest = min((capacity[resource] / count, resource) for resource, count in load.items())
@@ -51,7 +51,7 @@ def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) ->
     return shares
 
 
-def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[Resource, float]]:
+def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[SharedResource, float]]:
     """What a flow uses, and how much of it there is: each direction of a link, and both together."""
     for before, after, link in flow.steps:
         rate_Bps = link.kernel_Bps if kernels else link.copy_Bps
@@ -59,7 +59,7 @@ def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[Reso
         yield (f"{link.name} both ways", link.part_name), min(2 * rate_Bps, link.duplex_Bps)
         for name in (before, after):
             part = system.component(name).part
-            if flow.from_host or not isinstance(part, Cpu) or link.wire.family in ("smp", "network"):
+            if flow.from_host or not isinstance(part, CpuSpec) or link.wire.family in ("smp", "network"):
                 continue
             if flow.staged:
                 duplex = part.staging_duplex_Bps.value if part.staging_duplex_Bps else 2 * part.staging_Bps.value

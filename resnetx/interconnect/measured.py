@@ -22,7 +22,7 @@ MOST = 1e6  # times as long, or of a share
 
 
 @dataclass(frozen=True)
-class MeasuredPoint:
+class MeasuredSize:
     """One measured collective: the size of the whole array, and the time of one operation."""
 
     size_bytes: float
@@ -33,11 +33,11 @@ class MeasuredPoint:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCollective:
     """Points of one collective on one set of GPUs, and where they are from."""
 
     source: str
-    points: tuple[MeasuredPoint, ...]
+    points: tuple[MeasuredSize, ...]
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
@@ -57,7 +57,7 @@ class Measured:
         return median(known) if known else None
 
 
-def read(path: str, collective: str | None = None) -> Measured:
+def read(path: str, collective: str | None = None) -> MeasuredCollective:
     """Measured points from a bench record (or its folder), nccl-tests (out of place), or a YAML file of points.
 
     `collective`: which one is wanted; of several in a record it must be said.
@@ -76,7 +76,7 @@ def read(path: str, collective: str | None = None) -> Measured:
     return _nccl_tests(file, content, collective)
 
 
-def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
+def by_gpus(path: str, collective: str) -> dict[int | None, MeasuredCollective]:
     """The same of every record in a folder of benches, by the number of GPUs; None: a file that does not say it."""
     folder = Path(path)
     record = RunFolder(folder).record
@@ -84,7 +84,7 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
     if not runs or is_file(record):
         single = read(path, collective)
         return {single.gpus: single}
-    measured_on: dict[int | None, Measured] = {}
+    measured_on: dict[int | None, MeasuredCollective] = {}
     for run in runs:
         bench = read(str(run), collective)
         if bench.gpus in measured_on:
@@ -97,7 +97,7 @@ def by_gpus(path: str, collective: str) -> dict[int | None, Measured]:
     return measured_on
 
 
-def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
+def read_nccl_tests(path: str, collective: str | None, where: str) -> MeasuredCollective:
     """The same from a table or JSON of nccl-tests, and nothing else; `where`: the setting that error messages name."""
     file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
@@ -106,12 +106,12 @@ def read_nccl_tests(path: str, collective: str | None, where: str) -> Measured:
     return _nccl_tests(file, content, collective)
 
 
-def _nccl_tests(file: File, content: bytearray, collective: str | None) -> Measured:
+def _nccl_tests(file: File, content: bytearray, collective: str | None) -> MeasuredCollective:
     found = nccl_tests.parse(file, content)
     if collective and found.collective and found.collective != collective:
         raise file.error(f"holds {found.collective}; expected {collective}")
-    points = tuple(MeasuredPoint(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
-    return Measured(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
+    points = tuple(MeasuredSize(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
+    return MeasuredCollective(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
 
 
 class _Kind(msgspec.Struct):
@@ -136,19 +136,19 @@ class _Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: int | None = None
 
 
-def _typed(file: File) -> Measured:
+def _typed(file: File) -> MeasuredCollective:
     text = YamlFile(file)
     typed: _Typed = text.convert(_Typed)
     if not typed.points:
         raise text.error(["points"], "points=[]: expected points as {size: 64MiB, time_us: 911}")
     points = [_typed_point(text, place, point) for place, point in enumerate(typed.points)]
-    return Measured(typed.source, tuple(points), gpus=typed.gpus)
+    return MeasuredCollective(typed.source, tuple(points), gpus=typed.gpus)
 
 
-def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> MeasuredPoint:
+def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> MeasuredSize:
     where: list[str | int] = ["points", place]
     try:
-        point = MeasuredPoint(size(str(given["size"])), float(given["time_us"]) * 1e-6)
+        point = MeasuredSize(size(str(given["size"])), float(given["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise text.error(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):
@@ -159,7 +159,7 @@ def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> MeasuredP
 # ---- bench records
 
 
-def measured(record: BenchRecord, collective: str | None, source: str, where: str) -> Measured:
+def measured(record: BenchRecord, collective: str | None, source: str, where: str) -> MeasuredCollective:
     """The points of one collective of a bench record, smallest size first: medians of its `telling_times`."""
     wanted = _collective_of(record, collective, where)
     points = sorted(
@@ -170,7 +170,7 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
             raise ConfigError(f"{where}: {fault}")
     if record.crowding is not None and not 0 < record.crowding <= MOST:
         raise ConfigError(f"{where}: crowding={record.crowding}: expected more than 0")
-    return Measured(
+    return MeasuredCollective(
         source=source,
         points=tuple(map(_point, points, telling_times(points))),
         collective=wanted,
@@ -221,5 +221,5 @@ def telling_times(points: Sequence[BenchPoint]) -> list[list[float]]:
     return queued if len(queued) == len(points) else [point.times_s for point in points]
 
 
-def _point(of: BenchPoint, times_s: list[float]) -> MeasuredPoint:
-    return MeasuredPoint(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)
+def _point(of: BenchPoint, times_s: list[float]) -> MeasuredSize:
+    return MeasuredSize(of.size_bytes, median(times_s), of.wrong, of.cpu_share, of.computing_lost)

@@ -26,7 +26,7 @@ UNITS = {
 }
 
 
-class Figure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SourcedValue(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One number and where it comes from."""
 
     value: float
@@ -34,92 +34,94 @@ class Figure(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     source: str
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     about: str
 
 
-class Gpu(_Part, frozen=True, kw_only=True):
+class GpuSpec(_Spec, frozen=True, kw_only=True):
     """A GPU. Peaks are dense (no sparsity); null: it has no such unit, or no source states it."""
 
     kind: ClassVar[str] = "gpu"
     product_names: tuple[str, ...] = ()  # as its driver names it; "CPU": no GPU, but a rank on cores of the host
     chip: str = ""  # "GP100": forms of one chip compute alike at one clock and memory rate; "": the part's own
-    compute_capability: Figure
-    fp32_FLOPps: Figure
-    tf32_FLOPps: Figure | None = None
-    fp16_FLOPps: Figure | None = None
-    bf16_FLOPps: Figure | None = None
-    memory_bytes: Figure
-    memory_Bps: Figure
-    clock_Hz: Figure  # sustained (boost) clock of the multiprocessors
-    copy_s: Figure  # what a copy costs that crosses no link: launch and completion
+    compute_capability: SourcedValue
+    fp32_FLOPps: SourcedValue
+    tf32_FLOPps: SourcedValue | None = None
+    fp16_FLOPps: SourcedValue | None = None
+    bf16_FLOPps: SourcedValue | None = None
+    memory_bytes: SourcedValue
+    memory_Bps: SourcedValue
+    clock_Hz: SourcedValue  # sustained (boost) clock of the multiprocessors
+    copy_s: SourcedValue  # what a copy costs that crosses no link: launch and completion
 
 
-class Cpu(_Part, frozen=True, kw_only=True):
+class CpuSpec(_Spec, frozen=True, kw_only=True):
     """A CPU with its memory and its PCIe root: where traffic goes that may not go from GPU to GPU directly."""
 
     kind: ClassVar[str] = "cpu"
     # One copy staged through this CPU's memory: one alone, and two at once in opposite directions, summed.
-    staging_Bps: Figure
-    staging_duplex_Bps: Figure | None = None  # null: twice the one-way rate
-    staging_s: Figure  # a small staged copy, whole
-    peer_Bps: Figure | None = None  # GPU-to-GPU traffic through its PCIe root; null: refused, so staged
+    staging_Bps: SourcedValue
+    staging_duplex_Bps: SourcedValue | None = None  # null: twice the one-way rate
+    staging_s: SourcedValue  # a small staged copy, whole
+    peer_Bps: SourcedValue | None = None  # GPU-to-GPU traffic through its PCIe root; null: refused, so staged
 
 
-class Switch(_Part, frozen=True, kw_only=True):
+class SwitchSpec(_Spec, frozen=True, kw_only=True):
     """A PCIe switch or an NVSwitch: forwards between all its ports at their full rate."""
 
     kind: ClassVar[str] = "switch"
-    latency_s: Figure
+    latency_s: SourcedValue
     reduces: bool = False  # adds up and multicasts inside (NVLink SHARP), which `nvls` needs
 
 
-class Nic(_Part, frozen=True, kw_only=True):
+class NicSpec(_Spec, frozen=True, kw_only=True):
     """A network card."""
 
     kind: ClassVar[str] = "nic"
-    bandwidth_Bps: Figure  # per direction
+    bandwidth_Bps: SourcedValue  # per direction
 
 
-class Storage(_Part, frozen=True, kw_only=True):
+class StorageSpec(_Spec, frozen=True, kw_only=True):
     """What training images are read from."""
 
     kind: ClassVar[str] = "storage"
-    bandwidth_Bps: Figure  # sequential reading
+    bandwidth_Bps: SourcedValue  # sequential reading
 
 
-class Wire(_Part, frozen=True, kw_only=True):
+class WireSpec(_Spec, frozen=True, kw_only=True):
     """One kind of link. All figures are of ONE lane (an NVLink link counts as one lane, PCIe x16 has 16)."""
 
     family: Family
-    bandwidth_Bps: Figure  # per direction, as the datasheet states it
-    copy_Bps: Figure  # per direction, what one large copy reaches (with the other direction idle)
-    duplex_Bps: Figure | None = None  # two copies in opposite directions, summed; null: twice `copy_Bps`
-    latency_s: Figure  # what crossing it adds to a small copy
+    bandwidth_Bps: SourcedValue  # per direction, as the datasheet states it
+    copy_Bps: SourcedValue  # per direction, what one large copy reaches (with the other direction idle)
+    duplex_Bps: SourcedValue | None = None  # two copies in opposite directions, summed; null: twice `copy_Bps`
+    latency_s: SourcedValue  # what crossing it adds to a small copy
     # Per direction, what the GPUs' kernels get; null: as copies, but on NVLink in smaller packets (NVLINK_KERNELS).
-    kernel_Bps: Figure | None = None
+    kernel_Bps: SourcedValue | None = None
     peer: bool = True  # may GPU-to-GPU traffic cross?
 
 
-class Network(_Part, frozen=True, kw_only=True):
+class NetworkSpec(_Spec, frozen=True, kw_only=True):
     """What joins nodes: one port of a NIC to one non-blocking fabric."""
 
-    bandwidth_Bps: Figure  # per port and direction
-    copy_Bps: Figure  # what one large message reaches
-    latency_s: Figure  # one-way, small message
+    bandwidth_Bps: SourcedValue  # per port and direction
+    copy_Bps: SourcedValue  # what one large message reaches
+    latency_s: SourcedValue  # one-way, small message
     gpu_direct: bool  # may NICs read GPU memory? If not, through the host
 
 
-Part = Gpu | Cpu | Switch | Nic | Storage
-COMPONENTS: dict[str, type[Part]] = {kind.kind: kind for kind in (Gpu, Cpu, Switch, Nic, Storage)}
+ComponentSpec = GpuSpec | CpuSpec | SwitchSpec | NicSpec | StorageSpec
+COMPONENTS: dict[str, type[ComponentSpec]] = {
+    kind.kind: kind for kind in (GpuSpec, CpuSpec, SwitchSpec, NicSpec, StorageSpec)
+}
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "gpus": Gpu,
-    "cpus": Cpu,
-    "switches": Switch,
-    "nics": Nic,
-    "storage": Storage,
-    "links": Wire,
-    "networks": Network,
+    "gpus": GpuSpec,
+    "cpus": CpuSpec,
+    "switches": SwitchSpec,
+    "nics": NicSpec,
+    "storage": StorageSpec,
+    "links": WireSpec,
+    "networks": NetworkSpec,
 }
 
 

@@ -30,10 +30,10 @@ from resnetx.interconnect.link_search import (
     to_host,
 )
 from resnetx.interconnect.max_min import Flow, Steps, fair_shares
-from resnetx.interconnect.parts import Cpu, Switch
+from resnetx.interconnect.parts import CpuSpec, SwitchSpec
 
 Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
-Kind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
+PathKind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Path:
 
     source: int
     target: int
-    kind: Kind
+    kind: PathKind
     steps: Steps
     bandwidth_Bps: float  # one way
     duplex_Bps: float  # this copy and the opposite one at once, summed
@@ -63,7 +63,7 @@ class PairMatrix:
     bandwidth_Bps: list[list[float]]
     duplex_Bps: list[list[float]]
     latency_s: list[list[float]]
-    kind: list[list[Kind]]
+    kind: list[list[PathKind]]
 
 
 # ---- paths
@@ -241,7 +241,7 @@ def _path(system: System, source: int, target: int, taken: Flow) -> Path:
     return Path(source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit)
 
 
-def _kind(system: System, taken: Flow) -> Kind:
+def _kind(system: System, taken: Flow) -> PathKind:
     families = {link.wire.family for _, _, link in taken.steps}
     if "network" in families:
         return "network"
@@ -258,8 +258,8 @@ def _latency_s(system: System, source: int, taken: Flow) -> float:
         return (
             system.gpu_part(source).copy_s.value
             + crossed
-            + sum(part.latency_s.value for part in switches if isinstance(part, Switch))
+            + sum(part.latency_s.value for part in switches if isinstance(part, SwitchSpec))
         )
-    cpus = [part for _, name, _ in taken.steps if isinstance(part := system.component(name).part, Cpu)]
+    cpus = [part for _, name, _ in taken.steps if isinstance(part := system.component(name).part, CpuSpec)]
     between = sum(link.wire.latency_s.value for _, _, link in taken.steps if link.wire.family in ("smp", "network"))
     return max(part.staging_s.value for part in cpus) + between

@@ -15,7 +15,7 @@ from resnetx.errors import ConfigError
 
 Lanes = Sequence[Sequence[int]]  # [from][to]: lanes between two GPUs, each of which carries both directions
 Order = tuple[int, ...]
-Step = tuple[int, int]
+RingStep = tuple[int, int]
 
 BUDGET = 20_000  # steps of one search; the subsets of the 8-GPU cube meshes need 5,405 at most
 MOST_ORDERS = 10_000  # that are listed; eight GPUs that are all linked have 5,040
@@ -64,7 +64,7 @@ def widest(lanes: Lanes) -> tuple[Order, float]:
     return best, width[best]
 
 
-def directions(order: Order) -> tuple[Step, ...]:
+def directions(order: Order) -> tuple[RingStep, ...]:
     """What a ring uses: (from, to) of every step."""
     return tuple(pairwise((*order, order[0])))
 
@@ -152,7 +152,10 @@ def _one_ring(lanes: Lanes) -> Order | None:
 
 
 def _pack(
-    room: dict[Step, int], members: Sequence[Sequence[Step]], cuts: Sequence[Sequence[Step]], bound: int
+    room: dict[RingStep, int],
+    members: Sequence[Sequence[RingStep]],
+    cuts: Sequence[Sequence[RingStep]],
+    bound: int,
 ) -> list[int]:
     """Indexes of as many members (repeats allowed) as `room` takes; every member uses every cut at least once.
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.collective import Plan, plan
+from resnetx.interconnect.collective import CollectivePlan, plan
 from resnetx.interconnect.system import System
 
 MOST_CHOICES = 20_000  # about 20 s
 
 
 @dataclass(frozen=True)
-class Choice:
+class GpuSubset:
     """Some GPUs, and the bus bandwidth of a collective on them."""
 
     devices: tuple[int, ...]
     busbw_Bps: float
-    plan: Plan
+    plan: CollectivePlan
 
     @property
     def command(self) -> str:
@@ -33,7 +33,7 @@ def pick(
     collective: str = "allreduce",
     size_bytes: float = 2**28,
     library: str | None = None,
-) -> list[Choice]:
+) -> list[GpuSubset]:
     """All choices of `count` from the `free` GPUs (all unless set), the best first; equals in order of their ids."""
     known = range(len(system.gpus))
     candidates = sorted(known if free is None else free)
@@ -49,5 +49,5 @@ def pick(
             f"{MOST_CHOICES} choices)"
         )
     found = [plan(system, collective, devices, library) for devices in combinations(candidates, count)]
-    ranked = [Choice(made.devices, made.cost(size_bytes).busbw_Bps, made) for made in found]
+    ranked = [GpuSubset(made.devices, made.cost(size_bytes).busbw_Bps, made) for made in found]
     return sorted(ranked, key=lambda choice: (-choice.busbw_Bps, choice.devices))

@@ -30,7 +30,7 @@ from resnetx.interconnect.graph import Component as Component
 from resnetx.interconnect.graph import Library as Library
 from resnetx.interconnect.graph import Link as Link
 from resnetx.interconnect.graph import System as System
-from resnetx.interconnect.parts import Figure, Network, Switch, Wire
+from resnetx.interconnect.parts import NetworkSpec, SourcedValue, SwitchSpec, WireSpec
 from resnetx.interconnect.system_file import SystemFile
 from resnetx.loading import is_file, name_fault
 
@@ -136,7 +136,9 @@ def _width(system: System) -> float:
 
 def _fabric(system: System, nodes: int, network: str) -> Component:
     """The switch that joins all nodes, drawn above their middle."""
-    fabric = Switch(about="A network fabric that blocks nothing", latency_s=Figure(0, "assumed", "in the network's"))
+    fabric = SwitchSpec(
+        about="A network fabric that blocks nothing", latency_s=SourcedValue(0, "assumed", "in the network's")
+    )
     top = 1 + max(each.y for each in system.components)
     return Component(FABRIC, network, fabric, (nodes - 1) * _width(system) / 2, top, NO_NODE)
 
@@ -145,9 +147,9 @@ def _in_node(node: int, name: str) -> str:
     return f"node{node}.{name}"
 
 
-def _network_wire(network: Network) -> Wire:
+def _network_wire(network: NetworkSpec) -> WireSpec:
     """A network's port as a wire: half of its latency on either side of the fabric."""
-    return Wire(
+    return WireSpec(
         about=network.about,
         family="network",
         bandwidth_Bps=network.bandwidth_Bps,

@@ -14,7 +14,15 @@ from resnetx.config import CONFIGS
 from resnetx.errors import shortened, unknown_name
 from resnetx.interconnect.graph import Component, Library, Link, System
 from resnetx.interconnect.lined_yaml import LinedYaml, in_file_units
-from resnetx.interconnect.parts import COMPONENTS, TABLES, Figure, Network, Part, Wire, in_base_units
+from resnetx.interconnect.parts import (
+    COMPONENTS,
+    TABLES,
+    ComponentSpec,
+    NetworkSpec,
+    SourcedValue,
+    WireSpec,
+    in_base_units,
+)
 from resnetx.loading import name_fault
 
 # Of a file, and of all nodes together; found by arithmetic, as gpu0..999999999 or nodes: 1e9 would fill the memory.
@@ -39,7 +47,7 @@ class SystemFile(msgspec.Struct, frozen=True):
 
     system: System
     cluster: Cluster
-    networks: dict[str, Network]
+    networks: dict[str, NetworkSpec]
 
 
 class _ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +66,7 @@ class _LinkEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     link: str
     lanes: int = 1
     peer: bool | None = None  # null: as the wire says
-    copy_GBps: Figure | None = None  # of one lane, where this link differs from its kind
+    copy_GBps: SourcedValue | None = None  # of one lane, where this link differs from its kind
     source: str | None = None  # null: the file's `wiring`
 
 
@@ -139,13 +147,13 @@ def _parts(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, di
 def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
     for field in part.__struct_fields__:
         figure = getattr(part, field)
-        if isinstance(figure, Figure):
+        if isinstance(figure, SourcedValue):
             steps = in_file_units([*where, field], text.tree)
             _check_figure(text, steps, ".".join(map(str, steps)), figure, or_zero=field.endswith("_s"))
 
 
 def _check_figure(
-    text: LinedYaml, where: Sequence[str | int], name: str, figure: Figure, or_zero: bool = False
+    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, or_zero: bool = False
 ) -> None:
     if or_zero and figure.value == 0:
         return
@@ -160,7 +168,7 @@ def _check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
         raise text.error(where, f"{shortened(name)}: {fault}")
 
 
-def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> list[Component]:
+def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, ComponentSpec]]) -> list[Component]:
     if not isinstance(text.tree["components"], Mapping):
         raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
     tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
@@ -188,7 +196,7 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, Part]]) -> lis
     return list(found.values())
 
 
-def _links(text: LinedYaml, wires: Mapping[str, Wire], components: Sequence[Component]) -> list[Link]:
+def _links(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> list[Link]:
     if not isinstance(text.tree["links"], list):
         raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
     places = {component.name: place for place, component in enumerate(components)}
@@ -232,7 +240,7 @@ def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry, most: int
     return [(name, second[index // share]) for index, name in enumerate(first)]
 
 
-def _wire(text: LinedYaml, where: list[str | int], wires: Mapping[str, Wire], entry: _LinkEntry) -> Wire:
+def _wire(text: LinedYaml, where: list[str | int], wires: Mapping[str, WireSpec], entry: _LinkEntry) -> WireSpec:
     """The wire of one link: its kind's, with what this link's entry changes."""
     wire = wires[entry.link]
     if entry.peer is not None:

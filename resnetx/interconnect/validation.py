@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from resnetx.config import CONFIGS
-from resnetx.interconnect.calibration import Measured, MeasuredPoint
-from resnetx.interconnect.collective import Plan, calibrate, plan
+from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import System, load
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
@@ -95,7 +95,7 @@ def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> 
     return max(published.groups[each.group].tolerance.mean for each in alike or plain)
 
 
-def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredPoint]:
+def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
     """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
     wanted = (system, library, collective, None)
     return [
@@ -217,11 +217,11 @@ def _system(entry: _Entry, name: str) -> System:
     return load(name, cluster.nodes, cluster.network, cluster.nics) if cluster else load(name, nodes=1)
 
 
-def _plan(entry: _Entry, system: System, gpus: int) -> Plan:
+def _plan(entry: _Entry, system: System, gpus: int) -> CollectivePlan:
     return plan(system, entry.collective, range(gpus), entry.library)
 
 
-def _as(quantity: Quantity, made: Plan, size_bytes: int, over: Plan | None) -> float:
+def _as(quantity: Quantity, made: CollectivePlan, size_bytes: int, over: CollectivePlan | None) -> float:
     cost = made.cost(size_bytes)
     if quantity == "ratio":
         assert over is not None
@@ -231,19 +231,19 @@ def _as(quantity: Quantity, made: Plan, size_bytes: int, over: Plan | None) -> f
     ]
 
 
-def _measured(entry: _Entry) -> Measured:
+def _measured(entry: _Entry) -> MeasuredCollective:
     """The points that an entry says to calibrate from."""
     points = [
         _point(entry, gpus, size_bytes, figure)
         for key, gpus, size_bytes, figure in entry.points()
         if str(key) in entry.calibrate_from
     ]
-    return Measured(entry.source, tuple(points))
+    return MeasuredCollective(entry.source, tuple(points))
 
 
-def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> MeasuredPoint:
+def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> MeasuredSize:
     quantity, _ = entry.figures
     time_s = figure * 1e-6
     if quantity == "busbw_GBps":
         time_s = size_bytes * OPERATIONS[entry.collective].bus_factor(gpus) / (figure * 1e9)
-    return MeasuredPoint(size_bytes, time_s)
+    return MeasuredSize(size_bytes, time_s)

@@ -7,17 +7,17 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from resnetx.errors import unknown_name
-from resnetx.interconnect.collective import Plan
-from resnetx.interconnect.parts import Cpu, Figure, Part, Storage, Wire
+from resnetx.interconnect.collective import CollectivePlan
+from resnetx.interconnect.parts import ComponentSpec, CpuSpec, SourcedValue, StorageSpec, WireSpec
 from resnetx.interconnect.system import System
 
-T = TypeVar("T", bound=Wire | Part)
+T = TypeVar("T", bound=WireSpec | ComponentSpec)
 
 _RATES_OF_LINKS = ("bandwidth_Bps", "copy_Bps", "duplex_Bps", "kernel_Bps")
 # Of parts that carry something for GPUs: a CPU passes their traffic on, storage holds their input.
-_RATES_OF_PARTS: dict[type[Part], tuple[str, ...]] = {
-    Cpu: ("staging_Bps", "staging_duplex_Bps", "peer_Bps"),
-    Storage: ("bandwidth_Bps",),
+_RATES_OF_PARTS: dict[type[ComponentSpec], tuple[str, ...]] = {
+    CpuSpec: ("staging_Bps", "staging_duplex_Bps", "peer_Bps"),
+    StorageSpec: ("bandwidth_Bps",),
 }
 
 
@@ -47,7 +47,7 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
     return replace(system, links=links, components=components)
 
 
-def with_latency(plan: Plan, factor: float) -> Plan:
+def with_latency(plan: CollectivePlan, factor: float) -> CollectivePlan:
     """The plan with that many times the time that no byte costs."""
     slowed = tuple(dataclasses.replace(algorithm, fixed_s=algorithm.fixed_s * factor) for algorithm in plan.algorithms)
     return plan if factor == 1 else dataclasses.replace(plan, algorithms=slowed)
@@ -58,5 +58,5 @@ def _faster(part: T, rates: Sequence[str], factor: float) -> T:
     return replace(part, **{name: _times(figure, factor) for name, figure in figures.items() if figure is not None})
 
 
-def _times(figure: Figure, factor: float) -> Figure:
-    return Figure(figure.value * factor, "assumed", f"what if: {factor:g} times {figure.value:g}")
+def _times(figure: SourcedValue, factor: float) -> SourcedValue:
+    return SourcedValue(figure.value * factor, "assumed", f"what if: {factor:g} times {figure.value:g}")

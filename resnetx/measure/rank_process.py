@@ -24,7 +24,7 @@ from resnetx.measure.launch.out_of_memory import no_memory
 from resnetx.measure.launch.results_folder import write_measured
 from resnetx.measure.launch.scratch import show_life
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, launched_folder, launched_scratch, rank
-from resnetx.record import Ended, Failure, RunFolder, Task
+from resnetx.record import Ended, Failure, RunFolder, TaskFile
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
 _TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
@@ -83,7 +83,7 @@ def explain_termination() -> None:
 
 
 def serve(
-    task: Task[Ended],
+    task: TaskFile[Ended],
     measure: Callable[[], Ended | None],
     folder: RunFolder | None,
     started: Moment,
@@ -144,7 +144,7 @@ def _kind(error: Exception) -> FailureKind:
     return "error"
 
 
-def _leave(failure: Failure, task: Task[Ended], folder: RunFolder, started: Moment) -> None:
+def _leave(failure: Failure, task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
     """Keeps the failure where it is looked for: in a file of its own, or by hand in the record.
 
     By hand only rank 0 has a folder, and its own failures come before it has written what was measured.

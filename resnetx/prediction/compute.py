@@ -16,7 +16,7 @@ from functools import lru_cache
 from statistics import median
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.parts import Cpu, Gpu
+from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.scenario import CPU, Point
@@ -87,7 +87,7 @@ def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
 
 def is_own_host(trace: Trace, system: System) -> bool:
     """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
-    cpus = [each.part.about for each in system.components if isinstance(each.part, Cpu)]
+    cpus = [each.part.about for each in system.components if isinstance(each.part, CpuSpec)]
     on_cpus = CPU in system.gpu_part(0).product_names
     return on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
 
@@ -138,7 +138,7 @@ def of_trace(
     )
 
 
-def _as_measured(trace: Trace, traced: TracedStep, gpu: Gpu) -> Compute:
+def _as_measured(trace: Trace, traced: TracedStep, gpu: GpuSpec) -> Compute:
     """A step on the GPU, and at the clock, that the trace was taken on."""
     return Compute(
         step=traced.step,
@@ -156,7 +156,7 @@ def _as_measured(trace: Trace, traced: TracedStep, gpu: Gpu) -> Compute:
 
 @lru_cache(maxsize=1024)  # a comparison asks for the same step with each library, strategy and input
 def of_roofline(
-    layers: tuple[Layer, ...], image_size: int, batch_size: int, precision: str, gpu: Gpu, clock_Hz: float | None
+    layers: tuple[Layer, ...], image_size: int, batch_size: int, precision: str, gpu: GpuSpec, clock_Hz: float | None
 ) -> Compute:
     """What `batch_size` images take by the roofline alone."""
     if CPU in gpu.product_names:
@@ -180,7 +180,7 @@ def _at_clock(clock_Hz: float | None) -> str:
     return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
-def _roofline_error(model: roofline.Roofline, gpu: Gpu) -> float:
+def _roofline_error(model: roofline.Roofline, gpu: GpuSpec) -> float:
     """The fit's error on networks that it had not seen; for a GPU of another generation, on unseen GPUs."""
     if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
         return model.unseen_network_error
@@ -190,18 +190,18 @@ def _roofline_error(model: roofline.Roofline, gpu: Gpu) -> float:
 # ---- the trace's own device -----------------------------------------------------------------------------------------
 
 
-def _is_of(trace: Trace, gpu: Gpu, part_name: str) -> bool:
+def _is_of(trace: Trace, gpu: GpuSpec, part_name: str) -> bool:
     return trace.device is not None and trace.device in (*gpu.product_names, part_name)
 
 
-def _part_of(trace: Trace) -> Gpu:
+def _part_of(trace: Trace) -> GpuSpec:
     """The described GPU that a trace was measured on."""
     if trace.device == CPU:
         raise ConfigError(
             f"{trace.source}: measured on CPU ranks, which say nothing of a GPU; use systems=cpu-host, or leave the "
             "trace out to predict by a roofline"
         )
-    table: dict[str, Gpu] = parts_table("gpus")
+    table: dict[str, GpuSpec] = parts_table("gpus")
     for name, part in table.items():
         if _is_of(trace, part, name):
             return part
@@ -240,7 +240,7 @@ def _same_clock(trace: Trace, wanted_Hz: float | None) -> bool:
     return abs(trace.sm_clock_Hz / wanted_Hz - 1) <= CLOCKS_AGREE
 
 
-def _clock(trace: Trace, gpu: Gpu) -> str:
+def _clock(trace: Trace, gpu: GpuSpec) -> str:
     if trace.sm_clock_Hz is None:
         return ""
     described = "" if _same_clock(trace, gpu.clock_Hz.value) else f" (described: {gpu.clock_Hz.value / 1e6:.0f})"
@@ -264,7 +264,7 @@ def _rescaled(
     layers: Sequence[Layer],
     batch_size: int,
     trace: Trace,
-    gpus: tuple[Gpu, Gpu],
+    gpus: tuple[GpuSpec, GpuSpec],
     clock_Hz: float | None,
     model: roofline.Roofline,
 ) -> StepTimes:

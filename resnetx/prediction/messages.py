@@ -7,7 +7,7 @@ from functools import cache
 
 from resnetx import choices
 from resnetx.interconnect import validation
-from resnetx.interconnect.collective import Plan
+from resnetx.interconnect.collective import CollectivePlan
 from resnetx.prediction.step import TimedMessage
 from resnetx.workloads import buckets
 from resnetx.workloads.buckets import Gradient
@@ -40,7 +40,11 @@ NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)
 
 
 def exchange(
-    made: Plan, gradients: Sequence[Gradient], strategy: choices.Strategy, bytes_each: int, gradient_copy_Bps: float
+    made: CollectivePlan,
+    gradients: Sequence[Gradient],
+    strategy: choices.Strategy,
+    bytes_each: int,
+    gradient_copy_Bps: float,
 ) -> Exchange:
     """What `gradients` (in the order in which they become ready) cost by a plan; `bytes_each`: of one element."""
     sent = buckets.grouped(gradients, strategy)
@@ -65,7 +69,7 @@ def exchange(
     )
 
 
-def error_of(made: Plan) -> float:
+def error_of(made: CollectivePlan) -> float:
     """How far off a cost may be: as the calibration held out, else as the published measurements of this kind say."""
     if made.calibration is not None and not math.isnan(made.calibration.held_out_error):
         return made.calibration.held_out_error

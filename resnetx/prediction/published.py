@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from resnetx import choices, config
-from resnetx.interconnect.parts import Gpu
+from resnetx.interconnect.parts import GpuSpec
 from resnetx.interconnect.system import parts_table
 from resnetx.loading import own_yaml
 from resnetx.workloads import tables
@@ -16,13 +16,13 @@ from resnetx.workloads.counts import Layer
 
 FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
-Network = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
+TrainedNetwork = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
-    network: Network
+    network: TrainedNetwork
     seen: bool
 
     def table(self, image_size: int) -> list[Layer]:
@@ -51,8 +51,8 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
         return None if self.clock_MHz is None else self.clock_MHz * 1e6
 
     @property
-    def part(self) -> Gpu:
-        gpu: Gpu = parts_table("gpus")[self.gpu]
+    def part(self) -> GpuSpec:
+        gpu: GpuSpec = parts_table("gpus")[self.gpu]
         return gpu
 
     @property
@@ -115,7 +115,7 @@ class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tolerance: float | None
 
 
-class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrainingFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, ValidationGroup]
     one_gpu: list[OneGpu]
     scaling: list[Scaling]
@@ -142,8 +142,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 @cache
-def training() -> Training:
-    found: Training = own_yaml(FOLDER / "training.yaml", Training)
+def training() -> TrainingFigures:
+    found: TrainingFigures = own_yaml(FOLDER / "training.yaml", TrainingFigures)
     return found
 
 

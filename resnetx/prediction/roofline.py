@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect.parts import Figure, Gpu
+from resnetx.interconnect.parts import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
 from resnetx.prediction.published import FOLDER
 from resnetx.prediction.step import LayerTime
@@ -116,14 +116,14 @@ class Ratio:
     backward: float
 
 
-def fitted(gpu: Gpu | None = None) -> Roofline:
+def fitted(gpu: GpuSpec | None = None) -> Roofline:
     """The fit to published rates of this GPU's generation where there are enough of them; else that to all."""
     fits = _fits()
     own = None if gpu is None else fits.get(generation(gpu))
     return own or fits[ALL]
 
 
-def generation(gpu: Gpu) -> str:
+def generation(gpu: GpuSpec) -> str:
     """GPUs of one compute capability are one generation."""
     return f"{gpu.compute_capability.value:.1f}"
 
@@ -133,7 +133,7 @@ def layer_times(
     table: Sequence[Layer],
     image_size: int,
     batch_size: int,
-    gpu: Gpu,
+    gpu: GpuSpec,
     precision: str,
     clock_Hz: float | None = None,
 ) -> list[LayerTime]:
@@ -145,7 +145,7 @@ def layer_times(
     ]
 
 
-def update_s(roofline: Roofline, gradient_bytes: float, gpu: Gpu) -> float:
+def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec) -> float:
     """SGD with momentum over all parameters in one go, which memory limits. `gradient_bytes`: of all of them."""
     return roofline.pass_s + UPDATE_PASSES * gradient_bytes / (MEMORY_EFFICIENCY * gpu.memory_Bps.value)
 
@@ -168,9 +168,9 @@ def ratios(
     return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
 
 
-def roofs(gpu: Gpu, precision: str, clock_Hz: float | None = None) -> Roofs:
+def roofs(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> Roofs:
     """The clock scales the multiprocessors' peak, and not the memory's."""
-    peaks: dict[str, Figure | None] = {name: getattr(gpu, f"{name}_FLOPps") for name in PRECISION_BYTES}
+    peaks: dict[str, SourcedValue | None] = {name: getattr(gpu, f"{name}_FLOPps") for name in PRECISION_BYTES}
     peak = peaks.get(precision)
     if peak is None:
         stated = ", ".join(name for name, figure in peaks.items() if figure is not None)

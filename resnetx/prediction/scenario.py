@@ -7,9 +7,9 @@ from typing import Literal
 
 from resnetx.choices import Strategy
 from resnetx.interconnect.calibration import Calibration
-from resnetx.interconnect.collective import Plan, calibrate, plan
+from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
 from resnetx.interconnect.host_io import Supply, from_host, from_storage
-from resnetx.interconnect.measured import Measured
+from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
@@ -76,7 +76,7 @@ class Fabric:
     described: System
     library: str
     transport: Transport = "auto"
-    measured: Mapping[int | None, Measured] = field(default_factory=dict)  # all-reduces to calibrate with, by GPU count
+    measured: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPU count
     bandwidth: Mapping[str, float] = field(default_factory=dict)  # kinds of links that many times as fast
     latency: float = 1.0  # the fixed time of a collective, times this
 
@@ -99,7 +99,7 @@ class Fabric:
         found = {link.wire.copy_Bps.provenance for link in used}
         return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
 
-    def measured_on(self, gpus: int) -> Measured | None:
+    def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
         return self.measured.get(gpus, self.measured.get(None))
 
@@ -112,7 +112,7 @@ class Fabric:
         return calibrate(described, found).calibration
 
     @cached_property
-    def _plans(self) -> dict[tuple[int, ...], Plan]:
+    def _plans(self) -> dict[tuple[int, ...], CollectivePlan]:
         return {}
 
     @cached_property
@@ -125,7 +125,7 @@ class Fabric:
             self._supplies[devices] = from_storage(self.system, devices), from_host(self.system, devices)
         return self._supplies[devices]
 
-    def plan(self, devices: tuple[int, ...]) -> Plan:
+    def plan(self, devices: tuple[int, ...]) -> CollectivePlan:
         """How gradients are all-reduced between these GPUs; cached, as rings take time to find."""
         if devices not in self._plans:
             calibration = self._calibration(devices)
@@ -135,7 +135,7 @@ class Fabric:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrainingSetup:
     """How it is trained."""
 
     overlap: Overlap = field(default_factory=Overlap)
@@ -158,7 +158,7 @@ class Point:
     fabric: Fabric
     devices: tuple[int, ...]
     batch_size: int  # global
-    setting: Setting
+    setting: TrainingSetup
 
     @property
     def gpus(self) -> int:

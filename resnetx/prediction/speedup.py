@@ -8,7 +8,7 @@ from resnetx.errors import ConfigError
 from resnetx.prediction.predict import predict
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing
-from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 
 
 class Placement(NamedTuple):
@@ -19,7 +19,7 @@ class Placement(NamedTuple):
 
 
 def curve(
-    subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: Setting
+    subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: TrainingSetup
 ) -> list[SourcedPoint]:
     """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
     base: Baseline | None = None

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from resnetx.choices import After
 from resnetx.interconnect import validation as collectives
-from resnetx.interconnect.collective import Plan, calibrate, plan
-from resnetx.interconnect.measured import Measured, MeasuredPoint
+from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute, messages, ssgd
 from resnetx.prediction.job import Job, RankClass
@@ -27,7 +27,7 @@ LAYERWISE, ITERATIONS, NOT_MODELLED = "layerwise", "tallent2017-alexnet", "not-m
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
 # (seconds of a step on one GPU, seconds of its all-reduce) -> seconds of an iteration.
-Iteration = Callable[[float, float], float]
+SecondsPerIteration = Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def after(step_s: float, communication_s: float) -> float:
     return step_s + communication_s
 
 
-def validate(iteration: Iteration = after) -> list[TrainingRow]:
+def validate(iteration: SecondsPerIteration = after) -> list[TrainingRow]:
     """All published rates of more than one GPU, with their predictions, group by group."""
     published = training()
     modelled = [entry for entry in published.scaling if entry.not_modelled is None]
@@ -100,7 +100,7 @@ def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
 # ---- weak scaling behind an all-reduce
 
 
-def _scaling(entry: Scaling, iteration: Iteration, calibrated: bool) -> Iterator[TrainingRow]:
+def _scaling(entry: Scaling, iteration: SecondsPerIteration, calibrated: bool) -> Iterator[TrainingRow]:
     """Every count of GPUs but the first, from the rate on one."""
     assert entry.system is not None and entry.gradient_bytes is not None, entry.source
     system = load(entry.system, nodes=1)
@@ -132,14 +132,14 @@ def _scaling(entry: Scaling, iteration: Iteration, calibrated: bool) -> Iterator
         )
 
 
-def _two_points(made: Plan) -> Measured:
+def _two_points(made: CollectivePlan) -> MeasuredCollective:
     """A large and a small all-reduce that were measured on the same GPUs."""
     gpus, small = len(made.devices), training().small_allreduce
     measured = collectives.published_points(made.system.name, made.library, made.collective, gpus)
     large = [point for point in measured if point.size_bytes == LARGE]
     assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
-    points = (MeasuredPoint(size(small.size), small.time_us[gpus] * 1e-6), *large)
-    return Measured(f"Tartan at 1 GiB and 8 bytes on {gpus} GPUs", points)
+    points = (MeasuredSize(size(small.size), small.time_us[gpus] * 1e-6), *large)
+    return MeasuredCollective(f"Tartan at 1 GiB and 8 bytes on {gpus} GPUs", points)
 
 
 def _what(entry: Scaling) -> str:

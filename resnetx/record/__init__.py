@@ -7,6 +7,7 @@ stored; medians and speed-ups are derived when reading.
     python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates a JSON Schema: run or bench
 """
 
+from resnetx.record.base import SCHEMA, timestamp
 from resnetx.record.bench import (
     QUEUES,
     BenchFile,
@@ -16,39 +17,17 @@ from resnetx.record.bench import (
     SkippedArray,
     array_bytes,
 )
+from resnetx.record.equality import Deviation, Equality
 from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
 from resnetx.record.limits import MAX_BYTES
-from resnetx.record.run import (
-    SCHEMA,
-    Copies,
-    Deviation,
-    Device,
-    DeviceMemory,
-    Environment,
-    Equality,
-    Failure,
-    Gpu,
-    GpuProcess,
-    GpuSamples,
-    GradientBucket,
-    HostLoad,
-    InputState,
-    LinkCounters,
-    OtherNode,
-    Outcome,
-    Phases,
-    RunFile,
-    RunRecord,
-    StartUp,
-    Storage,
-    Transport,
-    Warning,
-    Workload,
-    timestamp,
-)
+from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, OtherNode, Storage
+from resnetx.record.outcome import Failure, Outcome, Warning
+from resnetx.record.phases import Copies, GradientBucket, Phases
+from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
+from resnetx.record.run import InputState, RunFile, RunRecord, StartUp, Transport, Workload
 from resnetx.record.run_summary import RunSummary, RunSummaryReader
 from resnetx.record.study import StudyFolder, StudyRecord
-from resnetx.record.tasks import Ended, File, Task, TaskRecord, cut_short, json_schema, read_task
+from resnetx.record.tasks import Ended, File, TaskFile, TaskRecord, cut_short, json_schema, read_task
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown, if_known, known, nulls, seal
 
@@ -92,7 +71,7 @@ __all__ = [
     "Storage",
     "StudyFolder",
     "StudyRecord",
-    "Task",
+    "TaskFile",
     "TaskRecord",
     "TracedLayer",
     "Transport",

@@ -7,8 +7,7 @@ or measured is null where that side has no time; outcome and reason of that side
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
+from resnetx.record.base import RecordPart
 from resnetx.record.prediction import Interval
 from resnetx.request import Request
 from resnetx.statistics import Summary
@@ -20,11 +19,7 @@ def accuracy_file(folder: Path) -> Path:
     return folder / "accuracy.json"
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class CheckedPoint(_Part, frozen=True):
+class CheckedPoint(RecordPart, frozen=True):
     """A point that was predicted and measured."""
 
     workload: str
@@ -51,7 +46,7 @@ class CheckedPoint(_Part, frozen=True):
     made_before: bool | None  # the prediction is older than the first run; null: it did not run
 
 
-class CheckedAdvantage(_Part, frozen=True):
+class CheckedAdvantage(RecordPart, frozen=True):
     """One strategy over another at one point: rates, predicted and measured."""
 
     workload: str
@@ -68,7 +63,7 @@ class CheckedAdvantage(_Part, frozen=True):
     right: bool | None  # both on the same side of 1; null: not decided
 
 
-class Total(_Part, frozen=True):
+class Total(RecordPart, frozen=True):
     """All points of one system and library that have an error; on one GPU only where there are no others."""
 
     system: str
@@ -85,7 +80,7 @@ class Total(_Part, frozen=True):
     advantages_right: int
 
 
-class Accuracy(Tabular, _Part, frozen=True):
+class Accuracy(Tabular, RecordPart, frozen=True):
     """`accuracy.json`."""
 
     kind: Literal["accuracy"]

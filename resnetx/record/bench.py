@@ -5,27 +5,16 @@ from typing import Annotated, ClassVar, Literal, TypedDict
 import msgspec
 
 from resnetx.operations import OPERATIONS
-from resnetx.record.run import (
-    SCHEMA,
-    Device,
-    Environment,
-    Failure,
-    HostLoad,
-    OtherNode,
-    Outcome,
-    Transport,
-    Warning,
-    timestamp,
-)
+from resnetx.record.base import SCHEMA, RecordPart, timestamp
+from resnetx.record.machine import Device, Environment, OtherNode
+from resnetx.record.outcome import Failure, Outcome, Warning
+from resnetx.record.readings import HostLoad
+from resnetx.record.run import Transport
 
 QUEUES = 5  # of operations of each size on GPUs
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
+class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     """What one process group is asked to time."""
 
     collectives: list[str]  # "allreduce", "broadcast"
@@ -45,7 +34,7 @@ class BenchRequest(_Part, frozen=True, forbid_unknown_fields=True):
         return f"{'-'.join(self.collectives)}_g{self.gpus}" + "_registered" * self.registered
 
 
-class BenchFile(_Part, frozen=True):
+class BenchFile(RecordPart, frozen=True):
     """`run.json` of a bench; `torchrun ... -m resnetx.collectives run.json` repeats the bench by hand."""
 
     kind: Literal["bench"]
@@ -84,7 +73,7 @@ class BenchOpening(TypedDict):
     world_size: int
 
 
-class BenchPoint(_Part, frozen=True):
+class BenchPoint(RecordPart, frozen=True):
     """One collective at one size."""
 
     collective: str
@@ -110,7 +99,7 @@ class SkippedArray(msgspec.Struct, frozen=True):
     reason: str
 
 
-class BenchRecord(_Part, frozen=True, kw_only=True):
+class BenchRecord(RecordPart, frozen=True, kw_only=True):
     """`record.json` of a bench."""
 
     kind: Literal["bench"]
@@ -128,7 +117,7 @@ class BenchRecord(_Part, frozen=True, kw_only=True):
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute, not one
     queue_length: int | None = None  # operations of each queue that `queued_s` is of; null on CPUs
     points: list[BenchPoint]  # in the order in which they were timed
-    skipped: list[SkippedArray] = []  # sizes that found no memory
+    skipped: list[SkippedArray] = msgspec.field(default_factory=list)  # sizes that found no memory
     transport: Transport | None
     devices: list[Device] | None
     host_load: HostLoad | None  # from the first to the last operation

@@ -9,11 +9,12 @@ from typing import Literal
 
 import msgspec
 
+from resnetx.record.base import RecordPart
 from resnetx.request import Request
 from resnetx.statistics import Summary
 from resnetx.table import Record, Tabular, row
 
-Study = Literal["A", "B"]
+Letter = Literal["A", "B"]
 Agreement = Literal["agree", "differ", "open", "unknown"]  # open: the runs do not show it; unknown: nothing to go by
 
 
@@ -22,11 +23,7 @@ def comparison_file(folder: Path) -> Path:
     return folder / "comparison.json"
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class ComparedStudy(_Part, frozen=True):
+class ComparedStudy(RecordPart, frozen=True):
     """One of the two studies."""
 
     name: str
@@ -36,16 +33,16 @@ class ComparedStudy(_Part, frozen=True):
     skipped: list[str] = msgspec.field(name="aside")
 
 
-class Difference(_Part, frozen=True):
+class Difference(RecordPart, frozen=True):
     """A setting, or a fact of the machines, that is not one for both studies. Values are in words."""
 
     name: str  # as on the command line ("env.NCCL_ALGO"), or its path in a record ("gpus.pcie_width")
     a: list[str]  # what the points that are compared have in A, each value once
     b: list[str]
-    varies_in: list[Study]  # where runs differ in it on one number of GPUs, so that the study is not all of one piece
+    varies_in: list[Letter]  # where runs differ in it on one number of GPUs, so that the study is not all of one piece
 
 
-class StudySide(_Part, frozen=True):
+class StudySide(RecordPart, frozen=True):
     """One point in one of the studies, over its runs."""
 
     request_key: str
@@ -56,7 +53,7 @@ class StudySide(_Part, frozen=True):
     limited_by: str  # and by how much, or why that is open; "" where no run went well
 
 
-class ComparedPoint(_Part, frozen=True):
+class ComparedPoint(RecordPart, frozen=True):
     """A point that is in both studies."""
 
     workload: str  # "ResNet/4"
@@ -72,15 +69,15 @@ class ComparedPoint(_Part, frozen=True):
     baseline: str  # "1 GPU", or "2 GPUs (1 GPU: not in both)", "itself", "none"
 
 
-class Unmatched(_Part, frozen=True):
+class Unmatched(RecordPart, frozen=True):
     """A point that is in one study only."""
 
-    study: Study
+    study: Letter
     point: str
     outcome: str
 
 
-class Mean(_Part, frozen=True):
+class Mean(RecordPart, frozen=True):
     """Geometric means over all points on one number of GPUs that ran well in both studies."""
 
     gpus: int
@@ -90,7 +87,7 @@ class Mean(_Part, frozen=True):
     speedup_ratio: Summary | None  # null where no point has a baseline besides itself
 
 
-class Control(_Part, frozen=True):
+class Control(RecordPart, frozen=True):
     """Something that has to agree before a difference on several GPUs can be attributed to the interconnect."""
 
     name: Literal["one-GPU rate", "SM clock"]
@@ -98,7 +95,7 @@ class Control(_Part, frozen=True):
     why: str  # the point that decides it, with its figures
 
 
-class Comparison(Tabular, _Part, frozen=True):
+class Comparison(Tabular, RecordPart, frozen=True):
     """`comparison.json`."""
 
     kind: Literal["comparison"]

@@ -10,8 +10,8 @@ import msgspec
 
 from resnetx.errors import FileError
 from resnetx.loading import File, UnboundedError, decode, refuse_unbounded
+from resnetx.record.base import SCHEMA
 from resnetx.record.limits import MAX_BYTES, too_large
-from resnetx.record.run import SCHEMA
 
 
 class RecordError(FileError):

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from resnetx.record.base import RecordPart
 from resnetx.request import Request, leave_out_defaults
 from resnetx.table import Record, Tabular, row
 
@@ -24,11 +25,7 @@ def prediction_file(folder: Path) -> Path:
     return folder / "prediction.json"
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class PredictionInput(_Part, frozen=True):
+class PredictionInput(RecordPart, frozen=True):
     """One thing that the predictions are made from."""
 
     what: str  # "compute of AlexNet", "all-reduce on dgx1-p100 with nccl1"
@@ -38,7 +35,7 @@ class PredictionInput(_Part, frozen=True):
     error: float | None  # how far off it was where it could be checked, relative; null: it could not be checked
 
 
-class Domain(_Part, frozen=True):
+class Domain(RecordPart, frozen=True):
     """Where predictions of this kind were put beside measurements, and how far off they were."""
 
     what: str  # "2 gloo ranks on one CPU host", "P100 DGX-1, AlexNet of 2017"
@@ -48,7 +45,7 @@ class Domain(_Part, frozen=True):
     source: str  # the table it is from
 
 
-class PredictedGpu(_Part, frozen=True):
+class PredictedGpu(RecordPart, frozen=True):
     """What computes: two systems compute alike where chip, clock and memory rate are the same."""
 
     part: str  # its name among the parts: "p100-pcie-16gb"
@@ -57,7 +54,7 @@ class PredictedGpu(_Part, frozen=True):
     memory_Bps: float
 
 
-class Sensitivity(_Part, frozen=True):
+class Sensitivity(RecordPart, frozen=True):
     """What a point would gain if one thing were better."""
 
     what: str  # "bandwidth of nvlink1 x 2"
@@ -66,7 +63,7 @@ class Sensitivity(_Part, frozen=True):
     limited_by: str = ""  # then: "communication", and for that the link: "cpu0 to riser0, through cpu0"
 
 
-class PredictedTask(_Part, frozen=True):
+class PredictedTask(RecordPart, frozen=True):
     """A bar of the timeline of one iteration."""
 
     name: str  # "forward conv1", "all-reduce 2"
@@ -75,7 +72,7 @@ class PredictedTask(_Part, frozen=True):
     end_s: float
 
 
-class PredictedPoint(_Part, frozen=True, kw_only=True):
+class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     """One workload on one number of GPUs of one system; what is predicted is null where the point cannot run."""
 
     request: Request | None  # the point as `train` would run it; null: from an imported trace
@@ -120,7 +117,7 @@ class PredictedPoint(_Part, frozen=True, kw_only=True):
     timeline: list[PredictedTask]  # of one steady iteration of one rank; [] unless asked for
 
 
-class Prediction(Tabular, _Part, frozen=True):
+class Prediction(Tabular, RecordPart, frozen=True):
     """`prediction.json`."""
 
     kind: Literal["prediction"]

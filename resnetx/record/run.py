@@ -1,23 +1,22 @@
-"""The record of one run, part by part, and the file from which a run can be repeated."""
+"""The record of one run, and the file from which a run can be repeated."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 import msgspec
 
 from resnetx.choices import Tracker
+from resnetx.record.base import SCHEMA, RecordPart, timestamp
+from resnetx.record.equality import Equality
+from resnetx.record.machine import Device, Environment, OtherNode
+from resnetx.record.outcome import Failure, Outcome, Warning
+from resnetx.record.phases import Copies, GradientBucket, Phases
+from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
 from resnetx.record.trace import LayerTimes
-from resnetx.record.unknown import Unknown, if_known, known
+from resnetx.record.unknown import Unknown, known
 from resnetx.request import Request
 
-SCHEMA = 1
 
-
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class Workload(_Part, frozen=True):
+class Workload(RecordPart, frozen=True):
     """What is trained and how much work it is; `resnetx describe --json` prints the same object."""
 
     workload: str  # "ResNet/4"
@@ -37,19 +36,7 @@ class Workload(_Part, frozen=True):
     notes: list[str]
 
 
-class Device(_Part, frozen=True):
-    """Where one rank ran. On a CPU machine `index` is the rank's place on its node and the rest is null."""
-
-    rank: int
-    node: str
-    index: int
-    name: str
-    uuid: str | None
-    pci_bus_id: str | None
-    cpus: str | None = None  # that the rank could run on: "0-31,64-95"; records from before it was asked lack it
-
-
-class StartUp(_Part, frozen=True):
+class StartUp(RecordPart, frozen=True):
     """Seconds that one rank spent before its first window, part by part."""
 
     rank: int
@@ -60,126 +47,7 @@ class StartUp(_Part, frozen=True):
     first_step_s: float
 
 
-class GpuSamples(_Part, frozen=True):
-    """NVML readings of one GPU during the windows; every list has one entry per sample."""
-
-    rank: int
-    time_s: list[float]  # since the first window began
-    sm_clock_Hz: list[float] | None
-    power_W: list[float] | None
-    temperature_C: list[float] | None
-    busy: list[float] | None  # share of the last sampling period in which a kernel ran, 0 to 1
-    throttle_reasons: list[int] | None  # NVML's clock event reasons, a bit mask
-    energy_J: float | None  # over the windows
-
-
-class DeviceMemory(_Part, frozen=True):
-    """What the run of one rank took of its GPU's memory, in bytes."""
-
-    rank: int
-    allocated_bytes: int  # by PyTorch's tensors, at most
-    reserved_bytes: int  # by PyTorch, for these and for later ones, at most
-    # After the windows, by whatever is on this GPU: besides PyTorch the CUDA context, NCCL, DALI, and other processes.
-    used_bytes: int
-    total_bytes: int
-
-
-class LinkCounters(_Part, frozen=True):
-    """What the links of one GPU counted over the windows: differences between the end and the start."""
-
-    rank: int
-    pcie_replays: int | None
-    nvlink_errors: int | None
-    nvlink_sent_bytes: int | None
-    nvlink_received_bytes: int | None
-
-
-class HostLoad(_Part, frozen=True):
-    """How busy the host's CPUs were during the windows; shares of all its CPUs, 0 to 1."""
-
-    busy: float
-    foreign: float  # by processes that are not of this run
-
-
-class GradientBucket(_Part, frozen=True):
-    """One message of gradients as the strategy really sent it: a bucket of DDP, a layer, or all of them.
-
-    Times are of an instrumented run, [rank][step of its last window], in seconds since that rank's step began
-    (`Phases.begin_s`), by the clock of `Phases`.
-    """
-
-    index: int  # in the order in which they are sent
-    size_bytes: int
-    ready_s: list[list[float]] | None  # the last of its gradients was there
-    start_s: list[list[float]] | None  # the all-reduce was handed to gloo; on GPUs: NCCL's kernel began
-    end_s: list[list[float]] | None  # the sums were there
-
-    def __post_init__(self) -> None:
-        every = map(if_known, (self.ready_s, self.start_s, self.end_s))
-        shapes = [[len(rank) for rank in times] for times in every if times is not None]
-        if any(shape != shapes[0] for shape in shapes):
-            raise ValueError(f"message {self.index}: its times are of different ranks or steps")
-
-
-class Phases(_Part, frozen=True):
-    """Seconds of each phase of a step in an instrumented run: for each rank, the mean over all windows.
-
-    The phases add up to the step. Ranks that wait for each other differ: the one that computes longest has the shortest
-    exposed communication, and the others wait for it.
-    """
-
-    clock: str  # "host", or "CUDA events": the device's time line, where a phase begins when the device gets to it
-    step_s: list[float]  # of the instrumented step; the clean one is in runs with measure=step
-    input_wait_s: list[float]
-    host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
-    forward_s: list[float]
-    backward_s: list[float]  # until the last gradient is there
-    exposed_communication_s: list[float]  # from then until all gradients are those of all ranks
-    optimizer_s: list[float]
-    # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
-    begin_s: list[list[float]]
-
-    def __post_init__(self) -> None:
-        parts = {name: len(getattr(self, name)) for name in self.__struct_fields__ if name != "clock"}
-        if len(set(parts.values())) != 1 or not parts["step_s"]:
-            raise ValueError(f"phases of different numbers of ranks: {parts}")
-
-
-class Copies(_Part, frozen=True):
-    """Bytes and seconds of memory copies per step, by direction, summed over the ranks; of a few profiled steps."""
-
-    host_to_device_bytes: int
-    host_to_device_s: float
-    device_to_host_bytes: int
-    device_to_host_s: float
-    device_to_device_bytes: int
-    device_to_device_s: float
-
-
-class Deviation(_Part, frozen=True):
-    """How far several ranks are from one process: relative differences, the largest over all ranks and steps.
-
-    Of a gradient: root mean square of the difference over that of the gradient.
-    """
-
-    loss: float | None
-    layers: dict[str, float | None]  # by layer, in the order of the model
-
-
-class Equality(_Part, frozen=True):
-    """Whether several ranks compute the losses and gradients that one process computes on the same global batch."""
-
-    equal: bool
-    tolerance: float
-    steps: int  # one after the other
-    # frozen: those of the global batch, fixed; synchronised: computed over all ranks in each step.
-    statistics: Literal["none", "frozen", "synchronised"]  # of batch normalisation
-    double: Deviation  # in double precision, which is what `equal` judges
-    as_trained: Deviation  # one step in the request's precision: rounding
-    per_rank: Deviation | None  # one step with statistics of each rank's own images, as in training; double precision
-
-
-class Transport(_Part, frozen=True):
+class Transport(RecordPart, frozen=True):
     """How gradients travelled between ranks."""
 
     requested: str
@@ -187,7 +55,7 @@ class Transport(_Part, frozen=True):
     evidence: list[str]
 
 
-class InputState(_Part, frozen=True):
+class InputState(RecordPart, frozen=True):
     """What the images were when the run started."""
 
     images: int | None
@@ -199,111 +67,7 @@ class InputState(_Part, frozen=True):
     decoder: str | None  # "cpu", "gpu", "gpu hardware"
 
 
-class Gpu(_Part, frozen=True):
-    """One GPU of the host, whether the run used it or not."""
-
-    index: int
-    name: str
-    uuid: str
-    pci_bus_id: str
-    compute_capability: str  # of an AMD GPU its architecture: "gfx942"
-    memory_bytes: int | None
-    power_limit_W: float | None
-    sm_clock_max_Hz: float | None
-    ecc: bool | None
-    mig: bool | None
-    pcie_generation: int | None
-    pcie_generation_max: int | None
-    pcie_width: int | None
-    pcie_width_max: int | None
-    nvlinks_active: int | None
-
-
-class GpuProcess(_Part, frozen=True):
-    """A process of another run or user on a GPU of this host when the run started."""
-
-    gpu: int
-    pid: int
-    memory_bytes: int | None
-    name: str | None = None  # records from before it was asked lack it
-
-
-class Storage(_Part, frozen=True):
-    """The file system that the images lie on."""
-
-    path: str
-    filesystem: str
-    device: str
-    rotational: bool | None
-
-
-class Environment(_Part, frozen=True, kw_only=True):
-    """The machine and the software, as far as they can change a figure."""
-
-    node: str
-    system: str  # kernel and distribution
-    container: str | None
-    python: str
-    resnetx: str
-    git_revision: str | None  # "+changes-DIGEST" behind it where the code differs from the commit
-    torch: str
-    torchvision: str | None
-    cuda: str | None
-    hip: str | None = None  # of ROCm, for AMD GPUs; records from before it was asked lack it
-    cudnn: str | None
-    nccl: str | None  # RCCL's with ROCm
-    driver: str | None
-    dali: str | None
-    cpu: str
-    cpu_sockets: int | None
-    cpu_cores: int | None
-    cpus_usable: int
-    cpu_governor: str | None
-    numa_nodes: int | None
-    host_memory_bytes: int
-    storage: Storage | None
-    network: list[str]  # interfaces that are up, with their speed where it is known: "eth0 100 Gb/s"
-    gpus: list[Gpu] | None
-    gpu_processes: list[GpuProcess] | None
-    topology: str | None  # `nvidia-smi topo -m`; between AMD GPUs, kinds of links and their highest rates
-    topology_fingerprint: str | None  # equal on machines whose GPUs are wired alike
-    threads: dict[str, int]  # torch's thread pools, in rank 0
-    variables: dict[str, str]  # environment variables that torch, NCCL, gloo, OpenMP or DALI read
-
-
-class OtherNode(_Part, frozen=True):
-    """A node of a run apart from rank 0's, which the record's own `environment` and `host_load` are of."""
-
-    rank: int  # the first on it
-    environment: Environment
-    host_load: HostLoad | None
-
-
-class Warning(_Part, frozen=True):
-    """Something that makes the figures less trustworthy, and what to do about it."""
-
-    code: str
-    message: str
-    remedy: str
-
-
-class Failure(_Part, frozen=True):
-    """How one rank failed."""
-
-    rank: int
-    # oom: no memory left; config: a mistake of the user's; peer: another rank was lost; error: anything else.
-    kind: Literal["oom", "config", "peer", "error"]
-    time_s: float  # since the epoch
-    message: str
-    traceback: str
-    # Since the host was booted, by a clock that nobody sets: the first failure is the cause, others are consequences.
-    monotonic_s: float = 0.0
-
-
-Outcome = Literal["ok", "oom", "failed", "timeout", "skipped"]
-
-
-class RunFile(_Part, frozen=True):
+class RunFile(RecordPart, frozen=True):
     """`run.json`: all that a worker needs; `torchrun ... -m resnetx.train run.json` repeats the run by hand."""
 
     schema: int
@@ -353,7 +117,7 @@ class RunOpening(TypedDict):
     world_size: int
 
 
-class RunRecord(_Part, frozen=True, kw_only=True):
+class RunRecord(RecordPart, frozen=True, kw_only=True):
     """`record.json`: one execution of a point, however it ended."""
 
     kind: Literal["run"]
@@ -405,8 +169,3 @@ class RunRecord(_Part, frozen=True, kw_only=True):
     def steps_per_window(self) -> int:
         """As many as were asked for, or more where a window would have been too short."""
         return self.window_steps or self.request.steps
-
-
-def timestamp(epoch_s: float) -> str:
-    """A moment as records have it: UTC, ISO 8601, to the millisecond."""
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds")

@@ -13,18 +13,11 @@ import msgspec
 
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
-from resnetx.record.run import (
-    Device,
-    Environment,
-    GradientBucket,
-    HostLoad,
-    InputState,
-    Outcome,
-    Phases,
-    Transport,
-    Warning,
-    Workload,
-)
+from resnetx.record.machine import Device, Environment
+from resnetx.record.outcome import Outcome, Warning
+from resnetx.record.phases import GradientBucket, Phases
+from resnetx.record.readings import HostLoad
+from resnetx.record.run import InputState, Transport, Workload
 from resnetx.request import Request
 
 T = TypeVar("T")

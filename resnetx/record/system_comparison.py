@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from resnetx.record.base import RecordPart
 from resnetx.record.prediction import PredictedGpu
 from resnetx.request import Request
 from resnetx.table import Record, Tabular, row
@@ -25,11 +26,7 @@ def system_comparison_file(folder: Path) -> Path:
     return folder / "systems.json"
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class Estimate(_Part, frozen=True):
+class Estimate(RecordPart, frozen=True):
     """A predicted figure with the ends of its prediction interval."""
 
     value: float
@@ -37,7 +34,7 @@ class Estimate(_Part, frozen=True):
     high: float
 
 
-class SystemSide(_Part, frozen=True):
+class SystemSide(RecordPart, frozen=True):
     """One point on one system."""
 
     system: str
@@ -59,7 +56,7 @@ class SystemSide(_Part, frozen=True):
     by_compute: Estimate | None = None  # iterations/s, with the error of compute alone
 
 
-class SimpleModel(_Part, frozen=True):
+class SimpleModel(RecordPart, frozen=True):
     """What `report.simple_model` (Tallent et al. 2017, section 4.4) expects of the first system over the second."""
 
     communication_share: float  # of the first system's step, nothing overlapping
@@ -67,7 +64,7 @@ class SimpleModel(_Part, frozen=True):
     ratio: float  # 1 + share x advantage
 
 
-class Margin(_Part, frozen=True):
+class Margin(RecordPart, frozen=True):
     """The fastest system over the next one."""
 
     first: str
@@ -77,7 +74,7 @@ class Margin(_Part, frozen=True):
     simple_model: SimpleModel | None  # null: it speaks of equal GPUs (`SystemSide.gpu`), and of known times
 
 
-class SystemPoint(_Part, frozen=True):
+class SystemPoint(RecordPart, frozen=True):
     """One workload on one number of GPUs, on every system."""
 
     workload: str
@@ -94,7 +91,7 @@ class SystemPoint(_Part, frozen=True):
     margin: Margin | None
 
 
-class Crossing(_Part, frozen=True):
+class Crossing(RecordPart, frozen=True):
     """Where one system takes the lead from another as one thing grows, all else alike."""
 
     axis: Axis
@@ -108,7 +105,7 @@ class Crossing(_Part, frozen=True):
     shown: bool | None  # both neighbours have a margin whose interval leaves out 1; null: messages alone have none
 
 
-class CollectivePoint(_Part, frozen=True):
+class CollectivePoint(RecordPart, frozen=True):
     """One collective of one size on some GPUs of a system."""
 
     system: str
@@ -121,7 +118,7 @@ class CollectivePoint(_Part, frozen=True):
     error: float | None = None  # relative, of the time; null: an older record
 
 
-class CopyPoint(_Part, frozen=True):
+class CopyPoint(RecordPart, frozen=True):
     """One copy of one size to a GPU of a system, by itself."""
 
     system: str
@@ -132,7 +129,7 @@ class CopyPoint(_Part, frozen=True):
     peers: bool  # without staging in the host's memory
 
 
-class CheckedClaim(_Part, frozen=True, kw_only=True):
+class CheckedClaim(RecordPart, frozen=True, kw_only=True):
     """What a paper states of its systems, and what these predictions say of the same."""
 
     claim: str  # "Tc9a"
@@ -155,7 +152,7 @@ class CheckedClaim(_Part, frozen=True, kw_only=True):
     cause: str = ""  # of a miss: what decides it, or that nothing explains it
 
 
-class Explanation(_Part, frozen=True):
+class Explanation(RecordPart, frozen=True):
     """One statement of a paper over all combinations of what the paper leaves open."""
 
     claim: str
@@ -167,7 +164,7 @@ class Explanation(_Part, frozen=True):
     when: str  # "library is nccl1 and batch_size is 512"; "" where it holds nowhere, or everywhere
 
 
-class SystemComparison(Tabular, _Part, frozen=True, kw_only=True):
+class SystemComparison(Tabular, RecordPart, frozen=True, kw_only=True):
     """`systems.json`."""
 
     kind: Literal["system comparison"]
@@ -179,9 +176,9 @@ class SystemComparison(Tabular, _Part, frozen=True, kw_only=True):
     points: list[SystemPoint]
     crossings: list[Crossing]
     claims: list[CheckedClaim]
-    explanations: list[Explanation] = []  # of the claims; [] unless asked for
+    explanations: list[Explanation] = msgspec.field(default_factory=list)  # of the claims; [] unless asked for
     collectives: list[CollectivePoint]
-    copies: list[CopyPoint] = []
+    copies: list[CopyPoint] = msgspec.field(default_factory=list)
 
     def rows(self) -> list[Record]:
         """A row for each point on each system."""

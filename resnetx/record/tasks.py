@@ -12,7 +12,8 @@ import msgspec
 
 from resnetx.record.bench import BenchFile, BenchRecord
 from resnetx.record.files import RecordError, read
-from resnetx.record.run import Outcome, RunFile, RunRecord
+from resnetx.record.outcome import Outcome
+from resnetx.record.run import RunFile, RunRecord
 from resnetx.record.unknown import Unknown, seal
 
 TaskRecord = RunRecord | BenchRecord
@@ -34,7 +35,7 @@ class TaskRequest(Protocol):
     def slug(self) -> str: ...
 
 
-class Task(Protocol[Ended_co]):
+class TaskFile(Protocol[Ended_co]):
     """The file of a task (`run.json`), which leaves a record of type `Ended_co`."""
 
     verb: ClassVar[str]
@@ -66,7 +67,7 @@ def read_task(path: Path, wanted: type[File]) -> File:
     return task
 
 
-def cut_short(task: Task[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
+def cut_short(task: TaskFile[Ended], started: float, outcome: Outcome, reason: str, **known: Any) -> Ended:
     """The record of a task that measured nothing; `known` are the fields that are known all the same.
 
     `started`: seconds since the epoch. How long it took is 0 unless `duration_s` is among the known.

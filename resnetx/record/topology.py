@@ -1,20 +1,16 @@
 """What `topology` says of described systems; its `--json` prints these, one object per line."""
 
-import msgspec
+from resnetx.record.base import RecordPart
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class KnownSystem(_Part, frozen=True):
+class KnownSystem(RecordPart, frozen=True):
     """A system that comes with resnetx."""
 
     system: str
     about: str
 
 
-class SystemLinks(_Part, frozen=True):
+class SystemLinks(RecordPart, frozen=True):
     """Who is linked to whom in a system, and what copies between its GPUs get; matrices are [from][to]."""
 
     system: str
@@ -30,7 +26,7 @@ class SystemLinks(_Part, frozen=True):
     latency_s: list[list[float]]
 
 
-class Route(_Part, frozen=True):
+class Route(RecordPart, frozen=True):
     """One path between two GPUs that an application can choose."""
 
     system: str
@@ -44,7 +40,7 @@ class Route(_Part, frozen=True):
     limiting_link: str
 
 
-class CollectiveCost(_Part, frozen=True):
+class CollectiveCost(RecordPart, frozen=True):
     """What one collective of one size costs."""
 
     system: str
@@ -64,7 +60,7 @@ class CollectiveCost(_Part, frozen=True):
     explanation: list[str]
 
 
-class GpuChoice(_Part, frozen=True):
+class GpuChoice(RecordPart, frozen=True):
     """Some GPUs of a system, and the bus bandwidth of a collective on them."""
 
     system: str

@@ -8,14 +8,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from resnetx.record.base import RecordPart
 from resnetx.request import Request
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class TracedLayer(_Part, frozen=True):
+class TracedLayer(RecordPart, frozen=True):
     """One layer, in seconds, an entry for every traced iteration (a list may be shorter than others, or empty)."""
 
     name: str  # as the layer table has it (`workloads.table`); "loss" behind the last one
@@ -25,7 +22,7 @@ class TracedLayer(_Part, frozen=True):
     gradient_bytes: int
 
 
-class LayerTimes(_Part, frozen=True, kw_only=True):
+class LayerTimes(RecordPart, frozen=True, kw_only=True):
     """One device's iterations seen layer by layer, and the clean steps that they are reconciled with.
 
     The parts of an iteration (waiting for input, copy to the device, layers, update) add up to less than `step_s`, the
@@ -41,7 +38,8 @@ class LayerTimes(_Part, frozen=True, kw_only=True):
     # Of a batch, by the input pipeline alone: reading, decoding and what it copies to the device by itself. Not what a
     # step waits for it (`input_wait_s`), as pipelines work ahead; with synthetic input the two are one.
     input_s: list[float]
-    input_wait_s: list[float] = []  # of the instrumented iterations; [] in an imported trace
+    # of the instrumented iterations; [] in an imported trace
+    input_wait_s: list[float] = msgspec.field(default_factory=list)
     host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
     update_s: list[float]
     step_s: list[float] | None
@@ -54,7 +52,7 @@ class LayerTimes(_Part, frozen=True, kw_only=True):
     gradient_copy_Bps: float | None  # rate at which gradients are scaled and copied into the buffers that are sent
 
 
-class TracedBatch(_Part, frozen=True):
+class TracedBatch(RecordPart, frozen=True):
     """The layer times of one per-GPU batch size."""
 
     batch_size: int  # images per step on the one device
@@ -62,7 +60,7 @@ class TracedBatch(_Part, frozen=True):
     peak_memory_bytes: int | None
 
 
-class TracedMessage(_Part, frozen=True):
+class TracedMessage(RecordPart, frozen=True):
     """One message of gradients over several ranks: how long ranks waited for each other, and how long it then took."""
 
     size_bytes: int
@@ -70,7 +68,7 @@ class TracedMessage(_Part, frozen=True):
     transfer_s: list[float]  # from the start of the last rank to the end of the last one, per iteration
 
 
-class TracedCommunication(_Part, frozen=True, kw_only=True):
+class TracedCommunication(RecordPart, frozen=True, kw_only=True):
     """What the ranks of one run sent in each step."""
 
     gpus: int
@@ -79,7 +77,7 @@ class TracedCommunication(_Part, frozen=True, kw_only=True):
     messages: list[TracedMessage]
 
 
-class Trace(_Part, frozen=True):
+class Trace(RecordPart, frozen=True):
     """The layer times of one workload on one device."""
 
     kind: Literal["trace"]

@@ -16,8 +16,10 @@ import msgspec
 from resnetx.choices import NoExchange
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
+from resnetx.record.base import SCHEMA
 from resnetx.record.files import RecordError, RunFolder, read
-from resnetx.record.run import SCHEMA, GradientBucket, RunRecord
+from resnetx.record.phases import GradientBucket
+from resnetx.record.run import RunRecord
 from resnetx.record.trace import Trace, TracedBatch, TracedCommunication, TracedMessage
 from resnetx.record.unknown import nulls
 from resnetx.request import Request

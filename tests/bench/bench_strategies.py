@@ -23,7 +23,7 @@ from resnetx.cli.words import settings_of
 from resnetx.config import request_from
 from resnetx.inputs import open_for
 from resnetx.measure.machine.environment import environment
-from resnetx.measure.rank import distributed
+from resnetx.measure.rank import ddp, distributed
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.phases import Watch, unwatched
 from resnetx.measure.rank.process import keep_freed_memory
@@ -48,7 +48,7 @@ def by_hand(request: Request, ranks: distributed.Ranks):
         "none": lambda: None,
     }[request.strategy.kind]
     if request.strategy.kind == "bucket":
-        model = distributed.data_parallel(bare, request.strategy, ranks)
+        model = ddp.data_parallel(bare, request.strategy, ranks)
     elif request.strategy.kind == "layerwise":
         finish = one_by_one(bare, ranks.world_size)
     settings = request.optimizer

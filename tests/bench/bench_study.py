@@ -22,7 +22,8 @@ from resnetx.config import request_from, run_settings_from
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.machine.environment import environment
-from resnetx.measure.study.sweep import plan, sweep
+from resnetx.measure.study.plan import plan
+from resnetx.measure.study.sweep import sweep
 from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings.compose import compose

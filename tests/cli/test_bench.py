@@ -386,7 +386,7 @@ def test_a_bench_record_is_not_imported_again(capsys, tmp_path):
 
 
 def test_an_imported_record_calibrates_as_its_file_does(capsys, tmp_path):
-    from resnetx.interconnect.calibration import read
+    from resnetx.interconnect.measured import read
 
     *_, (path,) = imported(capsys, tmp_path, "reduced.json", JSON)
     assert [(point.size_bytes, point.time_s) for point in read(str(path)).points] == [

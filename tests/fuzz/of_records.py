@@ -19,8 +19,8 @@ from resnetx.interconnect.system import load
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
-from resnetx.measure.study import sweep
-from resnetx.prediction.scenario import Fabric, Setting, Subject
+from resnetx.measure.study.definition import definition
+from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import (
     BenchFile,
@@ -118,7 +118,7 @@ def _studies() -> list[bytes]:
 
 def _use_study(path: Path) -> None:
     _show_study(results.load(StudyFolder(path.parent)), path)
-    of_two(lambda: sweep.definition(StudyFolder(path.parent), _quickstart()))
+    of_two(lambda: definition(StudyFolder(path.parent), _quickstart()))
 
 
 def _run_files() -> list[bytes]:
@@ -203,7 +203,7 @@ def _use_trace(path: Path) -> None:
 def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
     subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
-    curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), Setting())
+    curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), TrainingSetup())
 
 
 # ---- what is made of them -------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _use_system(path: Path) -> None:
 
 
 @cache
-def plan() -> collective.Plan:
+def plan() -> collective.CollectivePlan:
     return collective.plan(system.load("dgx1-p100"), devices=range(4))
 
 
@@ -102,7 +102,7 @@ def use_calibration(path: Path) -> None:
     fitted(measured.read(str(path), "allreduce" if path.suffix == ".json" else None))
 
 
-def fitted(found: measured.Measured) -> None:
+def fitted(found: measured.MeasuredCollective) -> None:
     """What is made of measured collectives."""
     of_two(lambda: calibration.bands(found))
     of_two(lambda: collective.calibrate(plan(), found).explain(2**20))

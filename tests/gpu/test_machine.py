@@ -6,7 +6,7 @@ import torch
 from resnetx.measure.clocks import trial
 from resnetx.measure.doctor.examination import examine
 from resnetx.measure.machine.nvml import open_nvml
-from resnetx.measure.machine.sensors import Gpu
+from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
 
@@ -37,7 +37,7 @@ def test_a_gpu_under_the_load_of_a_clock_is_watched(request_of):
     with trial.loading([request]) as loads:
         handles = trial.handles_of(nvml, loads.uuids)
         clocks = trial.supported_clocks(nvml, handles)
-        sensors = {gpu: Gpu(nvml, handle) for gpu, handle in handles.items()}
+        sensors = {gpu: NvmlGpu(nvml, handle) for gpu, handle in handles.items()}
         pace = trial.Pace(counted_s=2, least_s=3, most_s=10)
         seen = trial.watching(sensors, loads.check, pace)()
     assert {each.gpu for each in seen} == {*handles}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 from resnetx.interconnect.graph import Component, Link, System
-from resnetx.interconnect.parts import Cpu, Figure, Gpu, Switch, Wire
+from resnetx.interconnect.parts import CpuSpec, GpuSpec, SourcedValue, SwitchSpec, WireSpec
 
 # The same examples in every run, and no folder of failed ones: a failure prints its example.
 settings.register_profile("resnetx", deadline=None, derandomize=True, database=None)
@@ -12,11 +12,11 @@ settings.load_profile("resnetx")
 
 
 def figure(value):
-    return Figure(value, "assumed", "a test")
+    return SourcedValue(value, "assumed", "a test")
 
 
 def gpu(capability=7.0):
-    return Gpu(
+    return GpuSpec(
         about="a GPU",
         compute_capability=figure(capability),
         fp32_FLOPps=figure(1e13),
@@ -29,13 +29,13 @@ def gpu(capability=7.0):
 
 def wire(family, copy_Bps, **more):
     figures = {"bandwidth_Bps": figure(1.1 * copy_Bps), "copy_Bps": figure(copy_Bps), "latency_s": figure(1e-6)}
-    return Wire(about="a wire", family=family, **figures, **more)
+    return WireSpec(about="a wire", family=family, **figures, **more)
 
 
 NVLINK = wire("nvlink", 20e9)
 PCIE = wire("pcie", 13e9)
 SMP = wire("smp", 20e9, peer=False)
-CPU = Cpu(about="a CPU", staging_Bps=figure(10e9), staging_duplex_Bps=figure(17e9), staging_s=figure(20e-6))
+CPU = CpuSpec(about="a CPU", staging_Bps=figure(10e9), staging_duplex_Bps=figure(17e9), staging_s=figure(20e-6))
 
 
 def _machine(lanes, names=None, nvlink_Bps=20e9):
@@ -47,7 +47,7 @@ def _machine(lanes, names=None, nvlink_Bps=20e9):
     names = list(names or range(count))
     part, nvlink = gpu(), wire("nvlink", nvlink_Bps)
     gpus = [Component(f"gpu{number}", "gpu", part, 0, 0) for number in range(count)]
-    switch = Switch(about="a switch", latency_s=figure(1e-7))
+    switch = SwitchSpec(about="a switch", latency_s=figure(1e-7))
     hosts = [Component(f"plx{side}", "switch", switch, 0, 1) for side in (0, 1)]
     hosts += [Component(f"cpu{side}", "cpu", CPU, 0, 2) for side in (0, 1)]
     links = [Link("cpu0", "cpu1", "smp", SMP, 1, "a test")]
@@ -64,7 +64,7 @@ def _switched(count, lanes=6, capability=9.0):
     """GPUs that share one NVSwitch, and nothing else."""
     part = gpu(capability)
     gpus = [Component(f"gpu{number}", "gpu", part, 0, 0) for number in range(count)]
-    switch = Component("nvswitch0", "switch", Switch(about="a switch", latency_s=figure(0), reduces=True), 0, 1)
+    switch = Component("nvswitch0", "switch", SwitchSpec(about="a switch", latency_s=figure(0), reduces=True), 0, 1)
     links = [Link(one.name, "nvswitch0", "nvlink", NVLINK, lanes, "a test") for one in gpus]
     return System(name="a test", about="a test", library="nvls", components=(*gpus, switch), links=tuple(links))
 

@@ -9,9 +9,9 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.calibration import Measured, MeasuredPoint, PlannedTime, bands, fit, read
+from resnetx.interconnect.calibration import PlannedTime, bands, fit
 from resnetx.interconnect.collective import calibrate, plan
-from resnetx.interconnect.measured import by_gpus, measured
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
 from resnetx.interconnect.system import load
 from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short
 
@@ -24,7 +24,7 @@ def parts(sizes, latency, efficiency):
     for size in sizes:
         fixed_s, moving_s = 1e-4, size / 1e10
         made.append(
-            PlannedTime(MeasuredPoint(size, fixed_s * latency(size) + moving_s / efficiency(size)), fixed_s, moving_s)
+            PlannedTime(MeasuredSize(size, fixed_s * latency(size) + moving_s / efficiency(size)), fixed_s, moving_s)
         )
     return made
 
@@ -47,9 +47,9 @@ def test_a_change_of_protocol_is_a_second_band():
 
 
 def test_neither_factor_is_negative():
-    found = fit("a test", [PlannedTime(MeasuredPoint(size, 1e-4), 1e-4, size / 1e10) for size in (8, 64, 512)])
+    found = fit("a test", [PlannedTime(MeasuredSize(size, 1e-4), 1e-4, size / 1e10) for size in (8, 64, 512)])
     assert found.at(8) == pytest.approx((1, 1), rel=0.05)
-    falling = [PlannedTime(MeasuredPoint(size, 1e-3 * size / 2**20 - 5e-4), 1e-4, size / 1e10) for size in SIZES]
+    falling = [PlannedTime(MeasuredSize(size, 1e-3 * size / 2**20 - 5e-4), 1e-4, size / 1e10) for size in SIZES]
     assert min(fit("a test", falling).latency) >= 0
 
 
@@ -67,7 +67,7 @@ def test_one_size_is_refused():
 def test_calibrated_plan_says_so_and_corrects_every_size():
     system = load("dgx1-p100")
     plain = plan(system, devices=range(8), library="nccl2")
-    slower = Measured("my.txt", tuple(MeasuredPoint(size, 1.25 * plain.cost(size).time_s) for size in SIZES))
+    slower = MeasuredCollective("my.txt", tuple(MeasuredSize(size, 1.25 * plain.cost(size).time_s) for size in SIZES))
     made = calibrate(plain, slower)
     for size in (2**19, 3 * 2**22, 2**31):
         assert made.cost(size).time_s == pytest.approx(1.25 * plain.cost(size).time_s)
@@ -77,7 +77,7 @@ def test_calibrated_plan_says_so_and_corrects_every_size():
 def test_calibration_of_four_gpus_serves_eight():
     system = load("dgx1-p100")
     four = plan(system, devices=range(4), library="nccl2")
-    measured = Measured("my.txt", tuple(MeasuredPoint(size, 1.25 * four.cost(size).time_s) for size in SIZES))
+    measured = MeasuredCollective("my.txt", tuple(MeasuredSize(size, 1.25 * four.cost(size).time_s) for size in SIZES))
     factors = calibrate(four, measured).calibration
     eight = plan(system, devices=range(8), library="nccl2", calibration=factors)
     assert eight.cost(2**28).time_s == pytest.approx(
@@ -87,7 +87,7 @@ def test_calibration_of_four_gpus_serves_eight():
 
 def test_a_calibration_of_four_gpus_is_refused_for_the_plan_of_eight():
     system = load("dgx1-p100")
-    measured = Measured("my.txt", tuple(MeasuredPoint(size, 1e-3) for size in SIZES), gpus=4)
+    measured = MeasuredCollective("my.txt", tuple(MeasuredSize(size, 1e-3) for size in SIZES), gpus=4)
     assert calibrate(plan(system, devices=range(4)), measured).calibration
     with pytest.raises(ConfigError, match=r"my.txt: measured on 4 GPUs; expected 8, as many as devices=\[0, 1, 2"):
         calibrate(plan(system, devices=range(8)), measured)
@@ -95,8 +95,8 @@ def test_a_calibration_of_four_gpus_is_refused_for_the_plan_of_eight():
 
 def test_bands_are_in_seconds_and_bytes_per_second():
     sizes = [2**power for power in range(10, 26, 2)]
-    points = [MeasuredPoint(size, (2e-5 if size < 2**18 else 1e-4) + size / 4e9) for size in sizes]
-    (small, large), error = bands(Measured("my.txt", tuple(points)))
+    points = [MeasuredSize(size, (2e-5 if size < 2**18 else 1e-4) + size / 4e9) for size in sizes]
+    (small, large), error = bands(MeasuredCollective("my.txt", tuple(points)))
     assert (small.from_bytes, large.from_bytes) == (0, pytest.approx(2**17))
     assert (small.latency_s, large.latency_s) == (pytest.approx(2e-5), pytest.approx(1e-4))
     assert (small.bandwidth_Bps, large.bandwidth_Bps) == (pytest.approx(4e9), pytest.approx(4e9))
@@ -104,12 +104,12 @@ def test_bands_are_in_seconds_and_bytes_per_second():
 
 
 def test_the_held_out_error_is_that_of_points_predicted_from_the_others():
-    points = [MeasuredPoint(size, time_s) for size, time_s in ((1, 1.0), (2, 2.0), (3, 3.0), (4, 8.0))]
+    points = [MeasuredSize(size, time_s) for size, time_s in ((1, 1.0), (2, 2.0), (3, 3.0), (4, 8.0))]
     held_out = []
     for left_out in points:
-        (band,), _ = bands(Measured("a test", tuple(point for point in points if point is not left_out)))
+        (band,), _ = bands(MeasuredCollective("a test", tuple(point for point in points if point is not left_out)))
         held_out.append(abs((band.latency_s + left_out.size_bytes / band.bandwidth_Bps) / left_out.time_s - 1))
-    assert bands(Measured("a test", tuple(points)))[1] == pytest.approx(sum(held_out) / 4)
+    assert bands(MeasuredCollective("a test", tuple(points)))[1] == pytest.approx(sum(held_out) / 4)
 
 
 # ---- bench records
@@ -151,7 +151,7 @@ BOTH = (
 def test_a_record_gives_the_medians_of_one_collective_by_size(bench_file, tmp_path):
     for path in (bench_file(*BOTH), str(tmp_path / "b")):
         found = read(path, "allreduce")
-        assert found.points == (MeasuredPoint(100, 1.0, 0, 0.4, 1.0), MeasuredPoint(300, 4.0, 0, 0.8, 1.0))
+        assert found.points == (MeasuredSize(100, 1.0, 0, 0.4, 1.0), MeasuredSize(300, 4.0, 0, 0.8, 1.0))
         assert (found.source, found.collective, found.gpus) == ("b/record.json", "allreduce", 2)
 
 
@@ -180,7 +180,7 @@ def test_queued_times_that_nobody_measured_are_refused(bench_file, queued_s):
 
 def test_the_share_of_the_cpu_is_that_of_large_sizes(bench_file):
     assert read(bench_file(*BOTH), "allreduce").cpu_share == pytest.approx((100 * 0.4 + 300 * 0.8) / 400)
-    assert Measured("my.txt", (MeasuredPoint(8, 1.0),)).cpu_share is None
+    assert MeasuredCollective("my.txt", (MeasuredSize(8, 1.0),)).cpu_share is None
 
 
 @pytest.mark.parametrize(

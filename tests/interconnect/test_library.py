@@ -8,7 +8,7 @@ import pytest
 
 from resnetx.config import CONFIGS
 from resnetx.interconnect import paths, system
-from resnetx.interconnect.parts import TABLES, Figure
+from resnetx.interconnect.parts import TABLES, SourcedValue
 
 STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
@@ -189,7 +189,9 @@ def test_every_gpu_has_the_nvlinks_of_its_datasheet(name, links, GBps):
 def test_every_figure_says_where_it_is_from_and_none_promises_more_than_the_wire():
     for table in TABLES:
         for name, part in system.parts_table(table).items():
-            figures = [value for field in part.__struct_fields__ if isinstance(value := getattr(part, field), Figure)]
+            figures = [
+                value for field in part.__struct_fields__ if isinstance(value := getattr(part, field), SourcedValue)
+            ]
             assert figures, name
             assert all(len(figure.source) > 3 and math.isfinite(figure.value) for figure in figures), name
     for name, wire in {**system.parts_table("links"), **system.parts_table("networks")}.items():

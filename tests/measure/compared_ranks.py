@@ -15,7 +15,7 @@ import torch
 from resnetx.config import check, request_from
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.rank import distributed, equality, train
-from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.strategies import replicate
 from resnetx.settings.compose import compose
 
@@ -30,7 +30,7 @@ def main(cases: Path, answers: Path) -> None:
             check(request)
             torch.manual_seed(ranks.rank)  # what the ranks start from is for `replicate` to settle
             with mock.patch.object(*BREACHES[breach](ranks)):
-                clock = StartUp(Moment.now())
+                clock = StartUpTimer(Moment.now())
                 clock.lap("process_group_s")
                 if measured := equality.measure(request, ranks, clock):
                     found.append(json.loads(msgspec.json.encode(measured.equality, enc_hook=str)))

@@ -18,13 +18,15 @@ from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
 from resnetx.measure.bench import collectives
 from resnetx.measure.doctor import examination, probes
-from resnetx.measure.machine import amd, capability, environment, nvidia, sensor_warnings
+from resnetx.measure.machine import amd, capability, environment, nvidia, sensor_warnings, software
 from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.measure.rank import copies, distributed, nodes
+from resnetx.measure.rank.device import describe_device
 from resnetx.measure.rank.distributed import Ranks, transport
-from resnetx.record import GpuProcess, Unknown, seal
+from resnetx.record import GpuProcess, Unknown
+from tests.sealed_part import sealed_part
 
 HIP = "6.4.43482-0f2d60242"
 
@@ -295,8 +297,8 @@ def test_the_version_is_that_of_the_rccl_that_is_loaded(rocm, monkeypatch):
 
     asked = []
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 21, 5))
-    monkeypatch.setattr(environment.ctypes, "CDLL", lambda name, mode: asked.append(name) or Library())
-    assert (environment.nccl_version(), asked) == ("2.22.3", ["librccl.so.1"])
+    monkeypatch.setattr(software.ctypes, "CDLL", lambda name, mode: asked.append(name) or Library())
+    assert (software.nccl_version(), asked) == ("2.22.3", ["librccl.so.1"])
 
 
 def test_several_ranks_of_one_gpu_are_refused(rocm, monkeypatch):
@@ -328,7 +330,7 @@ def test_the_environment_has_gpus_their_wiring_and_their_processes(rocm, kernel,
 
 
 def test_the_environment_fills_a_record(rocm):
-    sealed = seal(environment.environment(None, FourMi300s()))
+    sealed = sealed_part(environment.environment(None, FourMi300s()))
     assert (sealed.hip, sealed.cuda, len(sealed.gpus or [])) == (HIP, None, 4)
 
 
@@ -341,13 +343,13 @@ def test_without_amd_smi_or_its_driver_there_is_a_reason(rocm, monkeypatch):
 def test_the_number_of_miopen_is_no_version_of_cudnn(rocm, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 3_004_000)
-    assert isinstance(environment._cudnn_version(), Unknown) and "MIOpen" in environment._cudnn_version()
+    assert isinstance(software.cudnn_version(), Unknown) and "MIOpen" in software.cudnn_version()
 
 
 def test_processes_of_others_are_found_by_the_place_of_the_gpu(rocm, monkeypatch):
     properties = SimpleNamespace(name="MI300X", uuid="x", pci_domain_id=0, pci_bus_id=0xC2, pci_device_id=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    device = distributed.describe_device(ON_GPU)
+    device = describe_device(ON_GPU)
     assert isinstance(device.uuid, Unknown)
     first = graphics_here(FourMi300s()).gpus[0]
     gpus = [msgspec.structs.replace(first, pci_bus_id="00000000:c2:00.0")]
@@ -378,7 +380,7 @@ def test_sensors_read_the_gpu_at_its_place_on_the_bus(rocm, monkeypatch):
         "AMD SMI has nothing like NVML's clock event reasons",
         0,
     )
-    assert seal(samples).rank == seal(found.link_counters).rank == 5
+    assert sealed_part(samples).rank == sealed_part(found.link_counters).rank == 5
 
 
 def test_a_gpu_that_tells_no_power_of_the_instant_tells_a_mean(rocm, monkeypatch):

@@ -3,7 +3,7 @@ import pytest
 
 from resnetx import record
 from resnetx.measure.study.budget import Budget
-from resnetx.measure.study.sweep import plan
+from resnetx.measure.study.plan import plan
 from resnetx.record import StudyFolder
 
 

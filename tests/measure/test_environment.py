@@ -6,12 +6,13 @@ import pytest
 
 import resnetx
 from resnetx import host
-from resnetx.measure.machine import environment
-from resnetx.record import Storage, Unknown, seal
+from resnetx.measure.machine import environment, host_facts, software
+from resnetx.record import Storage, Unknown
+from tests.sealed_part import sealed_part
 
 
 def test_the_environment_is_a_part_of_a_record(tmp_path):
-    sealed = seal(environment.environment(tmp_path))
+    sealed = sealed_part(environment.environment(tmp_path))
     assert sealed.resnetx == resnetx.__version__
     assert sealed.cpus_usable >= 1
     assert sealed.host_memory_bytes > 0
@@ -19,17 +20,17 @@ def test_the_environment_is_a_part_of_a_record(tmp_path):
 
 
 def test_a_run_without_images_has_no_storage():
-    assert isinstance(environment.machine(None).storage, Unknown)
+    assert isinstance(host_facts.machine(None).storage, Unknown)
 
 
 def test_storage_is_what_df_says(tmp_path):
-    found = environment.machine(tmp_path).storage
+    found = host_facts.machine(tmp_path).storage
     says = subprocess.run(["df", "--output=source,fstype", tmp_path], capture_output=True, text=True, check=True)
     assert [found.device, found.filesystem] == says.stdout.splitlines()[1].split()
 
 
 def test_storage_of_a_missing_folder_is_unknown(tmp_path):
-    assert "does not exist" in environment.machine(tmp_path / "nowhere").storage
+    assert "does not exist" in host_facts.machine(tmp_path / "nowhere").storage
 
 
 def test_variables_that_libraries_read_are_kept_and_secrets_without_their_values(monkeypatch):
@@ -37,7 +38,7 @@ def test_variables_that_libraries_read_are_kept_and_secrets_without_their_values
         monkeypatch.setenv(name, "1")
     for name in ("WANDB_API_KEY", "CUDA_TOKEN", "NVIDIA_API_KEY", "SOME_PASSWORD", "HOME"):
         monkeypatch.setenv(name, "hidden")
-    variables = environment.software().variables
+    variables = software.software().variables
     assert variables["NCCL_ALGO"] == variables["OMP_NUM_THREADS"] == variables["NVIDIA_TF32_OVERRIDE"] == "1"
     assert "hidden" not in variables.values()
     assert variables["CUDA_TOKEN"] == "(set, not recorded)"  # one that libraries read, so that it may matter
@@ -70,14 +71,14 @@ def test_sockets_cores_and_numa_nodes_are_counted(other_machine):
         other_machine({f"{folder}/physical_package_id": str(cpu % 4 // 2)})
         other_machine({f"{folder}/thread_siblings_list": siblings[cpu % 4]})
         other_machine({f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_governor": "performance"})
-    found = environment.machine(None)
+    found = host_facts.machine(None)
     assert (found.cpu_sockets, found.cpu_cores, found.numa_nodes) == (2, 4, 2)
     assert found.cpu_governor == "performance"
 
 
 def test_an_arm_cpu_is_named_by_its_part(other_machine):
     other_machine({"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f"})
-    assert "implementer 0x41 part 0xd4f" in environment.machine(None).cpu
+    assert "implementer 0x41 part 0xd4f" in host_facts.machine(None).cpu
 
 
 def test_interfaces_that_are_up_have_their_speed(other_machine):
@@ -86,16 +87,16 @@ def test_interfaces_that_are_up_have_their_speed(other_machine):
     other_machine({"sys/class/net/virt0/operstate": "up", "sys/class/net/virt0/speed": "-1"})
     port = "sys/class/infiniband/mlx5_0/ports/1"
     other_machine({f"{port}/state": "4: ACTIVE", f"{port}/rate": "400 Gb/sec (4X NDR)"})
-    assert environment.machine(None).network == ["eth0 100 Gb/s", "virt0", "mlx5_0 port 1 400 Gb/s (4X NDR)"]
+    assert host_facts.machine(None).network == ["eth0 100 Gb/s", "virt0", "mlx5_0 port 1 400 Gb/s (4X NDR)"]
 
 
 @pytest.mark.parametrize(
     ("mark", "runtime"), [(".dockerenv", "docker"), ("run/.containerenv", "podman"), (".singularity.d", "apptainer")]
 )
 def test_a_container_is_known_by_its_mark(other_machine, mark, runtime):
-    assert isinstance(environment.machine(None).container, Unknown)
+    assert isinstance(host_facts.machine(None).container, Unknown)
     other_machine({mark: ""})
-    assert environment.machine(None).container == runtime
+    assert host_facts.machine(None).container == runtime
 
 
 def test_the_deepest_mount_holds_the_images(other_machine, tmp_path):
@@ -107,5 +108,5 @@ def test_the_deepest_mount_holds_the_images(other_machine, tmp_path):
     other_machine({"sys/block/sdb/sdb1/partition": "1"})
     (tmp_path / "sys/dev/block").mkdir(parents=True)
     (tmp_path / "sys/dev/block/8:17").symlink_to(tmp_path / "sys/block/sdb/sdb1")
-    found = environment.machine(images).storage
+    found = host_facts.machine(images).storage
     assert found == Storage(path=str(images), filesystem="xfs", device="/dev/sdb1", rotational=True)

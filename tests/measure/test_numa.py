@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from resnetx import host
-from resnetx.measure.rank import distributed, numa
+from resnetx.measure.rank import device, numa
 from resnetx.measure.rank.distributed import Ranks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process")
@@ -60,9 +60,9 @@ def test_a_rank_and_its_threads_run_next_to_the_gpu(machine, here, request_of, m
     done.set()
     waiting.join()
     assert os.sched_getaffinity(0) == seen[0] == {second}
-    monkeypatch.setattr(distributed, "full_uuid", lambda uuid: uuid)
-    monkeypatch.setattr(distributed.torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="", uuid=""))
-    assert distributed.describe_device(on_gpu(1)).cpus == str(second)
+    monkeypatch.setattr(device, "full_uuid", lambda uuid: uuid)
+    monkeypatch.setattr(device.torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="", uuid=""))
+    assert device.describe_device(on_gpu(1)).cpus == str(second)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from resnetx.measure.machine.sensors import Sensors
-from resnetx.record import Unknown, seal
+from resnetx.record import Unknown
+from tests.sealed_part import sealed_part
 
 POWER_CAP = 0x4
 
@@ -91,7 +92,7 @@ def measured(nvml, samples=3):
 
 
 def test_the_gpu_that_cuda_means_is_sampled(only_second_gpu_visible):
-    samples = seal(measured(TwoGpus()).gpu_samples)
+    samples = sealed_part(measured(TwoGpus()).gpu_samples)
     assert samples.rank == 3
     assert samples.time_s == sorted(samples.time_s)
     count = len(samples.time_s)
@@ -137,7 +138,7 @@ def test_what_nvml_does_not_support_is_unknown_and_the_rest_is_kept(only_second_
         nvmlDeviceGetUtilizationRates = nvmlDeviceGetPowerUsage = nvmlDeviceGetNvLinkState = TwoGpus._refuse
 
     found = measured(Partitioned())
-    assert seal(found.gpu_samples).busy is None and seal(found.link_counters).nvlink_errors is None
+    assert sealed_part(found.gpu_samples).busy is None and sealed_part(found.link_counters).nvlink_errors is None
     for value in (found.gpu_samples.busy, found.gpu_samples.power_W, found.gpu_samples.energy_J):
         assert isinstance(value, Unknown) and "Not Supported" in value
     assert found.gpu_samples.sm_clock_Hz

@@ -5,18 +5,10 @@ from resnetx import record, workloads
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
 from resnetx.measure.machine.revision import has_changes
-from resnetx.measure.study.sweep import (
-    _alike,
-    check_known_code,
-    check_same_machine,
-    definition,
-    given_up,
-    in_order,
-    keep_unreadable,
-    plan,
-    split_settled,
-    sweep,
-)
+from resnetx.measure.study.continuity import _alike, check_known_code, check_same_machine
+from resnetx.measure.study.definition import definition, keep_unreadable
+from resnetx.measure.study.plan import plan, split_settled
+from resnetx.measure.study.sweep import given_up, in_order, sweep
 from resnetx.record import NewerRecordError, StudyFolder, StudyRecord, Unknown
 
 
@@ -83,12 +75,12 @@ def test_a_twin_that_is_a_point_itself_runs_as_that_point(task_of, folder):
 
 
 def test_uncommitted_changes_are_refused_unless_they_are_wanted(monkeypatch):
-    monkeypatch.setattr("resnetx.measure.study.sweep.has_changes", has_changes)
-    monkeypatch.setattr("resnetx.measure.study.sweep.revision", lambda: "abc+changes-12345678")
+    monkeypatch.setattr("resnetx.measure.study.continuity.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: "abc+changes-12345678")
     with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\).* set dirty=true"):
         check_known_code(dirty=False)
     check_known_code(dirty=True)
-    monkeypatch.setattr("resnetx.measure.study.sweep.revision", lambda: Unknown("installed from a wheel"))
+    monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: Unknown("installed from a wheel"))
     check_known_code(dirty=False)
 
 

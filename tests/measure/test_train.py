@@ -111,7 +111,7 @@ class Scaler:
 
 
 def test_skipped_updates_are_counted_from_what_they_do_to_the_scale():
-    progress = train.Progress(Scaler([65536.0, 65536.0, 16384.0, 32768.0, 16384.0]))
+    progress = train.LossHistory(Scaler([65536.0, 65536.0, 16384.0, 32768.0, 16384.0]))
     progress.loss = torch.tensor(1.0)
     for _ in range(5):
         progress.note()

@@ -12,7 +12,7 @@ from resnetx.interconnect.system import load, parts_table
 from resnetx.prediction.input import RATE_ERRORS, STORED
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict
-from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.settings.compose import compose
 
 GX8 = load("gx8")
@@ -23,7 +23,7 @@ def point(*, gpus=8, batch_size=256, recipe="imagenet", **setting):
     words = {"model": "alexnet", "batch_size": batch_size, "strategy": "after", "gpus": 1}
     request = request_from(compose({**words, "input": "dali", "input.recipe": recipe}))
     subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
-    return Point(subject, Fabric(GX8, "nccl1"), tuple(range(gpus)), batch_size, Setting(**setting))
+    return Point(subject, Fabric(GX8, "nccl1"), tuple(range(gpus)), batch_size, TrainingSetup(**setting))
 
 
 def what(answer):
@@ -103,10 +103,10 @@ def test_compute_is_a_limit_only_where_the_iteration_gets_shorter_without_it():
 def test_of_two_parts_that_hide_each_other_the_longer_one_is_named():
     """Nothing is saved without either of them."""
     equal = point(batch_size=512)
-    balanced = predict(replace(equal, setting=Setting(image_bytes=1))).point
+    balanced = predict(replace(equal, setting=TrainingSetup(image_bytes=1))).point
     input_s, iteration_s = balanced.input_s, balanced.iteration_s
     size_bytes = round((iteration_s - input_s) * 0.5e9 / 512)
-    found = predict(replace(equal, setting=Setting(image_bytes=size_bytes))).point
+    found = predict(replace(equal, setting=TrainingSetup(image_bytes=size_bytes))).point
     assert found.iteration_s == pytest.approx(found.input_s, rel=1e-4)
     assert found.limit_share < 1e-3
     assert found.limited_by == "input"
@@ -118,7 +118,7 @@ def test_an_interval_holds_its_iteration_to_the_last_digit(strategy, batch_size,
     request = request_from(compose({"model": "alexnet", "batch_size": batch_size, "strategy": strategy, "gpus": 1}))
     subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
     for library in ("nccl1", "nccl2"):
-        asked = Point(subject, Fabric(GX8, library), tuple(range(gpus)), batch_size, Setting(clock_Hz=1.227e9))
+        asked = Point(subject, Fabric(GX8, library), tuple(range(gpus)), batch_size, TrainingSetup(clock_Hz=1.227e9))
         found = predict(asked).point
         for low_s, high_s in (found.interval_s, found.interval_by_compute_s):
             assert low_s <= found.iteration_s <= high_s

@@ -8,11 +8,11 @@ import pytest
 from resnetx import workloads
 from resnetx.choices import After, Bucket, Layerwise
 from resnetx.config import request_from
-from resnetx.interconnect.measured import Measured, MeasuredPoint
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import load
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import predict, slowest_of
-from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import Unknown
 from resnetx.settings.compose import compose
@@ -26,8 +26,8 @@ TINY = trace(batch(4, LAYERS, **CLEAN), batch(8, LAYERS, **CLEAN))
 
 def flat(**seconds_by_bytes):
     """All-reduces that take these times, on any number of GPUs."""
-    points = tuple(MeasuredPoint(float(size.strip("_")), seconds) for size, seconds in seconds_by_bytes.items())
-    return {None: Measured("made up", points)}
+    points = tuple(MeasuredSize(float(size.strip("_")), seconds) for size, seconds in seconds_by_bytes.items())
+    return {None: MeasuredCollective("made up", points)}
 
 
 # 0.5 s whatever the size: every message costs that, and nothing else
@@ -38,7 +38,7 @@ def tiny(strategy, gpus=2, fabric=None, **setting):
     subject = Subject.of_import(TINY, strategy)
     fabric = fabric or Fabric(H200, "nccl2", measured=SECONDS)
     return predict(
-        Point(subject, fabric, tuple(range(gpus)), 4 * gpus, Setting(Overlap(False, False), **setting))
+        Point(subject, fabric, tuple(range(gpus)), 4 * gpus, TrainingSetup(Overlap(False, False), **setting))
     ).point
 
 
@@ -79,7 +79,7 @@ def test_the_host_is_a_limit_of_its_own():
 def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
     def host_bound(cpu):
         slow = trace(batch(4, LAYERS, clean_s=[9.0, 9.0], update_s=1.0, host_s=[9.0, 9.0]), cpu=cpu)
-        return predict(Point(Subject.of_import(slow, After()), Fabric(H200, "nccl2"), (0,), 4, Setting())).point
+        return predict(Point(Subject.of_import(slow, After()), Fabric(H200, "nccl2"), (0,), 4, TrainingSetup())).point
 
     own = host_bound("Intel(R) Xeon(R) Platinum 8480C")
     assert (own.iteration_s, own.limited_by) == (9.0, "host")
@@ -91,11 +91,11 @@ def test_a_host_that_is_too_slow_to_queue_a_step_is_what_it_takes():
 
 
 def test_gradients_in_half_precision_are_half_the_bytes():
-    slow = {None: Measured("made up", (MeasuredPoint(6e8, 6.0), MeasuredPoint(12e8, 12.0)))}
+    slow = {None: MeasuredCollective("made up", (MeasuredSize(6e8, 6.0), MeasuredSize(12e8, 12.0)))}
     large = trace(batch(4, [layer("a", 1.0, 1.0, 12 * 10**8)]))
-    point = Point(Subject.of_import(large, After()), Fabric(H200, "nccl2", measured=slow), (0, 1), 8, Setting())
+    point = Point(Subject.of_import(large, After()), Fabric(H200, "nccl2", measured=slow), (0, 1), 8, TrainingSetup())
     whole = predict(point).point.communication_s
-    half = predict(replace(point, setting=Setting(gradients="bf16"))).point.communication_s
+    half = predict(replace(point, setting=TrainingSetup(gradients="bf16"))).point.communication_s
     assert (whole, half) == (pytest.approx(12.0, rel=0.01), pytest.approx(6.0, rel=0.01))
 
 
@@ -118,21 +118,23 @@ def test_ranks_on_one_host_crowd_each_other():
     on_cpu = trace(*TINY.batches, device="CPU", cpus=8)
     times = []
     for crowding in (None, 1.2):
-        measured = {2: Measured("made up", SECONDS[None].points, gpus=2, crowding=crowding)}
+        measured = {2: MeasuredCollective("made up", SECONDS[None].points, gpus=2, crowding=crowding)}
         fabric = Fabric(load("cpu-host"), "gloo", measured=measured)
-        times.append(predict(Point(Subject.of_import(on_cpu, After()), fabric, (0, 1), 8, Setting())).point.compute_s)
+        times.append(
+            predict(Point(Subject.of_import(on_cpu, After()), fabric, (0, 1), 8, TrainingSetup())).point.compute_s
+        )
     assert times[1] == pytest.approx(1.2 * times[0])
 
 
 def test_ranks_on_cpus_pay_for_moving_gradients():
     on_cpu = trace(*TINY.batches, device="CPU")
-    measured = {2: Measured("made up", tuple(replace(each, cpu_share=1.0) for each in SECONDS[None].points))}
+    measured = {2: MeasuredCollective("made up", tuple(replace(each, cpu_share=1.0) for each in SECONDS[None].points))}
     alone = Point(
         Subject.of_import(on_cpu, Layerwise()),
         Fabric(load("cpu-host"), "gloo", measured=measured),
         (0, 1),
         8,
-        Setting(),
+        TrainingSetup(),
     )
     # b's message starts at 4 s; it and a's backward pass want 4 cores of 2 until it ends, 1 s later.
     assert predict(alone).point.iteration_s == pytest.approx(7.0 + 0.5 + 0.5, rel=1e-6)
@@ -146,7 +148,7 @@ def googlenet(batch_size):
 
 
 FABRIC = Fabric(load("dgx1-p100"), "nccl2")
-GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, Setting(sensitivity=True))
+GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sensitivity=True))
 
 
 # ---- curves
@@ -155,7 +157,7 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, Setting(sensitivit
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     subject, fabric = Subject.of_import(TINY, After()), Fabric(H200, "nccl2", measured=SECONDS)
     placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    answers = curve(subject, fabric, placements, Placement((0,), 4), Setting(Overlap(False, False)))
+    answers = curve(subject, fabric, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False)))
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
@@ -164,7 +166,7 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
 
 def paper(gpus, batch_size=512, **changed):
     placements, baseline = [Placement(tuple(range(count)), batch_size) for count in gpus], Placement((0,), batch_size)
-    answers = curve(googlenet(batch_size), FABRIC, placements, baseline, Setting(memory_model="caffe", **changed))
+    answers = curve(googlenet(batch_size), FABRIC, placements, baseline, TrainingSetup(memory_model="caffe", **changed))
     return [answer.point for answer in answers]
 
 
@@ -188,8 +190,8 @@ def test_more_memory_brings_it_back():
 
 
 def test_a_calibration_is_of_the_machine_as_it_is_described():
-    points = tuple(MeasuredPoint(float(size), 5e-5 + size / 10e9) for size in (8, 2**20, 2**24, 2**28))
-    fabric = Fabric(load("dgx1-p100"), "nccl2", measured={4: Measured("made up", points)})
+    points = tuple(MeasuredSize(float(size), 5e-5 + size / 10e9) for size in (8, 2**20, 2**24, 2**28))
+    fabric = Fabric(load("dgx1-p100"), "nccl2", measured={4: MeasuredCollective("made up", points)})
     plain, faster, quicker = (
         changed.plan((0, 1, 2, 3)).cost(2**28).time_s
         for changed in (fabric, replace(fabric, bandwidth={"nvlink1": 2.0}), replace(fabric, latency=0.5))
@@ -223,5 +225,5 @@ def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     steps = trace(batch(4, [layer("a", 1.0, 1.0, 4)]), batch(5, [layer("a", 2.0, 2.0, 4)]))
     subject = Subject.of_import(steps, After())
     fabric = Fabric(H200, "nccl2", measured=SECONDS)
-    found = predict(Point(subject, fabric, (0, 1), 9, Setting(Overlap(False, False)))).point
+    found = predict(Point(subject, fabric, (0, 1), 9, TrainingSetup(Overlap(False, False)))).point
     assert found.iteration_s == pytest.approx(4.5, rel=1e-6)

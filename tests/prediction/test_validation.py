@@ -11,7 +11,7 @@ from resnetx.prediction import ssgd
 from resnetx.prediction.job import Job, RankClass
 from resnetx.prediction.predict import predict
 from resnetx.prediction.published import training
-from resnetx.prediction.scenario import Fabric, Point, Setting, Subject
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.step import LayerTime, StepTimes, TimedMessage
 from resnetx.prediction.validation import TrainingSummary, after, summaries, validate
 from resnetx.settings.compose import compose
@@ -106,7 +106,7 @@ def test_that_is_what_the_same_point_is_predicted_to_take(rows):
     """The validation puts a step together by itself; `predict` does so for users."""
     request = request_from(compose({"model": "alexnet", "batch_size": 512, "strategy": "after", "input": "synthetic"}))
     subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
-    setting = Setting(clock_Hz=1.227e9, memory_model="caffe")
+    setting = TrainingSetup(clock_Hz=1.227e9, memory_model="caffe")
     for row in rows:
         if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
             point = Point(subject, Fabric(load(row.system), row.library), tuple(range(8)), 512, setting)

@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from resnetx.record.run import Gpu, Transport
+from resnetx.record.machine import Gpu
+from resnetx.record.run import Transport
 from resnetx.reporting.study.platform import NOT_KNOWN, platform
 
 P100 = Gpu(

@@ -3,12 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from resnetx.cli import show
-from resnetx.measure.clocks.search import Answer
+from resnetx.measure.clocks.search import ClockSearchResult
 from resnetx.request import Request
 
 
 def show_clock(
-    found: Answer, request: Request, wanted_MHz: int | None, before_MHz: Mapping[int, int | None], *, some: bool
+    found: ClockSearchResult,
+    request: Request,
+    wanted_MHz: int | None,
+    before_MHz: Mapping[int, int | None],
+    *,
+    some: bool,
 ) -> None:
     """`wanted_MHz`: the clock that was to be tried, if one was; `some`: the machine has other GPUs besides."""
     _answer(found, wanted_MHz)
@@ -31,7 +36,7 @@ def show_clock(
         show.say("Clocks and temperatures had not settled: run it once more while the GPUs are warm.")
 
 
-def _answer(found: Answer, wanted_MHz: int | None) -> None:
+def _answer(found: ClockSearchResult, wanted_MHz: int | None) -> None:
     gpus = _named(found.gpus)
     if found.clock_MHz is None:
         tried = "any clock that was tried" if wanted_MHz is None else f"{wanted_MHz} MHz"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from resnetx.api.topology_drawings import distinct, gpu_ids, rings_of
 from resnetx.cli import show
 from resnetx.interconnect import paths
-from resnetx.interconnect.collective import Cost, Plan
+from resnetx.interconnect.collective import CollectivePlan, Cost
 from resnetx.interconnect.paths import Path, Transport
 from resnetx.interconnect.system import System
 from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
-    from resnetx.interconnect.subsets import Choice
+    from resnetx.interconnect.subsets import GpuSubset
     from resnetx.interconnect.validation import CollectiveRow, CollectiveSummary
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
@@ -109,7 +109,7 @@ def _way_cells(way: Path) -> list[str]:
 # ---- collectives ----------------------------------------------------------------------------------------------------
 
 
-def costs(plan: Plan, sizes: Sequence[int]) -> None:
+def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
     columns = [">size", ">time us", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
     rows = [[size_text(each), *_cost_cells(plan.cost(each))] for each in sizes]
@@ -117,25 +117,25 @@ def costs(plan: Plan, sizes: Sequence[int]) -> None:
     _explanation(plan, sizes[-1])
 
 
-def explanation(plan: Plan, size_bytes: int) -> None:
+def explanation(plan: CollectivePlan, size_bytes: int) -> None:
     """Why a collective costs what it does, under a title."""
     show.say()
     show.say(_what(plan), style="bold")
     _explanation(plan, size_bytes)
 
 
-def _explanation(plan: Plan, size_bytes: int) -> None:
+def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
     for sentence in plan.explain(size_bytes):
         show.say(sentence)
     for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
         show.say(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", indent=2)
 
 
-def _what(plan: Plan) -> str:
+def _what(plan: CollectivePlan) -> str:
     return f"{plan.collective} on {plan.system.name}, {gpu_ids(plan.devices)}, library={plan.library}"
 
 
-def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
+def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
     """Several systems or generations of the library: who is ahead, then a table, in it the fastest first."""
     rows, verdicts = [], []
     for size_bytes in sizes:
@@ -158,7 +158,7 @@ def side_by_side(plans: Sequence[Plan], sizes: Sequence[int]) -> None:
     show.table(f"{plans[0].collective}, {gpu_ids(plans[0].devices)}, side by side", columns, rows, least=least)
 
 
-def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
+def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
     """Why one system is ahead with one generation of the library, and another one with another."""
     said = []
     for first, *_, last in (rank for rank in ranks if len(rank) > 1):
@@ -171,7 +171,7 @@ def _verdict(ranks: Sequence[Sequence[Plan]], size_bytes: int) -> str:
     return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
 
 
-def choices(each: System, found: "Sequence[Choice]", of: str, size_bytes: int) -> None:
+def choices(each: System, found: "Sequence[GpuSubset]", of: str, size_bytes: int) -> None:
     """The best and the worst choices of GPUs, and the line that takes the best."""
     rows = [
         [
@@ -190,7 +190,7 @@ def choices(each: System, found: "Sequence[Choice]", of: str, size_bytes: int) -
     show.line(f"export {found[0].command}")
 
 
-def _through_cpu(plan: Plan) -> bool:
+def _through_cpu(plan: CollectivePlan) -> bool:
     return any(plan.system.component(name).kind == "cpu" for ring in plan.rings for name in ring.walk)
 
 

@@ -11,13 +11,13 @@ from resnetx.settings.words import written
 from resnetx.study import Point
 
 
-class Table(Protocol):
+class ShowTable(Protocol):
     """Shows rows, group by group."""
 
     def __call__(self, rows: Any, summaries: Any, /) -> None: ...
 
 
-def validate_(options: Namespace, paths: list[Path], asked: Point, validation: ModuleType, table: Table) -> int:
+def validate_(options: Namespace, paths: list[Path], asked: Point, validation: ModuleType, table: ShowTable) -> int:
     """Status 1 where a group of `validation`'s rows is missed by more than it may."""
     for word in (*map(str, paths), *written(asked)):
         raise ConfigError(f"{word}: --validate takes no settings")

@@ -25,6 +25,7 @@ from resnetx.measure.machine.host_load import cpu_times, host_load
 from resnetx.measure.machine.sensor_warnings import foreign_load
 from resnetx.measure.rank import distributed, nodes
 from resnetx.measure.rank.clock import timed_with_cpu
+from resnetx.measure.rank.device import describe_device
 from resnetx.measure.rank.device_time import timed_on_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import keep_freed_memory
@@ -60,7 +61,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         crowd = _crowding(ranks)
         timed = measure(request, ranks)
         loads = ranks.gather(host_load(before, cpu_times()))
-        devices = ranks.gather(distributed.describe_device(ranks))
+        devices = ranks.gather(describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if not ranks.first:
             return None

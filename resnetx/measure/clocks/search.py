@@ -52,7 +52,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ClockSearchResult:
     """Which clock GPUs hold, and what it was found by."""
 
     clock_MHz: int | None  # the highest that all of them held; None: none of those that were tried
@@ -64,11 +64,11 @@ class Answer:
     trials: list[Trial]
 
 
-def answer(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Sequence[Trial]) -> Answer:
+def answer(supported_MHz: Sequence[int], free: Sequence[Reading], trials: Sequence[Trial]) -> ClockSearchResult:
     """What comes of the trials; `free`: the readings that count of the GPUs before any clock was locked."""
     clocks_MHz = [each.clock_MHz for each in free]
     reasons = [reason for seen in by_gpu(free).values() for reason in holding_down([each.reasons for each in seen])]
-    return Answer(
+    return ClockSearchResult(
         clock_MHz=max((each.clock_MHz for each in trials if each.held), default=None),
         gpus=[*by_gpu(free)],
         supported_MHz=supported_MHz[-1],

@@ -34,7 +34,7 @@ from resnetx.measure.clocks.search import (
     shortfall,
 )
 from resnetx.measure.machine.nvml import Nvml
-from resnetx.measure.machine.sensors import Gpu
+from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.record import Unknown
 from resnetx.request import Request
 
@@ -117,7 +117,7 @@ def _supported(nvml: Nvml, gpu: int, handle: Any) -> list[int]:
     return list(clocks)
 
 
-def watching(gpus: Mapping[int, Gpu], check: Callable[[], None], pace: Pace) -> Look:
+def watching(gpus: Mapping[int, NvmlGpu], check: Callable[[], None], pace: Pace) -> Look:
     """What watches these GPUs; `check` raises where their load has ended."""
 
     def look() -> list[Reading]:
@@ -134,7 +134,7 @@ def watching(gpus: Mapping[int, Gpu], check: Callable[[], None], pace: Pace) -> 
     return look
 
 
-def _reading(time_s: float, gpu: int, sensor: Gpu) -> Reading:
+def _reading(time_s: float, gpu: int, sensor: NvmlGpu) -> Reading:
     seen = sensor.sample()
     if isinstance(seen.sm_clock_Hz, Unknown):
         raise ConfigError(f"clock: GPU {gpu} cannot be monitored ({seen.sm_clock_Hz})")

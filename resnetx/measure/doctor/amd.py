@@ -7,7 +7,7 @@ import os
 
 from resnetx import packages
 from resnetx.host import kernel_file
-from resnetx.measure.doctor.finding import Verdict, limited, missing
+from resnetx.measure.doctor.finding import ProbeResult, limited, missing
 from resnetx.measure.machine import amd
 from resnetx.record import Unknown
 
@@ -20,7 +20,7 @@ _IN_CONTAINER = {  # how to give a container the GPUs
 }
 
 
-def amd_verdict(container: str | Unknown, cards: list[str], why: str) -> Verdict:
+def amd_verdict(container: str | Unknown, cards: list[str], why: str) -> ProbeResult:
     """`cards`: PCI addresses of AMD GPUs; `why`: AMD SMI shows none."""
     hip = packages.hip_version()
     if not cards:

@@ -21,7 +21,7 @@ from resnetx.host import kernel_file, kernel_text, visible_cores
 from resnetx.measure.clocks import journal
 from resnetx.measure.clocks.lock import lockable
 from resnetx.measure.doctor.amd import amd_verdict
-from resnetx.measure.doctor.finding import Finding, Verdict, limited, missing, ok
+from resnetx.measure.doctor.finding import Finding, ProbeResult, limited, missing, ok
 from resnetx.measure.doctor.probes import (
     dali_gpu_probe,
     dali_probe,
@@ -31,7 +31,7 @@ from resnetx.measure.doctor.probes import (
     torch_probe,
     torchvision_probe,
 )
-from resnetx.measure.machine.environment import Host, machine
+from resnetx.measure.machine.host_facts import Host, machine
 from resnetx.measure.machine.nvidia import Graphics, graphics_here, no_graphics
 from resnetx.measure.machine.nvml import fabric_not_ready
 from resnetx.measure.machine.sensor_warnings import lock_clocks
@@ -47,7 +47,7 @@ def examine(results: Path, input_root: Path) -> list[Finding]:
     """Findings about this machine. Changes nothing; takes some seconds to load torch, torchvision and DALI."""
     host = machine(input_root)
     graphics = _graphics()
-    probes: dict[str, Callable[[], Verdict]] = {
+    probes: dict[str, Callable[[], ProbeResult]] = {
         "system": lambda: _system(host),
         "packages": _packages,
         "GPU": lambda: _gpu(host, graphics),
@@ -68,7 +68,7 @@ def examine(results: Path, input_root: Path) -> list[Finding]:
     return [_tried(topic, probe) for topic, probe in probes.items()]
 
 
-def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
+def _tried(topic: str, probe: Callable[[], ProbeResult]) -> Finding:
     try:
         return Finding(topic, *probe())
     except Exception as error:  # a broken installation may raise anything
@@ -81,7 +81,7 @@ def _tried(topic: str, probe: Callable[[], Verdict]) -> Finding:
 # ---- system, GPU ----------------------------------------------------------------------------------------------------
 
 
-def _system(host: Host) -> Verdict:
+def _system(host: Host) -> ProbeResult:
     where = "" if isinstance(host.container, Unknown) else f", in {host.container}"
     what = f"Python {platform.python_version()}; {host.system}{where}"
     if platform.system() == "Linux":
@@ -89,7 +89,7 @@ def _system(host: Host) -> Verdict:
     return limited(f"{what}: DALI and most readings of the machine need Linux")
 
 
-def _packages() -> Verdict:
+def _packages() -> ProbeResult:
     useful = packages.useful()
     absent = [package for module, package in useful.items() if not packages.installed(module)]
     if not absent:
@@ -111,7 +111,7 @@ NVIDIA, AMD = "0x10de", "0x1002"  # PCI vendor ids
 _OF_A_DRIVER = ("version mismatch", "Insufficient Permissions")  # NVML errors that only occur with a driver
 
 
-def _gpu(host: Host, graphics: Graphics) -> Verdict:
+def _gpu(host: Host, graphics: Graphics) -> ProbeResult:
     gpus, processes = graphics.gpus, graphics.gpu_processes
     if isinstance(gpus, Unknown):
         cards, of_amd = _cards(NVIDIA), _cards(AMD)
@@ -170,7 +170,7 @@ def _give_gpus(container: str | Unknown, why: str) -> str:
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 
-def _images(root: Path) -> Verdict:
+def _images(root: Path) -> ProbeResult:
     from resnetx.inputs import folders
 
     end = time.monotonic() + _COUNTING_S
@@ -192,7 +192,7 @@ def _images(root: Path) -> Verdict:
 # ---- CPUs and memory ------------------------------------------------------------------------------------------------
 
 
-def _cpus(host: Host) -> Verdict:
+def _cpus(host: Host) -> ProbeResult:
     usable = host.cpus_usable
     what = f"{usable} CPUs usable; {host.cpu}, {_count(host.cpu_sockets, 'socket')}, "
     what += f"{_count(host.cpu_cores, 'core')}, {host.host_memory_bytes / _GiB:.1f} GiB of memory"
@@ -208,7 +208,7 @@ def _count(number: int | Unknown, noun: str) -> str:
     return f"{noun}s unknown" if isinstance(number, Unknown) else f"{number} {noun}{'s' if number != 1 else ''}"
 
 
-def _bf16() -> Verdict:
+def _bf16() -> ProbeResult:
     flags = re.search(r"^(?:flags|Features)\s*:(.*)$", kernel_text("proc/cpuinfo"), re.MULTILINE)
     if flags is None:
         return limited("the CPUs' instruction set is not known here: precision=bf16 may be emulated")
@@ -220,7 +220,7 @@ def _bf16() -> Verdict:
     return limited(what, "precision=fp32")
 
 
-def _clocks(host: Host, graphics: Graphics) -> Verdict:
+def _clocks(host: Host, graphics: Graphics) -> ProbeResult:
     """Whether clocks may vary: those of the GPUs, or without GPUs those of the CPUs."""
     governor, gpus = host.cpu_governor, graphics.gpus
     if not isinstance(gpus, Unknown):
@@ -233,7 +233,7 @@ def _clocks(host: Host, graphics: Graphics) -> Verdict:
     return limited(f"the CPU governor is {governor}: clocks follow the load", fix)
 
 
-def _gpu_clocks(gpus: list[Gpu]) -> Verdict:
+def _gpu_clocks(gpus: list[Gpu]) -> ProbeResult:
     """NVML cannot report locked clocks; the journal lists those that a killed `doctor clock=...` has left."""
     if locked := journal.left_behind():
         named = ", ".join(str(each.gpu) for each in locked)
@@ -254,7 +254,7 @@ def _gpu_clocks(gpus: list[Gpu]) -> Verdict:
     return limited(what, 'sudo "$(command -v resnetx)" doctor clock=find   (restores them after)')
 
 
-def _shared_memory(host: Host) -> Verdict:
+def _shared_memory(host: Host) -> ProbeResult:
     folder = Path("/dev/shm")
     if not folder.is_dir() and platform.system() != "Linux":
         return limited(f"the size of shared memory is only known on Linux ({folder})")
@@ -272,7 +272,7 @@ def _shared_memory(host: Host) -> Verdict:
 # ---- results, trackers ------------------------------------------------------------------------------------
 
 
-def _results(folder: Path) -> Verdict:
+def _results(folder: Path) -> ProbeResult:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     elsewhere = "results=FOLDER   (a writable folder)"
     try:
@@ -286,7 +286,7 @@ def _results(folder: Path) -> Verdict:
     return ok(what) if free >= _FREE_BYTES else limited(what, elsewhere)
 
 
-def _wandb() -> Verdict:
+def _wandb() -> ProbeResult:
     try:
         name = f"wandb {version('wandb')}"
     except PackageNotFoundError:

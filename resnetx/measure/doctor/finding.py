@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "limited", "missing"]
-Verdict = tuple[State, str, str]  # (state, what, fix): a finding without its topic
+ProbeResult = tuple[State, str, str]  # (state, what, fix): a finding without its topic
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Finding:
         return self.topic in ("torch", "gloo", "results")
 
 
-def ok(what: str) -> Verdict:
+def ok(what: str) -> ProbeResult:
     return "ok", what, ""
 
 
-def limited(what: str, fix: str = "") -> Verdict:
+def limited(what: str, fix: str = "") -> ProbeResult:
     return "limited", what, fix
 
 
-def missing(what: str, fix: str = "") -> Verdict:
+def missing(what: str, fix: str = "") -> ProbeResult:
     return "missing", what, fix

@@ -8,10 +8,11 @@ import io
 import os
 import socket
 
-from resnetx.measure.doctor.finding import Verdict, limited, missing, ok
-from resnetx.measure.machine.environment import Host, nccl_version
+from resnetx.measure.doctor.finding import ProbeResult, limited, missing, ok
+from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics
 from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.software import nccl_version
 from resnetx.packages import KNOWN, hip_version, rocm_torch
 from resnetx.record import Unknown
 
@@ -36,7 +37,7 @@ def reinstall(topic: str) -> str:
     return _REINSTALL.get(topic, "")
 
 
-def torch_probe(graphics: Graphics) -> Verdict:
+def torch_probe(graphics: Graphics) -> ProbeResult:
     import torch
 
     from resnetx.measure.machine.capability import better_torch, chip_from, unfit
@@ -66,7 +67,7 @@ def torch_probe(graphics: Graphics) -> Verdict:
     return limited(f"{what} (driver {graphics.driver})", fix)
 
 
-def nccl_probe(graphics: Graphics) -> Verdict:
+def nccl_probe(graphics: Graphics) -> ProbeResult:
     import torch
     import torch.distributed
 
@@ -82,7 +83,7 @@ def nccl_probe(graphics: Graphics) -> Verdict:
     return ok(f"{name}; reduced a tensor on one GPU")
 
 
-def gloo_probe(host: Host) -> Verdict:
+def gloo_probe(host: Host) -> ProbeResult:
     import torch
     import torch.distributed as dist
 
@@ -119,7 +120,7 @@ def _jpeg() -> bytes:
     return file.getvalue()
 
 
-def dali_probe() -> Verdict:
+def dali_probe() -> ProbeResult:
     if hip_version():
         return limited(_NOT_FOR_AMD)
     try:
@@ -133,7 +134,7 @@ def dali_probe() -> Verdict:
     return ok(f"DALI {nvidia.dali.__version__}; decoded a JPEG on the CPU")
 
 
-def dali_gpu_probe(graphics: Graphics) -> Verdict:
+def dali_gpu_probe(graphics: Graphics) -> ProbeResult:
     if isinstance(graphics.gpus, Unknown):
         return limited("no GPU: DALI decodes on the CPU")
     if hip_version():
@@ -166,7 +167,7 @@ def _decode_with_dali(device_id: int | None) -> None:
     assert tuple(shape) == _JPEG_SHAPE, f"DALI decoded a JPEG of {_JPEG_SHAPE} to {shape}"
 
 
-def torchvision_probe() -> Verdict:
+def torchvision_probe() -> ProbeResult:
     import torch
     import torchvision
     from torchvision.io import decode_jpeg

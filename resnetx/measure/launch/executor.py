@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from resnetx.record import RunFolder, Task, TaskRecord
+from resnetx.record import RunFolder, TaskFile, TaskRecord
 
 NO_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun then opens no store for the ranks
 
@@ -35,10 +35,10 @@ class Executor(Protocol):
     command.
     """
 
-    def __call__(self, task: Task[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command: ...
+    def __call__(self, task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command: ...
 
 
-def one_node(task: Task[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
+def one_node(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
     """torchrun with all ranks on this node."""
     return torchrun(task.request.gpus, ["-m", task.door, str(folder.run)], scratch)
 

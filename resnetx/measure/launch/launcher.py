@@ -22,7 +22,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
 from resnetx.measure.launch.scratch import scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
-from resnetx.record import Ended, RecordError, RunFile, RunFolder, RunRecord, Task, TaskRecord, Unknown, Workload
+from resnetx.record import Ended, RecordError, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, Unknown, Workload
 
 DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
 
@@ -33,7 +33,7 @@ def execute(task: RunFile, folder: RunFolder, executor: Executor = one_node) -> 
     return ended if ended.outcome == "ok" else _with_counts(task, folder, ended)
 
 
-def supervise(task: Task[Ended], folder: RunFolder, executor: Executor = one_node) -> Ended:
+def supervise(task: TaskFile[Ended], folder: RunFolder, executor: Executor = one_node) -> Ended:
     """Executes a task to its end, whatever that is, and returns its record, which is then on disk."""
     started, oom_kills = Moment.now(), _oom_kills()
     with scratch() as private:
@@ -60,7 +60,7 @@ def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
     return skipped
 
 
-def begin(task: Task[Ended], folder: RunFolder, started: Moment) -> None:
+def begin(task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
     for stale in folder.leftovers():
         stale.unlink()
@@ -72,7 +72,7 @@ def begin(task: Task[Ended], folder: RunFolder, started: Moment) -> None:
 # ---- the child ------------------------------------------------------------------------------------------------------
 
 
-def _wait(task: Task[TaskRecord], folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
+def _wait(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
     """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
     command = executor(task, folder, private)
     with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
@@ -93,7 +93,7 @@ def _wait(task: Task[TaskRecord], folder: RunFolder, private: Path, started: Mom
             wait_for_ranks(private, DYING_S)
 
 
-def _environment(task: Task[TaskRecord], folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
+def _environment(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
     return {
         **inherited,
@@ -126,7 +126,7 @@ def _oom_kills() -> int:
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
-def _settle(task: Task[Ended], folder: RunFolder, private: Path, started: Moment, end: Ending) -> Ended:
+def _settle(task: TaskFile[Ended], folder: RunFolder, private: Path, started: Moment, end: Ending) -> Ended:
     """Writes, and returns, the final record: the one that rank 0 wrote, where it has finished its measurement."""
     known = {"stderr_end": end.stderr_end, "duration_s": started.elapsed_s}  # a rank sees neither
     measured = _measured(task, folder, private, started)
@@ -143,7 +143,7 @@ def _settle(task: Task[Ended], folder: RunFolder, private: Path, started: Moment
     return settled
 
 
-def _measured(task: Task[Ended], folder: RunFolder, private: Path, started: Moment) -> Ended | None:
+def _measured(task: TaskFile[Ended], folder: RunFolder, private: Path, started: Moment) -> Ended | None:
     """The record of this run's finished measurement, which rank 0 writes once all ranks have sent it theirs."""
     for path in (folder.record, *set_aside(private)):
         try:

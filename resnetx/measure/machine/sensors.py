@@ -73,7 +73,7 @@ _ALL_INSTANCES = Unknown("MIG divides this GPU, which only reports the power of 
 _VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
 
 
-class Gpu:
+class NvmlGpu:
     """NVML's readings of one GPU."""
 
     def __init__(self, nvml: Nvml, handle: Any, divided: bool = False) -> None:
@@ -148,7 +148,7 @@ class Gpu:
         return int(getattr(answer[0].value, _VALUE_MEMBERS[answer[0].valueType]))
 
 
-def _find_gpu(devices: list[int] | None, module: Any) -> Gpu | AmdGpu | Unknown:
+def _find_gpu(devices: list[int] | None, module: Any) -> NvmlGpu | AmdGpu | Unknown:
     """The GPU that torch calls `devices[0]`. NVML numbers GPUs in its own way and does not see CUDA_VISIBLE_DEVICES."""
     if devices is None:
         return Unknown("the run uses no GPU")
@@ -161,13 +161,13 @@ def _find_gpu(devices: list[int] | None, module: Any) -> Gpu | AmdGpu | Unknown:
     if isinstance(nvml, Unknown):
         return nvml
     found = found_by(str(torch.cuda.get_device_properties(device).uuid), nvml)
-    return found if isinstance(found, Unknown) else Gpu(nvml, found.handle, found.divided)
+    return found if isinstance(found, Unknown) else NvmlGpu(nvml, found.handle, found.divided)
 
 
 class _Sampler(threading.Thread):
     """Samples one GPU from its start until `finish`."""
 
-    def __init__(self, gpu: Gpu | AmdGpu) -> None:
+    def __init__(self, gpu: NvmlGpu | AmdGpu) -> None:
         super().__init__(name="resnetx-sensors", daemon=True)
         self._gpu = gpu
         self._samples: list[tuple[float, Sample]] = []

@@ -19,7 +19,7 @@ import torch
 STEPS_BEFORE = 11
 LEAST_WARMUP = STEPS_BEFORE + 3  # steps, of which the last two are launches of the graph
 
-Compute = Callable[[torch.Tensor, torch.Tensor], None]  # of images and labels: the step from the forward pass on
+ComputeFunction = Callable[[torch.Tensor, torch.Tensor], None]  # (images, labels): a step from its forward pass on
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def own_stream(device: torch.device, graphed: bool) -> Iterator[None]:
 class GraphedStep:
     """`compute` as a graph; see above."""
 
-    def __init__(self, compute: Compute, constant: bool) -> None:
+    def __init__(self, compute: ComputeFunction, constant: bool) -> None:
         """`constant`: every batch is in the same tensors, which stay, so that nothing has to be copied."""
         self._compute, self._constant = compute, constant
         self._steps = 0

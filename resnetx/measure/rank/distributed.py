@@ -4,11 +4,10 @@ The only module that measures with `torch.distributed`, which `probes` tries out
 joins no process group.
 """
 
-import inspect
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -17,23 +16,16 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch._C._distributed_c10d import FileStore, GradBucket
-from torch.nn.parallel import DistributedDataParallel
+from torch._C._distributed_c10d import FileStore
 
-from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
-from resnetx.host import cpus_text, node_name
 from resnetx.measure.launch import nccl_log
 from resnetx.measure.launch.torchrun import local_rank, on_one_node, private_folder, rank, ranks_here, world_size
-from resnetx.measure.machine.capability import check_kernels
-from resnetx.measure.machine.environment import nccl_version
-from resnetx.measure.machine.nvml import full_uuid
-from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
+from resnetx.measure.machine.software import nccl_version
+from resnetx.measure.rank.device import choose_device
 from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
-from resnetx.record import Device, Transport, Unknown, known
-from resnetx.workloads.buckets import CAP_BYTES, MIB
+from resnetx.record import Transport, Unknown, known
 
 Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
 # torch's newer backend for NCCL, its default from 2.15 on, lets the stream that computes wait for each message of DDP
@@ -105,36 +97,6 @@ class Ranks:
         return array[self.rank * elements : (self.rank + 1) * elements]
 
 
-def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> torch.device:
-    """The device of this rank: `devices[local rank]`, or the local rank's own; CPU where no GPU is.
-
-    `oversubscribe`: where ranks are more than GPUs, the GPUs are dealt out in turn.
-    """
-    if not torch.cuda.is_available():
-        if mistake := hidden_by_mistake():
-            raise ConfigError(mistake)
-        if present := gpus_here():
-            build = "ROCm" if hip_version() else f"CUDA {torch.version.cuda}"
-            raise ConfigError(
-                f"this machine has {present} GPUs that torch {torch.__version__} cannot use (a driver too old for "
-                f"{build}, no right to open them, or a build without CUDA): see `resnetx doctor`; to use CPUs all the "
-                "same, set CUDA_VISIBLE_DEVICES=-1"
-            )
-        return torch.device("cpu")
-    present = torch.cuda.device_count()
-    chosen = (devices or list(range(ranks_here())))[local_rank()]
-    if oversubscribe and devices is None:
-        chosen %= present
-    if chosen >= present:
-        raise ConfigError(
-            f"gpus={world_size()}: rank {rank()} needs GPU {chosen} of {node_name()}, which shows {present}; "
-            "lower gpus, or change devices"
-        )
-    device = torch.device("cuda", chosen)
-    check_kernels(device)
-    return device
-
-
 @contextmanager
 def joined(
     gpus: int,
@@ -149,6 +111,22 @@ def joined(
     `devices`: GPU ids, one per rank; `oversubscribe`: ranks may share a GPU; `timed_by_nccl`: NCCL keeps the start and
     end of each collective.
     """
+    _check_launch(gpus)
+    device = choose_device(devices, oversubscribe)
+    ranks = Ranks(rank(), local_rank(), world_size(), device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if ranks.world_size > 1:
+        meeting = _meeting(ranks, timedelta(seconds=timeout_s))
+        if device.type == "cuda":
+            ranks = replace(ranks, log=_join_by_nccl(ranks, meeting, timed_by_nccl))
+        else:
+            _join_by_gloo(meeting)
+    yield ranks
+
+
+def _check_launch(gpus: int) -> None:
+    """Refuses ranks that torchrun started in another number than the request's, or more than once."""
     if world_size() != gpus:
         raise ConfigError(
             f"gpus={gpus}, but torchrun started {world_size()} ranks: "
@@ -156,36 +134,36 @@ def joined(
         )
     if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:
         raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
-    device = choose_device(devices, oversubscribe)
-    ranks = Ranks(rank(), local_rank(), world_size(), device)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    if ranks.world_size == 1:
-        yield ranks
-        return
+
+
+def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool) -> Path | None:
+    """Joins the process group of NCCL; returns this rank's NCCL log, None where the user has a log of his own.
+
+    `timed`: NCCL keeps the start and end of each collective.
+    """
+    os.environ.setdefault(BACKEND_VARIABLE, FIRST_BACKEND)  # stays, so that the record has it
+    log = nccl_log.new_log()
+    variables = nccl_log.variables(log) if log else {}
+    if ranks.sharing:
+        _check_sharing()
+        variables["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+    with _environment(**variables, **_loopback_for("NCCL_SOCKET_IFNAME")):
+        dist.init_process_group("nccl", **meeting, device_id=ranks.device)  # with a device: NCCL starts at once
+        if timed:
+            group: Any = dist.group.WORLD  # whose type does not name the method
+            group._enable_collectives_timing()
+    return log
+
+
+def _join_by_gloo(meeting: dict[str, Any]) -> None:
+    with _environment(**_loopback_for("GLOO_SOCKET_IFNAME")):
+        dist.init_process_group("gloo", **meeting)
+
+
+def _loopback_for(variable: str) -> dict[str, str]:
+    """`variable` with the loopback interface, on which ranks of one node meet; {} where it is set already."""
     loopback = _loopback() if on_one_node() else None
-    meeting = _meeting(ranks, timedelta(seconds=timeout_s))
-    if device.type == "cuda":
-        os.environ.setdefault(BACKEND_VARIABLE, FIRST_BACKEND)  # stays, so that the record has it
-        with ExitStack() as stack:
-            if log := nccl_log.new_log():
-                stack.enter_context(_environment(**nccl_log.variables(log)))
-            if ranks.sharing:
-                _check_sharing()
-                stack.enter_context(_environment(NCCL_MULTI_RANK_GPU_ENABLE="1"))
-            if loopback and "NCCL_SOCKET_IFNAME" not in os.environ:  # of what ranks agree on
-                stack.enter_context(_environment(NCCL_SOCKET_IFNAME=loopback))
-            dist.init_process_group("nccl", **meeting, device_id=device)  # with a device: NCCL starts at once
-            if timed_by_nccl:
-                group: Any = dist.group.WORLD  # whose type does not name the method
-                group._enable_collectives_timing()
-        ranks = replace(ranks, log=log)
-    else:
-        with ExitStack() as stack:
-            if loopback and "GLOO_SOCKET_IFNAME" not in os.environ:
-                stack.enter_context(_environment(GLOO_SOCKET_IFNAME=loopback))
-            dist.init_process_group("gloo", **meeting)
-    yield ranks
+    return {variable: loopback} if loopback and variable not in os.environ else {}
 
 
 def _check_sharing() -> None:
@@ -248,52 +226,6 @@ def _environment(**variables: str) -> Iterator[None]:
             os.environ[name] = value
 
 
-def data_parallel(
-    model: nn.Module, strategy: Bucket, ranks: Ranks, send: Send | None = None
-) -> DistributedDataParallel:
-    """`model` in DDP as the strategy sets it up; `send`: used in place of DDP's own way to start an all-reduce.
-
-    All ranks have to bring the same parameters and buffers: an older DDP would not give them rank 0's buffers.
-    """
-    known = inspect.signature(DistributedDataParallel).parameters
-    options: dict[str, Any] = _limits(strategy)
-    # BatchNorm statistics stay per rank, as in the paper; broadcasting them would add traffic that no payload counts.
-    options["forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"] = False
-    wrapped = DistributedDataParallel(
-        model,
-        device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
-        gradient_as_bucket_view=strategy.gradient_as_bucket_view,
-        init_sync=False,
-        **options,
-    )
-    if send is not None:
-        wrapped.register_comm_hook(send, _sent_by)
-    return wrapped
-
-
-def _limits(strategy: Bucket) -> dict[str, Any]:
-    """The limits of DDP's buckets, in MiB; to set both takes a torch whose DDP has a list of them (`features`)."""
-    if strategy.first_bucket_mb is None:
-        return {"bucket_cap_mb": strategy.bucket_cap_mb}
-    return {"bucket_cap_mb_list": [strategy.first_bucket_mb, strategy.bucket_cap_mb or CAP_BYTES / MIB]}
-
-
-def _sent_by(send: Send, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """DDP's communication hook that does what DDP does without one: the mean over the ranks."""
-    sent = send(bucket.buffer().div_(dist.get_world_size()))
-    return sent.get_future().then(lambda done: done.value()[0])
-
-
-def bucket_sizes(wrapped: DistributedDataParallel) -> list[int] | Unknown:
-    """Bytes of the buckets that DDP reports after it rebuilt them, in the order in which it sends them."""
-    try:
-        logged = wrapped._get_ddp_logging_data()
-    except AttributeError:
-        return Unknown(f"torch {torch.__version__} does not report DDP's buckets")
-    sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
-    return [int(size) for size in str(sizes).split(",") if size.strip()]
-
-
 def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Tensor, object]:
     """A tensor that `make` allocates, in memory that is registered with NCCL, and the pool that has to live as long.
 
@@ -311,44 +243,6 @@ def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Te
         tensor = make()
     nccl.register_mem_pool(pool)
     return tensor, pool
-
-
-def describe_device(ranks: Ranks) -> Device:
-    """Where this rank runs, as its record has it once it is sealed."""
-    cpus = known(cpus_text() or Unknown("this system does not tell"))
-    if ranks.device.type != "cuda":
-        no_gpu = known(Unknown("a CPU rank has no GPU"))
-        return Device(
-            rank=ranks.rank,
-            node=node_name(),
-            index=ranks.local_rank,
-            name="CPU",
-            uuid=no_gpu,
-            pci_bus_id=no_gpu,
-            cpus=cpus,
-        )
-    properties = torch.cuda.get_device_properties(ranks.device)
-    address = pci_address(ranks.device)
-    bus = f"0000{address}" if address else Unknown(f"torch {torch.__version__} does not tell it")  # as NVML writes it
-    uuid = Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid))
-    return Device(
-        rank=ranks.rank,
-        node=node_name(),
-        index=ranks.device.index,
-        name=properties.name,
-        uuid=known(uuid),
-        pci_bus_id=known(bus),
-        cpus=cpus,
-    )
-
-
-def pci_address(device: torch.device) -> str:
-    """The PCI address of a GPU, as the kernel writes it; "" where torch does not tell."""
-    properties: Any = torch.cuda.get_device_properties(device)
-    try:
-        return f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
-    except AttributeError:  # torch 2.7
-        return ""
 
 
 def no_transport(why: str) -> Transport:

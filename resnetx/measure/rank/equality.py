@@ -39,8 +39,8 @@ from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
-from resnetx.measure.rank.process import StartUp, peak_memory_bytes
-from resnetx.measure.rank.results import Measured
+from resnetx.measure.rank.process import StartUpTimer, peak_memory_bytes
+from resnetx.measure.rank.results import RankResults
 from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import Deviation, Equality, InputState, Unknown, known
@@ -50,12 +50,12 @@ from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB
 TOLERANCE = 1e-9
 NOTHING = 1e-3  # of the largest gradient's root mean square: gradients below are measured by this
 
-Batch = tuple[torch.Tensor, torch.Tensor]
+TensorBatch = tuple[torch.Tensor, torch.Tensor]
 Recorded = Literal["none", "frozen", "synchronised"]
 Statistics = Recorded | Literal["per rank"]
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
+def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
     """Compares; rank 0 returns what the record has of it."""
     model = _without_chance(build(request, ranks))
     clock.lap("model_s")
@@ -87,7 +87,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
     peaks = ranks.gather(peak_memory_bytes(ranks.device))
     if state is None:
         return None
-    return Measured(start_up=start_up, peak_memory_bytes=peaks, input_state=state, equality=equality)
+    return RankResults(start_up=start_up, peak_memory_bytes=peaks, input_state=state, equality=equality)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _finite(deviation: float) -> float | None:
 
 
 def compare(
-    model: nn.Module, batch: Batch, request: Request, ranks: Ranks, steps: int, statistics: Statistics
+    model: nn.Module, batch: TensorBatch, request: Request, ranks: Ranks, steps: int, statistics: Statistics
 ) -> Deviations:
     """How far some steps of all ranks are from those of one process, both starting from `model`.
 
@@ -144,7 +144,9 @@ def compare(
 class _Sequential:
     """One process that trains on the whole batch, and keeps the gradients of its latest step."""
 
-    def __init__(self, model: nn.Module, batch: Batch, request: Request, ranks: Ranks, statistics: Statistics) -> None:
+    def __init__(
+        self, model: nn.Module, batch: TensorBatch, request: Request, ranks: Ranks, statistics: Statistics
+    ) -> None:
         alone = Ranks(rank=0, local_rank=ranks.local_rank, world_size=1, device=ranks.device)
         self._model = copy.deepcopy(model)
         _train_statistics(self._model, statistics)
@@ -230,7 +232,7 @@ def _without_chance(model: nn.Module) -> nn.Module:
     return model
 
 
-def _normalise_by(model: nn.Module, batch: Batch) -> None:
+def _normalise_by(model: nn.Module, batch: TensorBatch) -> None:
     """Sets the statistics of batch normalisation to those of this batch: activations are then as in training."""
     normalisations = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     usual = [module.momentum for module in normalisations]
@@ -270,7 +272,7 @@ def _of_one(request: Request) -> Request:
     return msgspec.structs.replace(request, gpus=1, devices=None, split="even")
 
 
-def _stored_batch(request: Request, ranks: Ranks) -> tuple[Batch, InputState | None]:
+def _stored_batch(request: Request, ranks: Ranks) -> tuple[TensorBatch, InputState | None]:
     """One global batch of the request's input, the same on all ranks; and, in rank 0, the state of that input."""
     state = None
     if ranks.first:

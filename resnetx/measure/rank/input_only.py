@@ -3,12 +3,12 @@
 from resnetx import inputs
 from resnetx.measure.rank import results
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.windows import measure_windows
 from resnetx.request import Request
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> results.Measured | None:
+def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> results.RankResults | None:
     """Reads batches as training would; rank 0 returns what the record has of it."""
     clock.lap("model_s")  # there is none
     batches = inputs.open_for(request, ranks.rank, ranks.device)

@@ -33,7 +33,7 @@ from resnetx.measure.rank.phases import Clock
 from resnetx.workloads.layers import Operations, operations, tensors
 
 LOSS = "loss"
-Made = Callable[[int, Any], None]  # told of a layer's place and of what it has just made
+OnMade = Callable[[int, Any], None]  # told of a layer's place and of what it has just made
 DIGITS = 8  # of recorded seconds behind the decimal point: a small layer takes a microsecond on a CPU
 LAYERS_HELD = 50  # whose launches are queued at most: up to ten for each, with its event (`device_time.MOST_LAUNCHES`)
 HELD = -1  # stands for a layer where the device was held back
@@ -223,7 +223,7 @@ def _by_layer(places: list[int], cuts: list[float]) -> dict[int, float]:
     return summed
 
 
-def _telling(module: nn.Module, found: Operations, places: dict[str, int], made: Made) -> fx.GraphModule:
+def _telling(module: nn.Module, found: Operations, places: dict[str, int], made: OnMade) -> fx.GraphModule:
     """The module with a call of `made` behind every operation that is a layer, in code that torch.fx writes.
 
     Its Interpreter needs no such code, but 20 us more for every operation.

@@ -17,9 +17,10 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
 from resnetx.measure.machine.capability import check_precision
 from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train
+from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import StartUp, keep_freed_memory, limit_memory
-from resnetx.measure.rank.results import NOT_MEASURED, Measured
+from resnetx.measure.rank.process import StartUpTimer, keep_freed_memory, limit_memory
+from resnetx.measure.rank.results import NOT_MEASURED, RankResults
 from resnetx.record import Device, Environment, RunFile, RunRecord, Transport, Unknown, known, seal
 from resnetx.request import Request
 
@@ -37,7 +38,7 @@ _MEASURES = {
 def run(task: RunFile, started: Moment) -> RunRecord | None:
     """Executes one rank of the run; rank 0 returns the record. `started`: when this process began."""
     request = task.request
-    clock = StartUp(started)
+    clock = StartUpTimer(started)
     prepare(request, task.oversubscribe)
     joined = distributed.joined(
         request.gpus,
@@ -52,7 +53,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         numa.bind(request, ranks)
         clock.skip()
         measured = _MEASURES[request.measure](request, ranks, clock)
-        devices = ranks.gather(distributed.describe_device(ranks))
+        devices = ranks.gather(describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if measured is None:
             return None
@@ -61,7 +62,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
 
 def prepare(request: Request, oversubscribe: bool = False) -> None:
     """What must be settled before the first tensor: seeds, threads, and what fp32 means; refuses what cannot run."""
-    device = distributed.choose_device(request.devices, oversubscribe)
+    device = choose_device(request.devices, oversubscribe)
     if device.type == "cuda":
         check_precision(request.precision, device)
         limit_memory(request.memory_limit, device)
@@ -95,7 +96,7 @@ class Place:
     nccl_logs: list[str]
 
 
-def _record(task: RunFile, ranks: Ranks, measured: Measured, place: Place, started: Moment) -> RunRecord:
+def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, started: Moment) -> RunRecord:
     """The record of a run that went well; what it did not measure is not known."""
     request = task.request
     no_part = Unknown(f"no part of measure={request.measure}")

@@ -18,7 +18,8 @@ import torch
 from resnetx.choices import SyntheticInput
 from resnetx.host import cpu_numbers, kernel_file, kernel_text
 from resnetx.measure.launch.torchrun import ranks_here
-from resnetx.measure.rank.distributed import Ranks, pci_address
+from resnetx.measure.rank.device import pci_address
+from resnetx.measure.rank.distributed import Ranks
 from resnetx.request import Request
 
 

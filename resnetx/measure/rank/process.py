@@ -43,18 +43,18 @@ def limit_memory(limit_bytes: int | None, device: torch.device) -> None:
     torch.cuda.set_per_process_memory_fraction(limit_bytes / total, device)
 
 
-Part = Literal["imports_s", "process_group_s", "model_s", "input_s", "first_step_s"]
+StartUpPart = Literal["imports_s", "process_group_s", "model_s", "input_s", "first_step_s"]
 
 
-class StartUp:
+class StartUpTimer:
     """Splits the time before the first window into the parts of `record.StartUp`."""
 
     def __init__(self, started: Moment) -> None:
         now = time.monotonic()
-        self._laps: dict[Part, float] = {"imports_s": now - started.monotonic_s}
+        self._laps: dict[StartUpPart, float] = {"imports_s": now - started.monotonic_s}
         self._last = now
 
-    def lap(self, name: Part) -> None:
+    def lap(self, name: StartUpPart) -> None:
         now = time.monotonic()
         self._laps[name] = now - self._last
         self._last = now

@@ -38,7 +38,7 @@ NOT_MEASURED = Unknown("no part of what was measured")  # the record names the m
 
 
 @dataclass(frozen=True)
-class Measured:
+class RankResults:
     """What rank 0 hands to the record; what a measure leaves out is `NOT_MEASURED`. Lists are by rank."""
 
     start_up: list[StartUp]
@@ -76,14 +76,14 @@ class RankTraining:
     profiled: Profiled | None = None  # with measure=phases
 
 
-def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches) -> Measured:
+def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches) -> RankResults:
     """What every run has that has timed windows."""
     windows = [rank.windows_s for rank in every]
     measured_s = sum(max(window) for window in zip(*windows, strict=True))
     iterations_per_s = every[0].window_steps * request.windows / measured_s
     reads_bytes = known(_sum(rank.reads_bytes for rank in every))
     state = InputState(**batches.state(), reads_bytes=reads_bytes)
-    return Measured(
+    return RankResults(
         images_per_s=iterations_per_s * request.batch_size,
         iterations_per_s=iterations_per_s,
         windows_s=windows,
@@ -104,7 +104,7 @@ def of_windows(request: Request, every: Sequence[RankWindows], batches: Batches)
     )
 
 
-def of_training(request: Request, name: str, every: Sequence[RankTraining], batches: Batches) -> Measured:
+def of_training(request: Request, name: str, every: Sequence[RankTraining], batches: Batches) -> RankResults:
     """What a run has that trained; `name`: of what exchanges its gradients."""
     measured = of_windows(request, [rank.windows for rank in every], batches)
     losses = [_mean_loss(request, values) for values in zip(*(rank.losses for rank in every), strict=True)]

@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from resnetx.choices import Bucket, Layerwise, NoExchange
-from resnetx.measure.rank import distributed
+from resnetx.measure.rank import ddp
 from resnetx.measure.rank.distributed import Ranks, Send, Work
 from resnetx.record import Unknown
 from resnetx.request import Request
@@ -58,7 +58,7 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | Non
     for tensor in (*model.parameters(), *model.buffers()):
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
-        return _Buckets(distributed.data_parallel(model, strategy, ranks, send))
+        return _Buckets(ddp.data_parallel(model, strategy, ranks, send))
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
@@ -94,7 +94,7 @@ class _Buckets:
         """DDP has waited."""
 
     def sizes(self) -> list[int] | Unknown:
-        return distributed.bucket_sizes(self._wrapped)
+        return ddp.bucket_sizes(self._wrapped)
 
 
 class _Flat:
@@ -109,9 +109,9 @@ class _Flat:
         self, model: nn.Module, name: str, groups: Iterable[list[nn.Parameter]], world_size: int, send: Send
     ) -> None:
         self.name, self.module, self._share, self._send = name, model, 1 / world_size, send
-        self._messages = [Message(group) for group in groups]
-        self._on_the_way: list[tuple[Message, Work]] = []
-        self._order: list[Message] = []  # of the latest step
+        self._messages = [MessageBuffer(group) for group in groups]
+        self._on_the_way: list[tuple[MessageBuffer, Work]] = []
+        self._order: list[MessageBuffer] = []  # of the latest step
         for message in self._messages:
             for parameter, view in message.views:
                 parameter.register_post_accumulate_grad_hook(self._hook(message, view))
@@ -119,7 +119,7 @@ class _Flat:
     def __call__(self, images: torch.Tensor) -> Any:
         return self.module(images)
 
-    def _hook(self, message: "Message", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
+    def _hook(self, message: "MessageBuffer", view: torch.Tensor) -> Callable[[torch.Tensor], None]:
         def ready(parameter: torch.Tensor) -> None:
             assert parameter.grad is not None, "called after the gradient was accumulated"
             copy_scaled(parameter.grad, self._share, view)
@@ -147,7 +147,7 @@ def copy_scaled(gradient: torch.Tensor, share: float, view: torch.Tensor) -> Non
     torch.mul(gradient, share, out=view)
 
 
-class Message:
+class MessageBuffer:
     """One flat buffer, and the places of a group's gradients in it."""
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:

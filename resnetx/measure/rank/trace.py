@@ -23,10 +23,10 @@ from resnetx.measure.rank.device_time import MOST_LAUNCHES, TOO_SLOW, Hold, time
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.layer_timer import LayerWatch, WatchedStep
 from resnetx.measure.rank.phases import clock_of
-from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.profiler import kernels_s
-from resnetx.measure.rank.results import Measured, RankTraining
-from resnetx.measure.rank.strategies import Message, copy_scaled, trainable
+from resnetx.measure.rank.results import RankResults, RankTraining
+from resnetx.measure.rank.strategies import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.train import build, training_step
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import LayerTimes, TracedLayer, Unknown, known
@@ -43,13 +43,13 @@ COPIES_AT_ONCE = MOST_LAUNCHES // 2  # that are timed in one queue, which holds 
 BUSY = 0.9
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured:
+def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults:
     """Trains on one rank; returns what the record has of it."""
     hold = Hold(ranks.device) if ranks.device.type == "cuda" else None
     watch = LayerWatch(build(request, ranks), request.image_size, clock_of(ranks.device), hold)
     clock.lap("model_s")
     pipeline = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived)
-    batches = Batches(pipeline)
+    batches = ShortenableBatches(pipeline)
     clock.lap("input_s")
     step, progress = training_step(watch, batches, request, ranks, watch.mark)
     seen: list[WatchedStep] = []
@@ -97,14 +97,14 @@ def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[Wat
     return seen
 
 
-class Batches:
+class ShortenableBatches:
     """The batches of a pipeline; with `few`, only the first images of each."""
 
     def __init__(self, pipeline: inputs.Batches) -> None:
         self._pipeline = pipeline
         self.few = False
 
-    def __iter__(self) -> "Batches":
+    def __iter__(self) -> "ShortenableBatches":
         return self
 
     def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -112,7 +112,9 @@ class Batches:
         return (images[:FEW], labels[:FEW]) if self.few else (images, labels)
 
 
-def queueing_s(step: Step, watch: LayerWatch, batches: Batches, device: torch.device) -> list[float] | Unknown:
+def queueing_s(
+    step: Step, watch: LayerWatch, batches: ShortenableBatches, device: torch.device
+) -> list[float] | Unknown:
     """Seconds that the host takes to queue a clean step for a device that is faster.
 
     Of few images, whose kernels take less time than their launches, whatever the batch: so the host never waits because
@@ -167,7 +169,7 @@ def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> f
 
     On a GPU by the device's time: in a step the copies are queued behind the backward pass, one launch a parameter.
     """
-    message = Message(trainable(parameters))
+    message = MessageBuffer(trainable(parameters))
     # Ones, as zeros may lie in no memory at all.
     pairs = [(torch.ones_like(parameter), view) for parameter, view in message.views]
     parts = [pairs[start : start + COPIES_AT_ONCE] for start in range(0, len(pairs), COPIES_AT_ONCE)]

@@ -17,21 +17,21 @@ from resnetx.measure.rank import results
 from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
-from resnetx.measure.rank.process import StartUp
+from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.profiler import profiled
-from resnetx.measure.rank.results import Measured, RankTraining
+from resnetx.measure.rank.results import RankResults, RankTraining
 from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.request import Request
 
 
-def measure(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
+def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
     """Trains; rank 0 returns what the record has of it."""
     with own_stream(ranks.device, request.graph):
         return _measured(request, ranks, clock)
 
 
-def _measured(request: Request, ranks: Ranks, clock: StartUp) -> Measured | None:
+def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
     clock.lap("model_s")
@@ -69,7 +69,7 @@ def training_step(
     request: Request,
     ranks: Ranks,
     mark: Mark = unwatched,
-) -> "tuple[Step, Progress]":
+) -> "tuple[Step, LossHistory]":
     """The step that is measured: next batch, forward, backward (with communication), update."""
     optimizer = torch.optim.SGD(
         replica.module.parameters(),
@@ -85,7 +85,7 @@ def training_step(
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
     weight = loss_weight(request, ranks.rank)
-    progress = Progress(scaler)
+    progress = LossHistory(scaler)
 
     def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
         mark("forward")
@@ -118,7 +118,7 @@ def loss_weight(request: Request, rank: int) -> float:
     return request.share(rank) * request.gpus / request.batch_size
 
 
-class Progress:
+class LossHistory:
     """What the latest step came to, read only between windows: reading it waits for the device."""
 
     def __init__(self, scaler: torch.amp.GradScaler) -> None:

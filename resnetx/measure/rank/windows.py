@@ -16,7 +16,7 @@ from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.cuda_graph import LEAST_WARMUP
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.measure.rank.process import StartUp, bytes_read, device_memory, difference, peak_memory_bytes
+from resnetx.measure.rank.process import StartUpTimer, bytes_read, device_memory, difference, peak_memory_bytes
 from resnetx.record import DeviceMemory, Unknown
 from resnetx.request import WINDOW_S, Request
 
@@ -46,7 +46,7 @@ class RankWindows:
 
 
 def measure_windows(
-    step: Step, note: Callable[[int], None], request: Request, ranks: Ranks, clock: StartUp
+    step: Step, note: Callable[[int], None], request: Request, ranks: Ranks, clock: StartUpTimer
 ) -> RankWindows:
     """This rank's times, and what was read of the machine around them.
 

@@ -8,7 +8,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from resnetx.measure.study.sweep import PlannedRun, hopeless, pointless
+from resnetx.measure.study.plan import PlannedRun
+from resnetx.measure.study.sweep import hopeless, pointless
 from resnetx.record import RunRecord
 from resnetx.request import Request
 from resnetx.statistics import summarize

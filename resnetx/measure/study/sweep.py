@@ -1,114 +1,26 @@
 """Sweep: a study, run after run, each a fresh process; what is finished is kept when it is started again.
 
-The order is random but seeded: a machine that warms up or is shared by the hour then favours no point. A point that
-finds no memory, or no end, is not tried again; nor are its twins.
+A point that finds no memory, or no end, is not tried again; nor are its twins.
 """
 
 import math
-import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from contextlib import contextmanager
 
 import msgspec
 
-from resnetx import record
 from resnetx.errors import ConfigError
 from resnetx.host import flock
-from resnetx.loading import is_file
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.results_folder import not_writable
-from resnetx.measure.machine.environment import identity
-from resnetx.measure.machine.revision import has_changes, revision, same_code
-from resnetx.record import RecordError, RunFile, RunFolder, RunRecord, StudyFolder, StudyRecord
-from resnetx.request import Request, TwinName
-
-Tell = Callable[[str], object]  # called with a sentence for the user
+from resnetx.measure.study.plan import PlannedRun
+from resnetx.record import RunRecord, StudyFolder
 
 FAILURES = 2  # of one point or twin, after which it is given up
 
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a sweep. `obstacle`: why it cannot run here; "" where it can."""
-
-    task: RunFile
-    folder: RunFolder
-    obstacle: str
-    points: frozenset[str]  # keys of its point, or of the points whose twin it is
-    twin: TwinName | None  # None: the point itself
-
-    @property
-    def key(self) -> str:
-        return self.task.request.key
-
-    def earlier(self) -> RunRecord | None:
-        """Its record from an earlier start, None if it has none; a `RecordError` if that cannot be read."""
-        if not is_file(self.folder.record):
-            return None
-        found: RunRecord = record.read(self.folder.record, RunRecord)
-        return found
-
-    @property
-    def settled(self) -> RunRecord | None:
-        """Its record from an earlier start of the same sweep, if running it again would tell nothing new."""
-        try:
-            return self.settled_by(self.earlier())
-        except RecordError:
-            return None
-
-    def settled_by(self, found: RunRecord | None) -> RunRecord | None:
-        """An earlier record, if running it again would tell nothing new."""
-        if found is None or found.request != self.task.request:
-            return None
-        if found.outcome == "ok":  # also where it could not run now: a folder or a GPU may be missing for a moment
-            return found
-        endless = found.outcome == "timeout" and found.timeout_s >= self.task.timeout_s
-        return found if not self.obstacle and (found.outcome == "oom" or endless) else None
-
-
-def plan(
-    points: Iterable[tuple[RunFile, str]], *, repeats: int, twins: int, folder: StudyFolder, seed: int
-) -> list[PlannedRun]:
-    """The runs of a study in the order in which they are to be executed; `points` carry the obstacle of each.
-
-    Twins that points share, and twins that are points themselves, run as often as the most demanding needs them.
-    """
-    planned: dict[str, tuple[PlannedRun, int]] = {}
-
-    def add(task: RunFile, obstacle: str, point: str, twin: TwinName | None, count: int) -> None:
-        known, before = planned.get(task.request.key, (None, 0))
-        points = frozenset({point}) | (known.points if known else frozenset())
-        name = twin if known is None or known.twin else None  # what is a point somewhere is no twin
-        run = PlannedRun(task, folder.run(task.request.slug, 1), obstacle, points, name)
-        planned[run.key] = (run, max(count, before))
-
-    for task, obstacle in points:
-        add(task, obstacle, task.request.key, None, 1 if obstacle else repeats)  # one record says that it cannot run
-        if not obstacle and twins:
-            for name, request in task.request.twins.items():
-                add(msgspec.structs.replace(task, request=request), "", task.request.key, name, twins)
-
-    shuffle = random.Random(seed).shuffle
-    runs = []
-    for repeat in range(1, max((count for _, count in planned.values()), default=0) + 1):
-        turn = [run for run, count in planned.values() if count >= repeat]
-        shuffle(turn)
-        runs += [_repeated(run, repeat, folder) for run in turn]
-    return runs
-
-
-def _repeated(run: PlannedRun, repeat: int, folder: StudyFolder) -> PlannedRun:
-    task = msgspec.structs.replace(run.task, repeat=repeat)
-    return replace(run, task=task, folder=folder.run(task.request.slug, repeat))
-
-
-# ---- executing ------------------------------------------------------------------------------------------------------
-
-# Chooses the next of the runs that are left, or None to leave them undone; told what has ended so far.
-Choice = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
+# Chooses the next of the remaining runs, or None to leave them undone, by the records of the runs that have ended.
+ChooseRun = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
 
 
 def in_order(left: list[PlannedRun], _: list[RunRecord]) -> PlannedRun | None:
@@ -120,7 +32,7 @@ def sweep(
     runs: list[PlannedRun],
     kept: list[RunRecord],
     done: Callable[[PlannedRun, RunRecord | None], None],
-    choose: Choice = in_order,
+    choose: ChooseRun = in_order,
     remaining_s: Callable[[], float] = lambda: math.inf,
 ) -> list[PlannedRun]:
     """Executes runs, which can all run here, one by one; returns those that `choose` leaves undone.
@@ -157,31 +69,6 @@ def pointless(run: PlannedRun, hopeless: set[str]) -> bool:
     return run.key in hopeless or run.points <= hopeless
 
 
-def split_settled(
-    runs: Iterable[PlannedRun], unreadable: Tell = lambda _: None
-) -> tuple[list[RunRecord], list[PlannedRun]]:
-    """What an earlier start has settled, and the runs that are left.
-
-    A record that cannot be read settles nothing: `unreadable` is called with a sentence about it. A record of a newer
-    resnetx is an error, as it would be overwritten.
-    """
-    kept, left = [], []
-    for run in runs:
-        try:
-            settled = run.settled_by(run.earlier())
-        except RecordError as error:
-            unreadable(f"{error}; this run is measured again")
-            settled = None
-        if settled:
-            kept.append(settled)
-        else:
-            left.append(run)
-    return kept, left
-
-
-# ---- the folder -----------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def locked(folder: StudyFolder) -> Iterator[None]:
     """Holds the folder for this sweep alone: two sweeps in it would count each other's runs."""
@@ -198,110 +85,3 @@ def locked(folder: StudyFolder) -> Iterator[None]:
                 f"another sweep is running in {folder.path}: wait for it, or set results=FOLDER to another folder"
             ) from None
         yield
-
-
-def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambda _: None) -> StudyRecord:
-    """The record for the study in this folder, which must be the one that is asked for.
-
-    A study may grow, and part of it may be asked for; points of another definition would be mistaken for its own.
-    `unreadable` is called with a sentence where the folder's record cannot be read.
-    """
-    known = _known(folder, unreadable)
-    if known is None:
-        return asked
-    old, new = [{each.key: each for each in found.points} for found in (known, asked)]
-    if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
-        raise ConfigError(
-            f"{folder.path} contains another study of this name: {_difference(known.points, asked.points)}; set "
-            "results=FOLDER to measure this one elsewhere" + _same_threads(known.points, asked.points)
-        )
-    if known.convention != asked.convention:
-        raise ConfigError(
-            f"{folder.path} was measured with convention={known.convention}; for the counts by {asked.convention}, use "
-            f"`resnetx describe convention={asked.convention}`"
-        )
-    return msgspec.structs.replace(asked, points=list({**old, **new}.values()))
-
-
-def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:
-    """The record of the study in this folder, None if there is none that can be read."""
-    if not is_file(folder.study):
-        return None
-    try:
-        known: StudyRecord = record.read(folder.study, StudyRecord)
-        return known
-    except RecordError as error:
-        unreadable(f"{error}; kept as {_kept(folder).name}")
-        return None
-
-
-def keep_unreadable(folder: StudyFolder) -> None:
-    """Renames a study's record that cannot be read, so that the new one does not overwrite it."""
-    if is_file(folder.study) and _known(folder, lambda _: None) is None:
-        with suppress(OSError):  # what cannot be renamed cannot be written either, which writing says
-            folder.study.rename(_kept(folder))
-
-
-def _kept(folder: StudyFolder) -> Path:
-    return folder.study.with_suffix(".unreadable")
-
-
-def _difference(old: list[Request], new: list[Request]) -> str:
-    """In what the points of two definitions differ: the settings, each with the values of both."""
-    told = []
-    for key in old[0].settings | new[0].settings:
-        before, now = ({str(each.settings.get(key)) for each in points} for points in (old, new))
-        if before != now:
-            told.append(f"{key}={_listed(before)} before, {_listed(now)} now")
-    return "; ".join(told) or "its points combine the same settings differently"
-
-
-def _same_threads(old: list[Request], new: list[Request]) -> str:
-    """The remedy where nothing but the largest GPU count, and with it the default of `threads`, is another one."""
-    (before, *_), (now, *_) = ({each.threads for each in points} for points in (old, new))
-    return f", or threads={before} to continue it" if before != now else ""
-
-
-def _listed(values: set[str]) -> str:
-    return next(iter(values)) if len(values) == 1 else f"[{','.join(sorted(values))}]"
-
-
-def check_same_machine(kept: Iterable[RunRecord]) -> None:
-    """Refuses to continue a study where other software or hardware is than its finished runs had.
-
-    They would not be repeats of each other.
-    """
-    now = identity()
-    for run in kept:
-        if run.environment is None:
-            continue
-        was = {name: getattr(run.environment, name) for name in now} | {
-            "gpus": ", ".join(gpu.name for gpu in run.environment.gpus or []) or None
-        }
-        for name, value in now.items():
-            if not (_same_revision if name == "git_revision" else _alike)(was[name], value):
-                raise ConfigError(
-                    f"this study was started with {name} {was[name]}, and here is {value}: runs would not be repeats "
-                    f"of each other; continue with {name} {was[name]}, or set results=FOLDER to start a new study"
-                )
-
-
-def _same_revision(before: str | None, now: str | None) -> bool:
-    return before == now if before is None or now is None else same_code(before, now)
-
-
-def check_known_code(dirty: bool) -> None:
-    """Refuses to measure with code that no commit has, unless that is asked for: no record could say what ran."""
-    if not dirty and has_changes(found := revision()):
-        raise ConfigError(
-            f"this checkout of resnetx has uncommitted changes ({found}), so that records could not name the code "
-            "that ran; commit them, or set dirty=true"
-        )
-
-
-def _alike(before: str | None, now: str | None) -> bool:
-    """Whether two versions or names are the same; one may leave out its build ("2.15.0" and "2.15.0+cu130")."""
-    if before is None or now is None:
-        return before == now
-    parts = [value.partition("+") for value in (before, now)]
-    return parts[0][0] == parts[1][0] and (parts[0][2] == parts[1][2] or not all(part[2] for part in parts))

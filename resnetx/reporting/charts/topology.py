@@ -15,7 +15,7 @@ import altair as alt
 import msgspec
 
 from resnetx.interconnect.system import Link, System
-from resnetx.reporting.charts.topology_layout import Box, Position, Route, boxes, route
+from resnetx.reporting.charts.topology_layout import Box, DrawnLink, Position, boxes, route
 from resnetx.units import si
 
 WIDTH_PIXELS = 1200  # of a drawing at most
@@ -120,7 +120,7 @@ class _Frame:
         return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.bottom, self.top), nice=False))
 
 
-def _link_layer(routes: Mapping[Link, Route], frame: _Frame, faint: bool) -> alt.Chart:
+def _link_layer(routes: Mapping[Link, DrawnLink], frame: _Frame, faint: bool) -> alt.Chart:
     legends = _legends(list(routes))
     rows = []
     for number, (link, way) in enumerate(routes.items()):
@@ -167,7 +167,7 @@ def _width(link: Link) -> float:
     return {"nvlink": 2.2, "pcie": 1.3, "smp": 2.0, "network": 1.6}[link.wire.family]
 
 
-def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, Route], frame: _Frame) -> list[alt.Chart]:
+def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink], frame: _Frame) -> list[alt.Chart]:
     between = {(link.a, link.b): (way, False) for link, way in routes.items()}
     between |= {(link.b, link.a): (way, True) for link, way in routes.items()}
     crowd = Counter(step for walk in rings for step in walk.steps)

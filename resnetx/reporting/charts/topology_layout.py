@@ -47,7 +47,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Route:
+class DrawnLink:
     """A link as it is drawn: from its first component to its second, along a straight line or an arc."""
 
     start: Position
@@ -66,13 +66,13 @@ def boxes(system: System) -> dict[str, Box]:
     return {component.name: _box(component, system, at) for component in system.components}
 
 
-def route(link: Link, among: Mapping[str, Box]) -> Route:
+def route(link: Link, among: Mapping[str, Box]) -> DrawnLink:
     """The way of a link that keeps clear of the other components, or straight through them if none does."""
     first, second = among[link.a], among[link.b]
     start, end = first.towards(second), second.towards(first)
     others = [box for name, box in among.items() if name not in (link.a, link.b)]
     bend = next((bend for bend in BENDS if _is_clear(_curve(start, end, bend, steps=ARC_STEPS), others)), 0)
-    return Route(start, end, bend)
+    return DrawnLink(start, end, bend)
 
 
 def _places(system: System) -> dict[str, Position]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from resnetx.record import Environment, RunSummary
-from resnetx.record.comparison import Difference, Study
+from resnetx.record.comparison import Difference, Letter
 from resnetx.units import si
 
 Facts = dict[str, str]  # path in a record -> value in words
@@ -45,7 +45,7 @@ def _facts(runs: Sequence[RunSummary]) -> list[tuple[int, Facts]]:
 def _difference(name: str, facts_a: list[tuple[int, Facts]], facts_b: list[tuple[int, Facts]]) -> Difference:
     values_a, varies_a = _values(name, facts_a)
     values_b, varies_b = _values(name, facts_b)
-    varies: list[tuple[Study, bool]] = [("A", varies_a), ("B", varies_b)]
+    varies: list[tuple[Letter, bool]] = [("A", varies_a), ("B", varies_b)]
     return Difference(name=name, a=values_a, b=values_b, varies_in=[study for study, does in varies if does])
 
 

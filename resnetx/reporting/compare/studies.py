@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from resnetx import __version__
 from resnetx.record import SCHEMA, RunSummary
-from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Mean, Study, StudySide, Unmatched
+from resnetx.record.comparison import ComparedPoint, ComparedStudy, Comparison, Letter, Mean, StudySide, Unmatched
 from resnetx.reporting.compare import controls
 from resnetx.reporting.compare.machines import differences
 from resnetx.reporting.compare.matched_points import match
 from resnetx.reporting.compare.pairs import Pair, baselines, mean
 from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.statistics import LEVEL, Finding, false_discovery, permutation_test, smallest_p
+from resnetx.statistics import LEVEL, AdjustedTest, false_discovery, permutation_test, smallest_p
 
 _FEWEST_TESTED = 2  # runs on a side: one has no spread
 _MOST_ADVISED = 20  # runs of a point
@@ -64,14 +64,14 @@ def _study(results: Results) -> ComparedStudy:
     return ComparedStudy(name=study.name, node=study.node, folder=str(results.folder), skipped=results.skipped)
 
 
-def _unmatched(study: Study, point: StudyPoint) -> Unmatched:
+def _unmatched(study: Letter, point: StudyPoint) -> Unmatched:
     return Unmatched(study=study, point=point.words, outcome=point.result.outcome)
 
 
 # ---- one point ------------------------------------------------------------------------------------------------------
 
 
-def _compared(pair: Pair, base: Pair | None, wanted: int, finding: Finding | None) -> ComparedPoint:
+def _compared(pair: Pair, base: Pair | None, wanted: int, finding: AdjustedTest | None) -> ComparedPoint:
     return ComparedPoint(
         workload=pair.a.workload,
         batch=pair.a.batch,
@@ -115,7 +115,7 @@ def _gpus(count: int) -> str:
 # ---- all points -----------------------------------------------------------------------------------------------------
 
 
-def _findings(pairs: Sequence[Pair]) -> dict[str, Finding]:
+def _findings(pairs: Sequence[Pair]) -> dict[str, AdjustedTest]:
     """What the tests of all points show together; a point that cannot be tested has none."""
     tested = [pair for pair in pairs if min(len(pair.a.rates), len(pair.b.rates)) >= _FEWEST_TESTED]
     tests = [permutation_test(pair.b.rates, pair.a.rates) for pair in tested]

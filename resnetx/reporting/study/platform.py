@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resnetx.record import Environment, RunSummary
-from resnetx.record.run import Gpu
+from resnetx.record.machine import Gpu
 from resnetx.reporting.study.results import Results
 from resnetx.units import si
 

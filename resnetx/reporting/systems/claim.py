@@ -13,9 +13,9 @@ from resnetx.record.system_comparison import Estimate
 from resnetx.reporting.systems.claim_items import NO_SYSTEM, Item
 
 Check = Literal["value", "bound", "ahead", "apart", "is", "falls"]
-Field = Literal["workload", "batch_size", "gpus"]
+PointField = Literal["workload", "batch_size", "gpus"]
 Take = Literal["each", "min", "max", "mean"]
-Kind = Literal["points", "workloads", "copies", "allreduce", "broadcast"]
+ItemKind = Literal["points", "workloads", "copies", "allreduce", "broadcast"]
 Unit = Literal["", "share", "iterations/s", "act./param.", "M", "MB", "GiB/s", "of 16 GB/s", "of 20 GB/s"]
 
 Items = Mapping[str, Sequence[Item]]  # kind -> items
@@ -49,7 +49,7 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which figures are read: a quantity of items of one kind, on one system or as the ratio of two."""
 
-    of: Kind = "points"
+    of: ItemKind = "points"
     where: Where = Where()
     quantity: str
     system: str = NO_SYSTEM  # of copies the pair, too: "gx8 0-4"
@@ -82,11 +82,11 @@ class Claim(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unit: Unit = ""
     against: Selection | None = None
     needs: int = 1  # items, or steps between items; of fewer nothing is said
-    along: Field | None = None
+    along: PointField | None = None
     order: list[int | str] = []
     stated: float | None = None
     stated_by: dict[str | int, float] = {}
-    unstated: Field | None = None
+    unstated: PointField | None = None
     tolerance: float | None = None  # null: the file's
     at_least: float | None = None
     at_most: float | None = None

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from resnetx.record.system_comparison import CheckedClaim, Estimate, Outcome
-from resnetx.reporting.systems.claim import Claim, Field
+from resnetx.reporting.systems.claim import Claim, PointField
 from resnetx.reporting.systems.claim_case import ClaimCase
 from resnetx.reporting.systems.claim_items import Item
 from resnetx.reporting.systems.rate_ratios import LEVEL, lead
 
-_FIELDS: tuple[Field, ...] = ("workload", "batch_size", "gpus")
+_FIELDS: tuple[PointField, ...] = ("workload", "batch_size", "gpus")
 
 
 def ahead(case: ClaimCase) -> Iterator[CheckedClaim]:
@@ -61,7 +61,7 @@ def _curves(case: ClaimCase) -> Iterator[list[Estimate]]:
         yield [curve[place] for place in order if place in curve]
 
 
-def _all_else(item: Item, along: Field) -> tuple[object, ...]:
+def _all_else(item: Item, along: PointField) -> tuple[object, ...]:
     return tuple(getattr(item, field) for field in _FIELDS if field != along)
 
 

@@ -37,7 +37,7 @@ WITHOUT_SETTINGS = (WORKLOADS, COPIES)  # kinds of items that no library and no 
 Value = str | int | float | list[str] | dict[str, float]  # of a setting
 
 
-class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PaperSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A setting that the paper's own comparison was made with, and where it says so."""
 
     value: Value
@@ -72,7 +72,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     systems: list[str]
     study: str
-    settings: dict[str, Setting]
+    settings: dict[str, PaperSetting]
     assumptions: dict[str, Assumption]
     tolerance: float
     claims: list[Claim]

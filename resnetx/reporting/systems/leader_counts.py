@@ -41,7 +41,7 @@ def leader_counts(points: Sequence[SystemPoint]) -> Iterator[LeaderCount]:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class LeaderAgreement:
     """The simple model beside the predictions, over the points with a margin and messages."""
 
     points: int
@@ -51,14 +51,14 @@ class Agreement:
     worst: SystemPoint
 
 
-def simple_model_agreement(points: Sequence[SystemPoint]) -> Agreement | None:
+def simple_model_agreement(points: Sequence[SystemPoint]) -> LeaderAgreement | None:
     """How the simple model agrees with the predictions; None where nothing is sent or known of messages."""
     comparable = [(point, point.margin) for point in points if point.margin and _speaks(point.margin)]
     if not comparable:
         return None
     differences = [(_difference(margin), point) for point, margin in comparable]
     worst, where = max(differences, key=lambda pair: abs(pair[0]))
-    return Agreement(
+    return LeaderAgreement(
         points=len(comparable),
         same_leader=sum(margin.simple_model.ratio > 1 for _, margin in comparable if margin.simple_model),
         mean_difference=statistics.fmean(abs(difference) for difference, _ in differences),

@@ -1,0 +1,96 @@
+"""The machines of a run as records have them: GPUs, storage, software, and where each rank ran."""
+
+from resnetx.record.base import RecordPart
+from resnetx.record.readings import HostLoad
+
+
+class Device(RecordPart, frozen=True):
+    """Where one rank ran. On a CPU machine `index` is the rank's place on its node and the rest is null."""
+
+    rank: int
+    node: str
+    index: int
+    name: str
+    uuid: str | None
+    pci_bus_id: str | None
+    cpus: str | None = None  # that the rank could run on: "0-31,64-95"; records from before it was asked lack it
+
+
+class Gpu(RecordPart, frozen=True):
+    """One GPU of the host, whether the run used it or not."""
+
+    index: int
+    name: str
+    uuid: str
+    pci_bus_id: str
+    compute_capability: str  # of an AMD GPU its architecture: "gfx942"
+    memory_bytes: int | None
+    power_limit_W: float | None
+    sm_clock_max_Hz: float | None
+    ecc: bool | None
+    mig: bool | None
+    pcie_generation: int | None
+    pcie_generation_max: int | None
+    pcie_width: int | None
+    pcie_width_max: int | None
+    nvlinks_active: int | None
+
+
+class GpuProcess(RecordPart, frozen=True):
+    """A process of another run or user on a GPU of this host when the run started."""
+
+    gpu: int
+    pid: int
+    memory_bytes: int | None
+    name: str | None = None  # records from before it was asked lack it
+
+
+class Storage(RecordPart, frozen=True):
+    """The file system that the images lie on."""
+
+    path: str
+    filesystem: str
+    device: str
+    rotational: bool | None
+
+
+class Environment(RecordPart, frozen=True, kw_only=True):
+    """The machine and the software, as far as they can change a figure."""
+
+    node: str
+    system: str  # kernel and distribution
+    container: str | None
+    python: str
+    resnetx: str
+    git_revision: str | None  # "+changes-DIGEST" behind it where the code differs from the commit
+    torch: str
+    torchvision: str | None
+    cuda: str | None
+    hip: str | None = None  # of ROCm, for AMD GPUs; records from before it was asked lack it
+    cudnn: str | None
+    nccl: str | None  # RCCL's with ROCm
+    driver: str | None
+    dali: str | None
+    cpu: str
+    cpu_sockets: int | None
+    cpu_cores: int | None
+    cpus_usable: int
+    cpu_governor: str | None
+    numa_nodes: int | None
+    host_memory_bytes: int
+    storage: Storage | None
+    network: list[str]  # interfaces that are up, with their speed where it is known: "eth0 100 Gb/s"
+    gpus: list[Gpu] | None
+    gpu_processes: list[GpuProcess] | None
+    topology: str | None  # `nvidia-smi topo -m`; between AMD GPUs, kinds of links and their highest rates
+    topology_fingerprint: str | None  # equal on machines whose GPUs are wired alike
+    threads: dict[str, int]  # torch's thread pools, in rank 0
+    variables: dict[str, str]  # environment variables that torch, NCCL, gloo, OpenMP or DALI read
+
+
+class OtherNode(RecordPart, frozen=True):
+    """A node of a run apart from rank 0's, which the record's own `environment` and `host_load` are of."""
+
+    rank: int  # the first on it
+    environment: Environment
+    host_load: HostLoad | None
