@@ -25,7 +25,7 @@ def image_shape(image_size: int) -> tuple[int, int, int]:
     return 3, image_size, image_size
 
 
-class ModelSettings(Choice, frozen=True):
+class ModelChoice(Choice, frozen=True):
     """The settings of one kind of model, and what is known of it without torch; the rest is its `workloads.kinds.Kind`.
 
     Every model classifies images: its settings include `classes: int`, the number of its outputs.
@@ -37,7 +37,7 @@ class ModelSettings(Choice, frozen=True):
     @property
     def label(self) -> str:
         """Its name in output, and in names of folders."""
-        raise NotImplementedError
+        return self.kind
 
     @property
     def place_in_family(self) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class ModelSettings(Choice, frozen=True):
         return ()
 
 
-class ResNetX(ModelSettings, frozen=True, tag="resnetx"):
+class ResNetX(ModelChoice, frozen=True, tag="resnetx"):
     """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x sets the work per parameter."""
 
     x: int  # residual blocks
@@ -63,7 +63,7 @@ class ResNetX(ModelSettings, frozen=True, tag="resnetx"):
         return self.width, self.x
 
 
-class AlexNet(ModelSettings, frozen=True, tag="alexnet"):
+class AlexNet(ModelChoice, frozen=True, tag="alexnet"):
     """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
 
     classes: int
@@ -72,7 +72,7 @@ class AlexNet(ModelSettings, frozen=True, tag="alexnet"):
     smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
 
 
-class GoogLeNet(ModelSettings, frozen=True, tag="googlenet"):
+class GoogLeNet(ModelChoice, frozen=True, tag="googlenet"):
     """Caffe's `bvlc_googlenet` with its two auxiliary classifiers."""
 
     classes: int
@@ -81,7 +81,7 @@ class GoogLeNet(ModelSettings, frozen=True, tag="googlenet"):
     smallest_image_size: ClassVar[int] = 47  # smaller images leave no input for the auxiliary classifiers
 
 
-class Torchvision(ModelSettings, frozen=True, tag="torchvision"):
+class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
     """Any classifier of `torchvision.models`, by its name there."""
 
     name: str

@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=CPU)
 
 
-class Pair(choices.ModelSettings, frozen=True, tag="pair"):
+class Pair(choices.ModelChoice, frozen=True, tag="pair"):
     """Two classifiers on one convolution: an output of which only this kind knows the loss."""
 
     channels: int

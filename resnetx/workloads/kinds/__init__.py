@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from resnetx.choices import AlexNet, GoogLeNet, ModelSettings, ResNetX, Torchvision
+from resnetx.choices import AlexNet, GoogLeNet, ModelChoice, ResNetX, Torchvision
 from resnetx.workloads.kinds.alexnet import AlexNetKind
 from resnetx.workloads.kinds.googlenet import GoogLeNetKind
 from resnetx.workloads.kinds.kind import Kind
@@ -11,7 +11,7 @@ from resnetx.workloads.kinds.torchvision import TorchvisionKind
 
 __all__ = ["KINDS", "Kind", "kind_of"]
 
-KINDS: dict[type[ModelSettings], Kind[Any]] = {
+KINDS: dict[type[ModelChoice], Kind[Any]] = {
     ResNetX: ResNetXKind(),
     AlexNet: AlexNetKind(),
     GoogLeNet: GoogLeNetKind(),
@@ -19,6 +19,6 @@ KINDS: dict[type[ModelSettings], Kind[Any]] = {
 }
 
 
-def kind_of(model: ModelSettings) -> Kind[Any]:
+def kind_of(model: ModelChoice) -> Kind[Any]:
     """The kind of a model."""
     return KINDS[type(model)]

@@ -5,29 +5,30 @@ with the batches of `inputs.Batches`: images of `choices.image_shape`, and a lab
 all that a kind must define; what else it needs not say has a default here. Importing a kind loads no torch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from resnetx.choices import ModelSettings
+from resnetx.choices import ModelChoice
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Settings = TypeVar("Settings", bound=ModelSettings)
+Settings = TypeVar("Settings", bound=ModelChoice)
 
 
-class Kind(Generic[Settings]):
+class Kind(ABC, Generic[Settings]):
     """One kind of model; without state, as everything that differs between two models is in their settings."""
 
     packages: ClassVar[tuple[str, ...]] = ("torch",)  # modules that it is built with, of `packages.KNOWN`
     # Whether a request is checked by making its layer table: where `smallest_image_size` does not refuse enough.
     checked_by_table: ClassVar[bool] = True
 
+    @abstractmethod
     def build(self, model: Settings, image_size: int) -> "nn.Module":
         """The model for images of `image_size` pixels, in training mode; a `ConfigError` where there is none."""
-        raise NotImplementedError
 
     def loss(self, outputs: Any, labels_N: "Tensor") -> "Tensor":
         """The mean loss of a batch, from what the module returned in training."""

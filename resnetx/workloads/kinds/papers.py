@@ -1,6 +1,6 @@
 """What the kinds have in common that Tallent et al. 2017 measured by their names, AlexNet and GoogLeNet."""
 
-from resnetx.choices import ModelSettings
+from resnetx.choices import ModelChoice
 
 
 def with_intensity(figures: dict[str, float], intensities: dict[int, float], batch_size: int) -> dict[str, float]:
@@ -8,7 +8,7 @@ def with_intensity(figures: dict[str, float], intensities: dict[int, float], bat
     return figures | ({"intensity": intensities[batch_size]} if batch_size in intensities else {})
 
 
-def differs_from_paper(model: ModelSettings, image_size: int, what: str) -> list[str]:
+def differs_from_paper(model: ModelChoice, image_size: int, what: str) -> list[str]:
     """That another image size than the paper's changes the size of `what`, a part of the model; [] at the paper's."""
     if image_size == model.image_size:
         return []

@@ -39,7 +39,7 @@ def write(name: str, layers: list[Layer]) -> None:
     file(name).write_bytes(b"[\n" + rows + b"\n]\n")
 
 
-def kept(model: choices.ModelSettings, image_size: int) -> list[Layer] | None:
+def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
     """The stored table of a model; None if there is none."""
     for name, choice in KEPT.items():
         if choice == (model, image_size):
