@@ -74,7 +74,7 @@ def _rows(record: BenchRecord) -> Iterator[dict[str, Cell]]:
             }
 
 
-def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.Bench]) -> Benches:
+def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKeywords]) -> Benches:
     """Times collectives, one process group after the other; or imports `file`, of nccl-tests, instead."""
     if file is not None:
         from resnetx.api.bench_import import import_bench

@@ -28,7 +28,7 @@ from resnetx.settings.words import written
 from resnetx.study import Point
 
 
-def predict(*traces: keywords.Text, **settings: Unpack[keywords.Predict]) -> Prediction:
+def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> Prediction:
     """Predicts each point of the workloads on each system; kept on disk where `out` or `results` says.
 
     `traces`: folders that `trace` has made, or files of layer times; without any, compute is estimated from published

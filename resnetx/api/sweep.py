@@ -63,7 +63,7 @@ class Plan:
     budget_s: float | None
 
 
-def sweep(**settings: Unpack[keywords.Sweep]) -> MeasuredStudy:
+def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:
     """Runs a study, or the points of any settings that are lists; what is on disk already is not run again."""
     return execute(study_of(settings))
 

@@ -110,7 +110,7 @@ class Ranked:
 Answer = Listed | Described | Routed | Costed | Ranked
 
 
-def topology(*names: keywords.Text, **settings: Unpack[keywords.Topology]) -> Records[TopologyRecord]:
+def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[TopologyRecord]:
     """Explains systems, by name or YAML file; without any, names those that come with resnetx.
 
     With `collective` it says what that costs, with two `devices` which paths join them, with `pick` which GPUs to use.

@@ -77,7 +77,7 @@ def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> dict[str, Cell
     }
 
 
-def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.Trace]) -> Traces:
+def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.TraceKeywords]) -> Traces:
     """Times a workload layer by layer on one device; what is on disk already is not run again.
 
     `file`: imports a PyTorch profile, or a text of six columns, instead of measuring.

@@ -94,7 +94,7 @@ def test_the_settings_of_a_verb_are_those_that_its_structs_read():
     assert set(READS["bench"].settings) == {*bench.BenchSettings.__struct_fields__, *bench.WORKLOADS}
     assert set(READS["topology"].settings) == set(topology.TopologySettings.__struct_fields__)
     assert set(CLOCKED) >= set(doctor_clock.ClockSettings.__struct_fields__)
-    workload = keywords.Workload.__annotations__
+    workload = keywords.WorkloadKeywords.__annotations__
     assert set(READS["predict"].settings) == {*predict_settings.PredictSettings.__struct_fields__, *workload}
 
 
