@@ -156,9 +156,9 @@ def _hints(tree: folders.Tree) -> dict[str, int]:
     sizes = []
     for path in folders.sample(tree):
         with suppress(OSError, header.DamageError):  # damaged files are reported when they are decoded
-            found = header.of_file(path)
-            header.check(found)
-            sizes.append((found.width, found.height))
+            image_header = header.of_file(path)
+            header.check(image_header)
+            sizes.append((image_header.width, image_header.height))
     if not sizes:
         return {}
     widths, heights = zip(*sizes, strict=True)

@@ -149,13 +149,13 @@ def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
         figure = getattr(part, field)
         if isinstance(figure, SourcedValue):
             steps = in_file_units([*where, field], text.tree)
-            _check_figure(text, steps, ".".join(map(str, steps)), figure, or_zero=field.endswith("_s"))
+            _check_figure(text, steps, ".".join(map(str, steps)), figure, zero_allowed=field.endswith("_s"))
 
 
 def _check_figure(
-    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, or_zero: bool = False
+    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, zero_allowed: bool = False
 ) -> None:
-    if or_zero and figure.value == 0:
+    if zero_allowed and figure.value == 0:
         return
     if not figure.value > 0:
         raise text.error(where, f"{name}: expected more than 0")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from resnetx.workloads.counts import Layer
 
 
-def layers(found: "Sequence[Layer]", workload: Workload) -> None:
+def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     """One workload: its sums, then layer by layer."""
     from resnetx.workloads.counts import (
         DATA,
@@ -24,7 +24,7 @@ def layers(found: "Sequence[Layer]", workload: Workload) -> None:
     )
 
     convention = workload.convention
-    activations = activations_by_layer(found, workload.image_size, convention)
+    activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
     image = f"3x{workload.image_size}x{workload.image_size}"
     data = [[DATA, "image, label", image, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
@@ -38,7 +38,7 @@ def layers(found: "Sequence[Layer]", workload: Workload) -> None:
             f"{flops_per_image(some) / 1e6:,.1f}",
             si(gradient_bytes(some), "B"),
         ]
-        for some in folded(found)
+        for some in folded(table)
     ]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
