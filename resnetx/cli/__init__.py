@@ -88,6 +88,7 @@ def _guarded(act: Callable[[], int]) -> int:
 
 
 def _explained(act: Callable[[], int]) -> int:
+    """The exit status of `act`; what it raises is printed as a sentence instead of a traceback."""
     from resnetx import packages
     from resnetx.cli import unforeseen
 

@@ -153,6 +153,7 @@ def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
 
 
 def _refuse_repeated_names(iteration: Sequence[_Row], path: Path) -> None:
+    """Refuses an iteration in which two layers have one name: a new iteration would have begun unseen."""
     names: set[str] = set()
     for row in iteration:
         if row.name in names:

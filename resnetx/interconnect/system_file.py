@@ -155,6 +155,7 @@ def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
 def _check_figure(
     text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, zero_allowed: bool = False
 ) -> None:
+    """Refuses a figure that no machine has."""
     if zero_allowed and figure.value == 0:
         return
     if not figure.value > 0:

@@ -97,7 +97,8 @@ class Fabric:
         gpus = {gpu.name for gpu in self.system.gpus}
         used = [link for link in self.system.links if gpus & {link.a, link.b} or link.wire.family == "network"]
         provenances = {link.wire.copy_Bps.provenance for link in used}
-        return "assumed" if "assumed" in provenances else "datasheet" if "datasheet" in provenances else "published"
+        weakest_first: tuple[Origin, ...] = ("assumed", "datasheet")
+        return next((origin for origin in weakest_first if origin in provenances), "published")
 
     def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""

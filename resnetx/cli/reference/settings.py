@@ -162,6 +162,7 @@ def _types(setting: Setting) -> list[str]:
 
 
 def _in_struct(kind: Any, name: str) -> list[str]:
+    """The types that a setting may have, in words, by the annotations of a struct; `name`: with dots."""
     first, _, rest = name.partition(".")
     hints = get_type_hints(kind)
     if first not in hints:

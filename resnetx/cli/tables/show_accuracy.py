@@ -116,6 +116,7 @@ def _advantages(checked: Accuracy) -> None:
 
 
 def _rest(checked: Accuracy) -> None:
+    """The points that only one side has: not measured, or not predicted."""
     for what, points in (("Not measured", checked.not_measured), ("Not predicted", checked.not_predicted)):
         if points:
             shown = show.first(points, NAMED)

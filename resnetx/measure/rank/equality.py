@@ -156,6 +156,7 @@ class _Sequential:
         self.gradients: list[torch.Tensor] = []  # contiguous
 
     def step(self) -> None:
+        """Trains for one step; refuses a learning rate with which the loss is no number any more."""
         self._step()
         if not math.isfinite(self.loss):
             learning_rate = self._request.optimizer.learning_rate

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Sgd, SyntheticInput
 from resnetx.measure.rank import results
 from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
 from resnetx.measure.rank.distributed import Ranks
@@ -74,16 +74,7 @@ def training_step(
     mark: Mark = unwatched,
 ) -> "tuple[Step, LossHistory]":
     """The step that is measured: next batch, forward, backward (with communication), update."""
-    optimizer = torch.optim.SGD(
-        replica.module.parameters(),
-        lr=request.optimizer.learning_rate,
-        momentum=request.optimizer.momentum,
-        weight_decay=request.optimizer.weight_decay,
-        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
-    )
-    # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
-    for parameter in optimizer.param_groups[0]["params"] if request.optimizer.momentum else ():
-        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    optimizer = _optimizer(replica.module, request.optimizer)
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
@@ -111,6 +102,21 @@ def training_step(
         run(*next(batches))
 
     return step, progress
+
+
+def _optimizer(model: nn.Module, settings: Sgd) -> torch.optim.SGD:
+    """SGD over the parameters of a model, with its momenta in place."""
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
+    )
+    # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
+    for parameter in optimizer.param_groups[0]["params"] if settings.momentum else ():
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
 
 
 def loss_weight(request: Request, rank: int) -> float:
