@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _guarded(lambda: _run(words))
 
 
-def door(kind: Literal["run", "bench"]) -> NoReturn:
+def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
     """What `python -m resnetx.train` and `python -m resnetx.collectives` do: one rank, and the end of its process."""
     status = worker(kind)
     sys.stdout.flush()

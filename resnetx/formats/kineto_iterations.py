@@ -62,6 +62,7 @@ class _Contents:
 
 
 def _contents(works: Works, windows: Sequence[Window]) -> list[_Contents]:
+    """The work that began in each window, and the stray device events that were launched in it."""
     contents = [_Contents(begin, end) for begin, end in windows]
     begins = [content.begin for content in contents]
 
@@ -79,6 +80,7 @@ def _contents(works: Works, windows: Sequence[Window]) -> list[_Contents]:
 
 
 def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
+    """What one iteration spent in each layer, backward work with the layer whose forward pass it undoes."""
     creators = _creators(contents.works)
     undone = {work: creator for work in contents.works if (creator := _undone_by(work, creators)) is not None}
     layers, layer_of = _layers([work for work in contents.works if work.part == "operation"], set(undone.values()))

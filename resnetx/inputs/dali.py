@@ -203,6 +203,7 @@ def _checked(files: DataNode) -> DataNode:
 
 
 def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str, Any]) -> DataNode:
+    """Decoded images of a batch, cropped, flipped and normalised as the input's recipe has it."""
     recipe, size = recipes.RECIPES[input.recipe], share.image_size
     decoder = "mixed" if _mixed(input, share) else "cpu"
     if recipe.resized:

@@ -190,6 +190,7 @@ def _tightest(names: Sequence[str], lanes: rings.Lanes, carried: float) -> str:
 
 
 def _about_mesh(names: Sequence[str], lanes: rings.Lanes, rings_found: int, share: float) -> str:
+    """The rings that fit into NVLink lanes, in a sentence, or why there is none; `share`: of a lane, for each."""
     if rings_found:
         kind = (
             f"half lanes of NVLink, worth {rings_found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"

@@ -72,21 +72,18 @@ class _Simulation:
         ready = [task for task, count in enumerate(self._missing) if count == 0]
         freed: list[int] = []
         while ready or freed or self._events:
-            self._start_on([*freed, *self._enqueue(ready)])
+            for task in ready:
+                resource = self._tasks[task].resource
+                self._queues[resource].append(task)
+                freed.append(resource)
+            self._start_on(freed)
             ended = self._next_ends()
             freed = [self._tasks[task].resource for task in ended]
             ready = self._end(ended)
         return self._spans
 
-    def _enqueue(self, ready: list[int]) -> list[int]:
-        """Queues tasks at their resources, which are returned."""
-        resources = [self._tasks[task].resource for task in ready]
-        for task, resource in zip(ready, resources, strict=True):
-            self._queues[resource].append(task)
-        return resources
-
     def _start_on(self, resources: list[int]) -> None:
-        """Starts what is queued at these resources, as far as they have servers; sets the ends in time."""
+        """Starts what is queued at these resources, as far as they have servers."""
         for resource in resources:
             queue = self._queues[resource]
             while queue and self._free_servers[resource]:
@@ -106,10 +103,13 @@ class _Simulation:
 
     def _next_ends(self) -> list[int]:
         """Moves time on to the next event; the tasks that end then."""
-        ended = []
-        self._now = self._events[0][0] if self._events else self._now
-        while self._events and self._events[0][0] == self._now:
-            _, task, edition = heappop(self._events)
+        ended: list[int] = []
+        events = self._events
+        if not events:
+            return ended
+        self._now = events[0][0]
+        while events and events[0][0] == self._now:
+            _, task, edition = heappop(events)
             pool = self._pool_of[self._tasks[task].resource]
             if pool is None or pool.ends(task, edition, self._now):
                 ended.append(task)
@@ -117,13 +117,13 @@ class _Simulation:
 
     def _end(self, ended: list[int]) -> list[int]:
         """Notes the ends of tasks; returns those that were waiting for nothing else, in the order of the tasks."""
-        ready = []
+        ready, missing = [], self._missing
         for task in ended:
             self._spans.end_s[task] = self._now
             self._free_servers[self._tasks[task].resource] += 1
             for follower in self._followers[task]:
-                self._missing[follower] -= 1
-                if self._missing[follower] == 0:
+                missing[follower] -= 1
+                if missing[follower] == 0:
                     ready.append(follower)
         return sorted(ready) if len(ended) > 1 else ready
 

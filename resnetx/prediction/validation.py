@@ -174,6 +174,7 @@ def _layerwise(entry: LayerwiseTime) -> TrainingRow:
 
 
 def _not_modelled(entry: Scaling, reason: str) -> Iterator[TrainingRow]:
+    """Rows of published rates that the model does not predict, with the reason."""
     row = TrainingRow(
         group=NOT_MODELLED,
         source=entry.source,

@@ -53,6 +53,7 @@ def _totals(checked: Accuracy) -> None:
 
 
 def _points(points: Sequence[CheckedPoint]) -> None:
+    """The points as a table: all of them, or those with the largest errors."""
     columns = [
         "workload", ">batch", "variant", ">GPUs", "system", "library", ">predicted ms", "interval",
         ">measured ms", "its range", ">runs", ">error", ">allowed", "verdict", "covered", "made before",

@@ -55,7 +55,7 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
     note = (
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
-        f"exposed: communication not hidden by computation. {_alike(points[0], alike)}"
+        f"exposed: communication not hidden by computation. {_common_settings(points[0], alike)}"
     )
     least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
@@ -106,7 +106,8 @@ def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]
     ]
 
 
-def _alike(point: PredictedPoint, alike: set[str]) -> str:
+def _common_settings(point: PredictedPoint, alike: set[str]) -> str:
+    """The settings that all points have `alike`, of any of them, in a sentence; "" if there are none."""
     settings = [f"strategy={point.strategy}"] * ("strategy" in alike)
     settings += [f"compute {_COMPUTE[point.compute_source]}"] * (
         "compute_source" in alike and bool(point.compute_source)

@@ -35,6 +35,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
 
 
 def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
+    """Trains on this rank and measures it; rank 0 returns the results of all ranks."""
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
     clock.lap("model_s")
@@ -48,11 +49,11 @@ def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResult
             watch.note(windows)
 
     windows = measure_windows(step, note, request, ranks, clock)
-    mine = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
+    own_part = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
     if watch:
-        mine = replace(mine, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
-    every = ranks.gather(mine)
-    measured = results.of_training(request, replica.name, every, batches) if ranks.first else None
+        own_part = replace(own_part, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
+    all_parts = ranks.gather(own_part)
+    measured = results.of_training(request, replica.name, all_parts, batches) if ranks.first else None
     batches.close()
     return measured
 

@@ -108,6 +108,7 @@ def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequ
 
 
 def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:
+    """One point on all systems, `alike` in all but the system (and its library)."""
     point, sides = alike[0], [_side(each) for each in alike]
     return SystemPoint(
         workload=point.workload,
@@ -126,6 +127,7 @@ def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -
 
 
 def _side(point: PredictedPoint) -> SystemSide:
+    """What is predicted of a point on one system."""
     rate = _rate(point, point.interval_s)
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
@@ -161,6 +163,7 @@ def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate
 
 
 def _margin(sides: Sequence[SystemSide]) -> Margin | None:
+    """By how much the fastest system is ahead of the second; None where fewer than two have a rate."""
     able = sorted((side for side in sides if side.iterations_per_s), key=_slowness)
     if len(able) < 2:
         return None
