@@ -20,7 +20,32 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return str(self.__struct_config__.tag)
 
 
-class ResNetX(Choice, frozen=True, tag="resnetx"):
+def image_shape(image_size: int) -> tuple[int, int, int]:
+    """Channels, rows and columns of an image as every model is fed: red, green and blue, and square."""
+    return 3, image_size, image_size
+
+
+class ModelChoice(Choice, frozen=True):
+    """The settings of one kind of model, and what is known of it without torch; the rest is its `workloads.kinds.Kind`.
+
+    Every model classifies images: its settings include `classes: int`, the number of its outputs.
+    """
+
+    image_size: ClassVar[int]  # pixels, where none is set
+    smallest_image_size: ClassVar[int]  # pixels; smaller ones are refused
+
+    @property
+    def label(self) -> str:
+        """Its name in output, and in names of folders."""
+        return self.kind
+
+    @property
+    def place_in_family(self) -> tuple[int, ...]:
+        """By what reports sort models that are alike but for their amount of work; () for a model of its own."""
+        return ()
+
+
+class ResNetX(ModelChoice, frozen=True, tag="resnetx"):
     """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x sets the work per parameter."""
 
     x: int  # residual blocks
@@ -33,8 +58,12 @@ class ResNetX(Choice, frozen=True, tag="resnetx"):
     def label(self) -> str:
         return f"ResNet/{self.x}" + (f" width {self.width}" if self.width != 64 else "")
 
+    @property
+    def place_in_family(self) -> tuple[int, ...]:
+        return self.width, self.x
 
-class AlexNet(Choice, frozen=True, tag="alexnet"):
+
+class AlexNet(ModelChoice, frozen=True, tag="alexnet"):
     """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
 
     classes: int
@@ -43,7 +72,7 @@ class AlexNet(Choice, frozen=True, tag="alexnet"):
     smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
 
 
-class GoogLeNet(Choice, frozen=True, tag="googlenet"):
+class GoogLeNet(ModelChoice, frozen=True, tag="googlenet"):
     """Caffe's `bvlc_googlenet` with its two auxiliary classifiers."""
 
     classes: int
@@ -52,7 +81,7 @@ class GoogLeNet(Choice, frozen=True, tag="googlenet"):
     smallest_image_size: ClassVar[int] = 47  # smaller images leave no input for the auxiliary classifiers
 
 
-class Torchvision(Choice, frozen=True, tag="torchvision"):
+class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
     """Any classifier of `torchvision.models`, by its name there."""
 
     name: str
@@ -65,7 +94,7 @@ class Torchvision(Choice, frozen=True, tag="torchvision"):
         return self.name
 
 
-Model = ResNetX | AlexNet | GoogLeNet | Torchvision
+Model = ResNetX | AlexNet | GoogLeNet | Torchvision  # each has its entry in `workloads.kinds`
 
 
 class Folders(Choice, frozen=True):

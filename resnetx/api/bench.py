@@ -31,7 +31,7 @@ SIZES = [8, 64, 512, 2**12, 2**15, *(2**power for power in range(16, 29))]
 ITERATIONS = 20  # timed ones of every size, where `iterations` is not set
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that this verb reads, apart from those that name workloads."""
 
     collective: list[str | None]
@@ -74,7 +74,7 @@ def _rows(record: BenchRecord) -> Iterator[dict[str, Cell]]:
             }
 
 
-def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.Bench]) -> Benches:
+def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKeywords]) -> Benches:
     """Times collectives, one process group after the other; or imports `file`, of nccl-tests, instead."""
     if file is not None:
         from resnetx.api.bench_import import import_bench
@@ -87,7 +87,7 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
     """Measures with each number of ranks, in processes of their own; refuses what cannot run before any has begun."""
     given = asked("bench", settings)
     own, workloads_asked = split(given)
-    wanted = struct_of(own, Asked, listed=("collective", "size", "gpus"))
+    wanted = struct_of(own, BenchSettings, listed=("collective", "size", "gpus"))
     sizes = sizes_from(wanted.size) if "size" in own else SIZES
     requests = _requests(wanted, {*sizes, *_payloads(workloads_asked)})
     for request in requests:
@@ -104,7 +104,7 @@ def split(given: Point) -> tuple[Point, Point]:
     return {key: value for key, value in given.items() if key not in of_workloads}, of_workloads
 
 
-def _measured(request: BenchRequest, wanted: Asked, timeout_s: float) -> Kept[BenchRecord]:
+def _measured(request: BenchRequest, wanted: BenchSettings, timeout_s: float) -> Kept[BenchRecord]:
     """One process group, in processes of its own."""
     from resnetx.measure.launch import launcher
 
@@ -120,7 +120,7 @@ def _measured(request: BenchRequest, wanted: Asked, timeout_s: float) -> Kept[Be
 # ---- what is asked --------------------------------------------------------------------------------------------------
 
 
-def _requests(asked: Asked, sizes: Iterable[int]) -> list[BenchRequest]:
+def _requests(asked: BenchSettings, sizes: Iterable[int]) -> list[BenchRequest]:
     """One request for each number of ranks."""
     for key, given in {"gpus": asked.gpus, "collective": asked.collective}.items():
         if not given:
@@ -150,7 +150,7 @@ def _ranks(count: int | None, devices: list[int] | None) -> int:
     return count
 
 
-def _collectives(asked: Asked) -> list[str]:
+def _collectives(asked: BenchSettings) -> list[str]:
     return list(dict.fromkeys(name or "allreduce" for name in asked.collective))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from resnetx.api.bench import Asked
+from resnetx.api.bench import BenchSettings
 from resnetx.api.runs import Kept, run_folder
 from resnetx.errors import ConfigError
 from resnetx.interconnect.imported import import_nccl_tests
@@ -18,7 +18,7 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     given = asked("bench", settings)
     if unread := [key for key in given if key not in ("collective", "gpus", "results")]:
         raise ConfigError(f"{unread[0]}: nothing is measured with --import; it reads collective, gpus and results")
-    wanted = struct_of(given, Asked, listed=("collective", "size", "gpus"))
+    wanted = struct_of(given, BenchSettings, listed=("collective", "size", "gpus"))
     if not wanted.collective or not wanted.gpus:
         raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
     if len(wanted.collective) > 1:

@@ -57,7 +57,9 @@ class OfSystems:
 Compared = OfStudies | OfAccuracy | OfSystems
 
 
-def compare(*paths: keywords.Text, **settings: Unpack[keywords.Compare]) -> Comparison | Accuracy | SystemComparison:
+def compare(
+    *paths: keywords.Text, **settings: Unpack[keywords.CompareKeywords]
+) -> Comparison | Accuracy | SystemComparison:
     """Compares two studies (B over A), or `systems`, or the systems of a stored prediction, or that with a study.
 
     The record is kept where `out` says, with tables and figures.

@@ -44,7 +44,7 @@ class Workloads(Records[DescribedWorkload]):
         return workloads.table(request.model, request.image_size)
 
 
-def describe(**settings: Unpack[keywords.Describe]) -> Workloads:
+def describe(**settings: Unpack[keywords.DescribeKeywords]) -> Workloads:
     """Counts workloads: those of a study (the paper's, where nothing is given), or of any settings.
 
     >>> import resnetx

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from resnetx.measure.doctor.finding import Finding
 
 
-def doctor(**settings: Unpack[keywords.Doctor]) -> "Records[Finding] | ClockSearchResult":
+def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Finding] | ClockSearchResult":
     """Examines this machine: a finding for each thing that runs need. With `clock`: which clock its GPUs hold."""
     given = asked("doctor", settings)
     if given.get("clock") is None:

@@ -32,14 +32,14 @@ from resnetx.settings.words import written
 from resnetx.study import Point
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that say nothing of the load."""
 
     clock: str | float
     devices: list[int] | None
 
 
-OWN = Asked.__struct_fields__
+OWN = ClockSettings.__struct_fields__
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def find_clock(given: Point) -> FoundClock:
         raise ConfigError(obstacle)
     for word in written({key: value for key, value in given.items() if group_of(key) not in CLOCKED}):
         raise ConfigError(f"{word}: does not apply with clock=; leave it out")
-    asked = struct_of({key: value for key, value in given.items() if key in OWN}, Asked, listed=())
+    asked = struct_of({key: value for key, value in given.items() if key in OWN}, ClockSettings, listed=())
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
     nvml = _nvml("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
     requests = _requests(given, asked.devices or list(range(gpus_here())))

@@ -18,7 +18,8 @@ from resnetx import progress
 from resnetx.api import message_costs
 from resnetx.api.curves import Curve, curves
 from resnetx.api.paper_settings import is_the_papers, left_to_the_paper
-from resnetx.api.predict import fabrics, points_on, setting_of, split, wanted_of
+from resnetx.api.predict import points_on
+from resnetx.api.predict_settings import fabrics, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
 from resnetx.prediction import provenance
 from resnetx.prediction.scenario import Fabric

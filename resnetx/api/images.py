@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @overload
 def images(
-    root: keywords.Text | None = None, *, verify: Literal[False] = False, **settings: Unpack[keywords.Images]
+    root: keywords.Text | None = None, *, verify: Literal[False] = False, **settings: Unpack[keywords.ImagesKeywords]
 ) -> "Made": ...
 @overload
 def images(
-    root: keywords.Text | None = None, *, verify: Literal[True], **settings: Unpack[keywords.Images]
+    root: keywords.Text | None = None, *, verify: Literal[True], **settings: Unpack[keywords.ImagesKeywords]
 ) -> list[str]: ...
 def images(
-    root: keywords.Text | None = None, *, verify: bool = False, **settings: Unpack[keywords.Images]
+    root: keywords.Text | None = None, *, verify: bool = False, **settings: Unpack[keywords.ImagesKeywords]
 ) -> "Made | list[str]":
     """Makes a tree of JPEG files in the folder `root`, and says what is in it; what is there already is kept.
 

@@ -1,6 +1,5 @@
 """Why a point cannot run on this machine, in one sentence, before any process is started for it."""
 
-from resnetx.choices import Torchvision
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
@@ -19,8 +18,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
 
     try:
         check(request)
-        needed = ("torch", *["torchvision"] * isinstance(request.model, Torchvision))
-        if missing := packages.not_unix() or next(filter(None, map(packages.obstacle, needed)), ""):
+        needed = map(packages.obstacle, workloads.packages(request.model))
+        if missing := packages.not_unix() or next(filter(None, needed), ""):
             return missing
         inputs.check(
             request.input,

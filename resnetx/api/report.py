@@ -12,7 +12,7 @@ from resnetx.settings import keywords
 from resnetx.settings.compose import asked
 
 
-def report(*studies: keywords.Text, **settings: Unpack[keywords.Report]) -> Path:
+def report(*studies: keywords.Text, **settings: Unpack[keywords.ReportKeywords]) -> Path:
     """Writes the report of the studies in these folders; returns the page. Figures and tables are files beside it."""
     from resnetx.reporting.study import page, results
 

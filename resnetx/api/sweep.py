@@ -35,7 +35,7 @@ from resnetx.units import duration
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedStudy:
     """A study as it is asked for, on this machine."""
 
     record: StudyRecord
@@ -63,12 +63,12 @@ class Plan:
     budget_s: float | None
 
 
-def sweep(**settings: Unpack[keywords.Sweep]) -> MeasuredStudy:
+def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:
     """Runs a study, or the points of any settings that are lists; what is on disk already is not run again."""
     return execute(study_of(settings))
 
 
-def study_of(settings: Mapping[str, object]) -> Asked:
+def study_of(settings: Mapping[str, object]) -> AskedStudy:
     """The study that is asked for."""
     named, points = points_of(asked("sweep", settings))
     trees = [compose(point) for point in points]
@@ -98,10 +98,10 @@ def study_of(settings: Mapping[str, object]) -> Asked:
         convention=run_settings.convention,
         resnetx=__version__,
     )
-    return Asked(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / node_name() / name))
+    return AskedStudy(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / node_name() / name))
 
 
-def execute(study: Asked) -> MeasuredStudy:
+def execute(study: AskedStudy) -> MeasuredStudy:
     """Runs what is not there yet; returns the points that are asked for."""
     ended = _run(study)
     found = measured_study(study.folder, study.settings.baseline, {point.key for point in study.record.points})
@@ -110,7 +110,7 @@ def execute(study: Asked) -> MeasuredStudy:
     return found
 
 
-def _run(study: Asked) -> list[RunRecord]:
+def _run(study: AskedStudy) -> list[RunRecord]:
     """The records of the runs that have ended now."""
     obstacles = [obstacle for _, obstacle in study.tasks]
     if all(obstacles):
@@ -133,7 +133,7 @@ def _run(study: Asked) -> list[RunRecord]:
         return run_planned(study.record.name, study.folder.path, study.settings, kept, able, budget)
 
 
-def planned(study: Asked) -> Plan:
+def planned(study: AskedStudy) -> Plan:
     """What `execute` would run."""
     definition(study.folder, study.record, progress.skipped)
     kept, left = split_settled(study.plan(), progress.skipped)
@@ -234,7 +234,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     return f"not run ({', '.join(parts)}); start it again to continue"
 
 
-def _track(study: Asked, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:
+def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
     asked, folder = study.record, study.folder.path
     definition = {name: getattr(asked, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
@@ -250,7 +250,7 @@ def _track(study: Asked, found: MeasuredStudy, ended: Sequence[RunRecord]) -> No
     note_copies(study.settings.tracker, trackers.conclude(study.settings.tracker, finished, folder), folder)
 
 
-def _past(study: Asked) -> Estimator:
+def _past(study: AskedStudy) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
     from resnetx.measure.machine.visible_gpus import gpus_here
     from resnetx.reporting.study.results import load

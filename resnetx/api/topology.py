@@ -8,6 +8,7 @@ from typing import Unpack
 import msgspec
 
 from resnetx.api import topology_drawings
+from resnetx.api.system_settings import SystemSettings
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, measured, paths, subsets, system
@@ -32,23 +33,13 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
 }
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that this verb reads."""
+class TopologySettings(SystemSettings, frozen=True, kw_only=True):
+    """The settings of questions about systems."""
 
-    systems: list[str]
-    nodes: int | None
-    network: str | None
-    nics: int | None
-    devices: list[int] | None
-    transport: Transport
     collective: str | None
     size: list[int | str]
-    library: list[str | None]
-    calibration: str | None
     pick: int | None
     free: list[int] | None
-    results: str  # where drawings go, into a folder `topology`, if it is given and `out` is not
-    out: str | None
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
@@ -119,7 +110,7 @@ class Ranked:
 Answer = Listed | Described | Routed | Costed | Ranked
 
 
-def topology(*names: keywords.Text, **settings: Unpack[keywords.Topology]) -> Records[TopologyRecord]:
+def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[TopologyRecord]:
     """Explains systems, by name or YAML file; without any, names those that come with resnetx.
 
     With `collective` it says what that costs, with two `devices` which paths join them, with `pick` which GPUs to use.
@@ -142,7 +133,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
         return [Listed(system.names())]
     if not names:
         raise ConfigError("systems=[]: expected names or files of systems; `resnetx topology` lists the names")
-    machines = [system.load(name, wanted.nodes, wanted.network, wanted.nics) for name in names]
+    machines = wanted.load(names)
     _refuse_unread(given, wanted, machines)
     if wanted.pick is not None:
         return list(_ranked(machines, wanted, wanted.pick))
@@ -155,16 +146,15 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     return [Described(machines, wanted.transport)]
 
 
-def _asked(given: Point) -> Asked:
-    wanted = struct_of(given, Asked, listed=("systems", "size", "library"))
-    if not wanted.library:
-        raise ConfigError("library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own")
+def _asked(given: Point) -> TopologySettings:
+    wanted = struct_of(given, TopologySettings, listed=("systems", "size", "library"))
+    wanted.refuse_no_library()
     if wanted.out is None and "results" in given:
         return msgspec.structs.replace(wanted, out=str(Path(wanted.results) / "topology"))
     return wanted
 
 
-def _refuse_unread(given: Point, wanted: Asked, systems: Sequence[System]) -> None:
+def _refuse_unread(given: Point, wanted: TopologySettings, systems: Sequence[System]) -> None:
     """A setting that the question does not read would be an answer to another question than the one asked."""
     questions = ("pick", "collective", "devices")
     question = next((each for each in questions if getattr(wanted, each) is not None), "systems")
@@ -178,7 +168,7 @@ def _refuse_unread(given: Point, wanted: Asked, systems: Sequence[System]) -> No
         raise ConfigError(f"size={wanted.size}: choices are ranked at one size")
 
 
-def _sizes(wanted: Asked) -> list[int]:
+def _sizes(wanted: TopologySettings) -> list[int]:
     if not wanted.size:
         raise ConfigError("size=[]: expected at least one size")
     return sizes_from(wanted.size)
@@ -197,7 +187,7 @@ def _routed(machines: Sequence[System], devices: list[int]) -> Routed:
     return Routed([(each, paths.routes(each, source, target)) for each in machines])
 
 
-def _costed(machines: Sequence[System], wanted: Asked, name: str) -> Costed:
+def _costed(machines: Sequence[System], wanted: TopologySettings, name: str) -> Costed:
     sizes = _sizes(wanted)
     plans = [
         collective.plan(each, name, wanted.devices, library, wanted.transport)
@@ -215,7 +205,7 @@ def _costed(machines: Sequence[System], wanted: Asked, name: str) -> Costed:
     return Costed(plans, wanted.transport, sizes)
 
 
-def _ranked(machines: Sequence[System], wanted: Asked, count: int) -> Iterator[Ranked]:
+def _ranked(machines: Sequence[System], wanted: TopologySettings, count: int) -> Iterator[Ranked]:
     size_bytes = _sizes(wanted)[-1]
     name = wanted.collective or "allreduce"
     for each in machines:

@@ -38,7 +38,7 @@ OF_IMPORTS = ("device", "workload")  # settings that say what a file does not
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTraces:
     """The runs that are asked for, on this machine."""
 
     runs: list[PlannedRun]
@@ -77,7 +77,7 @@ def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> dict[str, Cell
     }
 
 
-def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.Trace]) -> Traces:
+def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.TraceKeywords]) -> Traces:
     """Times a workload layer by layer on one device; what is on disk already is not run again.
 
     `file`: imports a PyTorch profile, or a text of six columns, instead of measuring.
@@ -109,7 +109,7 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     return traces, wanted.failed
 
 
-def _run(wanted: Asked) -> None:
+def _run(wanted: AskedTraces) -> None:
     with locked(StudyFolder(wanted.folder)):
         kept, left = split_settled(wanted.runs, progress.skipped)
         check_same_machine(kept)
@@ -135,7 +135,7 @@ def _export(trace: Trace) -> None:
 # ---- what to run ----------------------------------------------------------------------------------------------------
 
 
-def _asked(given: Point) -> Asked:
+def _asked(given: Point) -> AskedTraces:
     _, points = points_of(given)
     trees = [compose(point) for point in points]
     settings, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
@@ -145,7 +145,7 @@ def _asked(given: Point) -> Asked:
         check(point)
         for request in (*layered(point, iterations), *together(point, iterations)):
             requests[request.key] = request
-    return Asked([_planned(each, settings, folder) for each in requests.values()], settings, folder)
+    return AskedTraces([_planned(each, settings, folder) for each in requests.values()], settings, folder)
 
 
 def _iterations(of_points: list[Any]) -> int:

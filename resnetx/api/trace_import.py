@@ -15,7 +15,7 @@ from resnetx.settings.verbs import refuse_unread
 from resnetx.traces.files import CPU, import_, read_trace
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that it reads."""
 
     batch_size: int
@@ -27,8 +27,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
     given = asked("trace", settings)
-    refuse_unread("trace --import", given, names(), Asked.__struct_fields__)
-    wanted = struct_of(given, Asked, listed=())
+    refuse_unread("trace --import", given, names(), ImportSettings.__struct_fields__)
+    wanted = struct_of(given, ImportSettings, listed=())
     known = parts_table("gpus")
     if "batch_size" not in given or wanted.device is None:
         raise ConfigError(

@@ -18,7 +18,7 @@ from resnetx.settings.words import written
 from resnetx.study import Point
 
 
-def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Train]) -> RunRecord:
+def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.TrainKeywords]) -> RunRecord:
     """Runs one point, in processes of its own; `run_file` is the `run.json` of an earlier run, to repeat it.
 
     A run that fails has a record, too: see its `outcome` and `reason`.

@@ -17,7 +17,7 @@ from resnetx.settings.compose import asked, compose, one_point
 from resnetx.settings.verbs import READS
 
 
-def verify(**settings: Unpack[keywords.Verify]) -> RunRecord:
+def verify(**settings: Unpack[keywords.VerifyKeywords]) -> RunRecord:
     """Compares the ranks of a point with one process, step after step; the record's `equality.equal` is the verdict."""
     return execute(settings).record
 

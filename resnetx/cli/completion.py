@@ -62,7 +62,7 @@ def _named(key: str) -> Iterable[str]:
 
             return COLLECTIVES if key == "collective" else LIBRARIES
         case "transport" | "framework" | "gradients" | "memory_model":
-            from resnetx.api.predict import Asked
+            from resnetx.api.predict_settings import PredictSettings
 
-            return map(str, allowed(Asked, [key]))
+            return map(str, allowed(PredictSettings, [key]))
     return []

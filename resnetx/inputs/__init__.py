@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resnetx import packages
-from resnetx.choices import Input, SyntheticInput
+from resnetx.choices import Input, SyntheticInput, image_shape
 from resnetx.errors import ConfigError
 from resnetx.request import Request
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Batches(Protocol):
     """An endless iterator of (images, labels).
 
-    images: float32 (N, 3, S, S) in the memory format of `Share`, labels: int64 (N,), both on the device. A rank never
-    sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image file that
-    cannot be decoded raises a `ConfigError` that names it.
+    images: float32 (N, *`choices.image_shape`) in the memory format of `Share`, labels: int64 (N,), both on the device.
+    A rank never sees the images of another rank in the same pass over the data, and no pass ends in a pause. An image
+    file that cannot be decoded raises a `ConfigError` that names it.
     """
 
     def __iter__(self) -> Iterator["tuple[torch.Tensor, torch.Tensor]"]: ...
@@ -97,6 +97,15 @@ def open_input(
     """The batches of one rank; see `Share` for what they depend on."""
     share = Share(batch_size, image_size, classes, rank, world_size, device, seed, arrived, channels_last)
     return _PIPELINES[input.kind](input, share)
+
+
+def empty_batch(request: Request, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
+    """Memory for the images and labels of one global batch of the request's input, to receive one from another rank."""
+    import torch
+
+    size = (request.batch_size, *image_shape(request.image_size))
+    images = torch.empty(size, device=device, memory_format=memory_format(request.channels_last))
+    return images, torch.empty(request.batch_size, dtype=torch.int64, device=device)
 
 
 def check(input: Input, *, batch_size: int, gpus: int, image_size: int, classes: int) -> None:

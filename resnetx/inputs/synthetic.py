@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from resnetx.choices import image_shape
 from resnetx.inputs import Share, memory_format
 from resnetx.record import Unknown
 
@@ -14,7 +15,7 @@ class SyntheticBatches:
     def __init__(self, share: Share) -> None:
         generator = torch.Generator(device=share.device)
         generator.manual_seed(share.seed * share.world_size + share.rank)
-        size = (share.batch_size, 3, share.image_size, share.image_size)
+        size = (share.batch_size, *image_shape(share.image_size))
         images = torch.randn(size, generator=generator, device=share.device)
         labels = torch.randint(share.classes, (share.batch_size,), generator=generator, device=share.device)
         self._batch = images.contiguous(memory_format=memory_format(share.channels_last)), labels

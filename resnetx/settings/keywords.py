@@ -107,7 +107,7 @@ class WhatIfSettings(TypedDict, total=False):
 # ---- what verbs have in common --------------------------------------------------------------------------------------
 
 
-class Workload(TypedDict, total=False):
+class WorkloadKeywords(TypedDict, total=False):
     """What is trained and how it is split, for what measures nothing."""
 
     study: Text
@@ -123,7 +123,7 @@ class Workload(TypedDict, total=False):
     graph: Axis[bool]
 
 
-class Training(TypedDict, total=False):
+class TrainingKeywords(TypedDict, total=False):
     """What all runs of training have."""
 
     model: Axis[str] | ModelSettings | Model
@@ -150,7 +150,7 @@ class Training(TypedDict, total=False):
     oversubscribe: bool
 
 
-class Machine(TypedDict, total=False):
+class MachineKeywords(TypedDict, total=False):
     """Which systems, and how messages travel on them."""
 
     systems: Sequence[Text] | Text
@@ -166,7 +166,7 @@ class Machine(TypedDict, total=False):
 # ---- one for each verb ----------------------------------------------------------------------------------------------
 
 
-class Describe(TypedDict, total=False):
+class DescribeKeywords(TypedDict, total=False):
     """Settings of `describe`."""
 
     study: Text
@@ -179,14 +179,14 @@ class Describe(TypedDict, total=False):
     convention: Axis[Convention]
 
 
-class Images(TypedDict, total=False):
+class ImagesKeywords(TypedDict, total=False):
     """Settings of `images`."""
 
     images: MadeImages
     input: ImageRoot
 
 
-class Train(Training, total=False):
+class TrainKeywords(TrainingKeywords, total=False):
     """Settings of `train`."""
 
     measure: Literal["step", "phases", "layers", "input"]
@@ -195,7 +195,7 @@ class Train(Training, total=False):
     tracker: str | TrackerSettings | Tracker
 
 
-class Sweep(Training, total=False):
+class SweepKeywords(TrainingKeywords, total=False):
     """Settings of `sweep`."""
 
     study: Text
@@ -210,11 +210,11 @@ class Sweep(Training, total=False):
     dirty: bool
 
 
-class Verify(Training, total=False):
+class VerifyKeywords(TrainingKeywords, total=False):
     """Settings of `verify`."""
 
 
-class Trace(Training, total=False):
+class TraceKeywords(TrainingKeywords, total=False):
     """Settings of `trace`; `device` and `workload` go with a file that is imported."""
 
     study: Text
@@ -226,7 +226,7 @@ class Trace(Training, total=False):
     workload: str | None
 
 
-class Bench(TypedDict, total=False):
+class BenchKeywords(TypedDict, total=False):
     """Settings of `bench`."""
 
     collective: Axis[str | None]
@@ -249,7 +249,7 @@ class Bench(TypedDict, total=False):
     strategy: Axis[str] | StrategySettings | Strategy
 
 
-class Topology(Machine, total=False):
+class TopologyKeywords(MachineKeywords, total=False):
     """Settings of `topology`."""
 
     collective: str | None
@@ -260,7 +260,7 @@ class Topology(Machine, total=False):
     results: Text
 
 
-class Prediction(Workload, Machine, total=False):
+class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
     """Settings of whatever predicts."""
 
     framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
@@ -280,26 +280,26 @@ class Prediction(Workload, Machine, total=False):
     out: Text | None
 
 
-class Predict(Prediction, total=False):
+class PredictKeywords(PredictionKeywords, total=False):
     """Settings of `predict`."""
 
     results: Text
 
 
-class Compare(Prediction, total=False):
+class CompareKeywords(PredictionKeywords, total=False):
     """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`."""
 
     explain: bool
 
 
-class Report(TypedDict, total=False):
+class ReportKeywords(TypedDict, total=False):
     """Settings of `report`."""
 
     out: Text | None
     baseline: int | None
 
 
-class Doctor(TypedDict, total=False):
+class DoctorKeywords(TypedDict, total=False):
     """Settings of `doctor`; all but `results` and `input` are of a clock and of the load that it is tried under."""
 
     results: Text

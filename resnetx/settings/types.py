@@ -16,7 +16,7 @@ ONE_POINT = ("train", "verify", "doctor")  # verbs that take no lists of values
 
 def words(verb: str, name: str) -> str:
     """The types of a verb's setting; without true and false, and names that its meaning lists."""
-    annotation = _annotation(getattr(keywords, verb.title()), name)
+    annotation = _annotation(getattr(keywords, f"{verb.title()}Keywords"), name)
     if "Mapping[" in annotation:
         return "map of names to values"
     if "Sequence[int]" in annotation:

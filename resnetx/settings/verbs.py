@@ -34,18 +34,18 @@ def _names(kind: type) -> tuple[str, ...]:
 _PREDICTED = {"input": "synthetic", "gpus": [1, 2, 4, 8]}
 
 READS = {
-    "describe": Reads(_names(keywords.Describe), {"study": "paper"}),
-    "images": Reads(_names(keywords.Images)),
-    "train": Reads(_names(keywords.Train)),
-    "sweep": Reads(_names(keywords.Sweep), {"study": "quickstart"}),
-    "trace": Reads(_names(keywords.Trace)),
-    "report": Reads(_names(keywords.Report)),
-    "verify": Reads(_names(keywords.Verify), own={"gpus": 2, "steps": 3}),
-    "compare": Reads(_names(keywords.Compare), own=_PREDICTED),
-    "bench": Reads(_names(keywords.Bench)),
-    "topology": Reads(_names(keywords.Topology)),
-    "predict": Reads(_names(keywords.Predict), own=_PREDICTED),
-    "doctor": Reads(_names(keywords.Doctor), own={"batch_size": 64}),
+    "describe": Reads(_names(keywords.DescribeKeywords), {"study": "paper"}),
+    "images": Reads(_names(keywords.ImagesKeywords)),
+    "train": Reads(_names(keywords.TrainKeywords)),
+    "sweep": Reads(_names(keywords.SweepKeywords), {"study": "quickstart"}),
+    "trace": Reads(_names(keywords.TraceKeywords)),
+    "report": Reads(_names(keywords.ReportKeywords)),
+    "verify": Reads(_names(keywords.VerifyKeywords), own={"gpus": 2, "steps": 3}),
+    "compare": Reads(_names(keywords.CompareKeywords), own=_PREDICTED),
+    "bench": Reads(_names(keywords.BenchKeywords)),
+    "topology": Reads(_names(keywords.TopologyKeywords)),
+    "predict": Reads(_names(keywords.PredictKeywords), own=_PREDICTED),
+    "doctor": Reads(_names(keywords.DoctorKeywords), own={"batch_size": 64}),
     "list": Reads(()),
 }
 

@@ -29,6 +29,7 @@ from torch.nn.modules.module import (
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from resnetx.choices import image_shape
 from resnetx.errors import ConfigError
 from resnetx.workloads.counts import DATA, Layer
 
@@ -93,7 +94,7 @@ def _tabulated(module: nn.Module, graph: fx.Graph, image_size: int) -> "_Tabulat
     tabulator = _Tabulator(module, graph)
     try:
         with torch.no_grad(), tabulator.flops:
-            tabulator.run(torch.empty(_BATCH, 3, image_size, image_size, device="meta"))
+            tabulator.run(torch.empty(_BATCH, *image_shape(image_size), device="meta"))
     except (RuntimeError, ValueError, AssertionError) as error:
         node = tabulator.node
         where = node.target if node.op == "call_module" else node.name

@@ -33,7 +33,7 @@ def test_there_is_a_function_for_each_verb_with_its_settings_as_keywords():
         taken = inspect.signature(getattr(resnetx, name)).parameters.values()
         (settings,) = [each for each in taken if each.kind is each.VAR_KEYWORD]
         declared = settings.annotation.__args__[0]
-        assert declared is getattr(keywords, name.title()), name
+        assert declared is getattr(keywords, f"{name.title()}Keywords"), name
     assert set(resnetx.__all__) == {*VERBS, "ConfigError", "figures", "load"}
     assert set(resnetx.__all__) <= set(dir(resnetx))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

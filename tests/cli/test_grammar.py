@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.api import bench, doctor_clock, predict, topology
+from resnetx.api import bench, doctor_clock, predict_settings, topology
 from resnetx.cli import main
 from resnetx.cli.grammar import VERBS
 from resnetx.config import RunSettings
@@ -91,11 +91,11 @@ def test_the_settings_of_a_verb_are_those_that_its_structs_read():
     kept = set(RunSettings.__struct_fields__)
     assert set(READS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
     assert set(READS["train"].settings) < set(READS["sweep"].settings)
-    assert set(READS["bench"].settings) == {*bench.Asked.__struct_fields__, *bench.WORKLOADS}
-    assert set(READS["topology"].settings) == set(topology.Asked.__struct_fields__)
-    assert set(CLOCKED) >= set(doctor_clock.Asked.__struct_fields__)
-    workload = keywords.Workload.__annotations__
-    assert set(READS["predict"].settings) == {*predict.Asked.__struct_fields__, *workload}
+    assert set(READS["bench"].settings) == {*bench.BenchSettings.__struct_fields__, *bench.WORKLOADS}
+    assert set(READS["topology"].settings) == set(topology.TopologySettings.__struct_fields__)
+    assert set(CLOCKED) >= set(doctor_clock.ClockSettings.__struct_fields__)
+    workload = keywords.WorkloadKeywords.__annotations__
+    assert set(READS["predict"].settings) == {*predict_settings.PredictSettings.__struct_fields__, *workload}
 
 
 def test_every_setting_is_read_by_a_verb_and_explained():

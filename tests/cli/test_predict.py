@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resnetx import record, workloads
-from resnetx.api.predict import FRAMEWORKS
+from resnetx.api.predict_settings import FRAMEWORKS
 from resnetx.cli import main
 from resnetx.config import request_from
 from resnetx.interconnect.system import parts_table

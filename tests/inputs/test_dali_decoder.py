@@ -9,7 +9,7 @@ import torch
 from resnetx.choices import DaliInput
 from resnetx.inputs import Share, folders
 from resnetx.measure.rank import results
-from resnetx.record import Unknown
+from resnetx.record import InputState, Unknown
 
 dali = pytest.importorskip("resnetx.inputs.dali")
 pytestmark = pytest.mark.dali
@@ -79,7 +79,13 @@ def test_memory_is_allocated_for_the_largest_image_of_a_sample(tree, victim):
 
 
 def test_a_gpu_without_hardware_for_it_is_warned_of():
-    (warning,) = results._decoder_warnings({"decoder": "gpu"})
+    (warning,) = results._decoder_warnings(decoded_by("gpu"))
     assert (warning.code, "input.decoder=cpu" in warning.remedy) == ("decoder", True)
     for other in ("gpu hardware", "cpu", Unknown("not asked")):
-        assert results._decoder_warnings({"decoder": other}) == []
+        assert results._decoder_warnings(decoded_by(other)) == []
+
+
+def decoded_by(decoder: str) -> InputState:
+    return InputState(
+        images=8, classes=2, size_bytes=1000, encoded=True, page_cache_share=1.0, reads_bytes=0, decoder=decoder
+    )

@@ -71,14 +71,6 @@ def test_windows_have_more_steps_where_they_would_be_too_short(request_of, step_
     assert windows.window_steps(request_of(steps=asked, measure="phases"), step_s) == asked
 
 
-def test_auxiliary_outputs_count_with_their_weight_and_absent_ones_do_not():
-    logits, labels = torch.tensor([[2.0, 1.0]]), torch.tensor([0])
-    loss = torch.nn.functional.cross_entropy(logits, labels)
-    assert train._loss(logits, labels) == loss
-    assert torch.isclose(train._loss((logits, logits, logits), labels), 1.6 * loss)
-    assert torch.isclose(train._loss((logits, None), labels), loss)
-
-
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_weights_lie_in_memory_as_asked(request_of, channels_last):
     request = request_of({"model.x": 1, "image_size": 32, "channels_last": channels_last})

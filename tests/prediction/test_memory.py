@@ -137,7 +137,7 @@ def test_in_half_precision_weights_are_copied_and_what_follows_lrn_is_full(model
 
 
 def test_saved_bytes_grow_with_the_batch_and_halve_with_the_precision():
-    table = tables.kept(resnetx(8), 224)
+    table = workloads.table(resnetx(8), 224)
     saved = saved_bytes(table, 224, 1, "fp32")
     assert saved_bytes(table, 224, 64, "fp32") == 64 * saved
     assert saved / 2 < saved_bytes(table, 224, 1, "bf16") < 0.55 * saved  # places of maxima stay int64

@@ -10,6 +10,7 @@ import torchvision
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.workloads import counts, tables
+from resnetx.workloads.kinds.torchvision import installed_classifiers
 from resnetx.workloads.tables import classifiers
 
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
@@ -29,21 +30,22 @@ def test_a_kept_table_is_what_torch_fx_finds(name: str) -> None:
 
 @pytest.mark.parametrize("model", [resnetx(x) for x in (1, 2, 3, 8, 32)], ids=lambda model: model.label)
 def test_the_table_of_any_depth_is_what_torch_fx_finds(model: choices.ResNetX) -> None:
-    assert tables.kept(model, 224) == workloads.traced(model, 224)
+    assert workloads.table(model, 224) == workloads.traced(model, 224)
 
 
 @pytest.mark.parametrize("image_size", [8, 9, 10, 11, 96, 225, 226, 227, 299])
 @pytest.mark.parametrize(("width", "classes"), [(1, 2), (7, 1000), (128, 10)])
 def test_so_is_that_of_any_width_and_any_images(width: int, classes: int, image_size: int) -> None:
     model = resnetx(2, width, classes)
-    assert tables.kept(model, image_size) == workloads.traced(model, image_size)
+    assert workloads.table(model, image_size) == workloads.traced(model, image_size)
 
 
 @pytest.mark.parametrize("convention", choices.CONVENTIONS)
 @pytest.mark.parametrize("x", [1, 2, 3, 17])
 def test_any_depth_is_counted_from_two_shallow_ones(x: int, convention: choices.Convention, monkeypatch) -> None:
     table = workloads.table(resnetx(x, width=8), 64)
-    monkeypatch.setattr(workloads, "_table", lambda model, size: _refuse_deep(model) or tables.kept(model, size))
+    make = workloads._table
+    monkeypatch.setattr(workloads, "_table", lambda model, size: _refuse_deep(model) or make(model, size))
     counted = workloads.workload(resnetx(x, width=8), 64, 32, convention)
     assert counted.activations_per_image == counts.activations(table, 64, convention)
     assert counted.parameters == counts.parameters(table, convention)
@@ -70,7 +72,7 @@ def test_the_installed_torchvision_is_known_by_two_numbers() -> None:
 def test_the_kept_classifiers_are_those_that_are_installed() -> None:
     if classifiers.installed_version() != classifiers.kept().torchvision:
         pytest.skip("another torchvision is installed than the one whose classifiers are kept")
-    assert classifiers.kept().image_size == workloads.installed_classifiers(), "python -m resnetx.workloads.tables"
+    assert classifiers.kept().image_size == installed_classifiers(), "python -m resnetx.workloads.tables"
 
 
 def test_another_torchvision_is_asked_itself(monkeypatch) -> None:

@@ -11,7 +11,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.api import bench, doctor_clock, predict, topology, trace_import
+from resnetx.api.bench import BenchSettings
+from resnetx.api.doctor_clock import ClockSettings
+from resnetx.api.predict_settings import PredictSettings
+from resnetx.api.topology import TopologySettings
+from resnetx.api.trace_import import ImportSettings
 from resnetx.bounds import BOUNDS, Range
 from resnetx.choices import CONVENTIONS
 from resnetx.cli.reference.markdown import GENERATED, code, table
@@ -27,7 +31,11 @@ STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [
     ("", Request),
     ("", RunSettings),
     ("images.", Images),
-    *(("", verb.Asked) for verb in (predict, topology, bench, trace_import, doctor_clock)),
+    ("", PredictSettings),
+    ("", TopologySettings),
+    ("", BenchSettings),
+    ("", ImportSettings),
+    ("", ClockSettings),
 ]
 # Settings that are read before any struct has them, or that a struct has in another form than the command line.
 STATED = {

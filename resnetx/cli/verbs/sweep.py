@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from resnetx.api.studies import MeasuredStudy
-from resnetx.api.sweep import Asked, Plan, execute, planned, study_of
+from resnetx.api.sweep import AskedStudy, Plan, execute, planned, study_of
 from resnetx.cli import show
 from resnetx.cli.tables import show_study
 from resnetx.measure.launch.executor import one_node
@@ -22,7 +22,7 @@ def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
     return _conclude(options, study, execute(study))
 
 
-def _conclude(options: Namespace, study: Asked, measured: MeasuredStudy) -> int:
+def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) -> int:
     """Shows what the study says now that its runs have ended; status 1 where a run went wrong."""
     if options.json:
         show.json_lines(point.result for point in measured.points)

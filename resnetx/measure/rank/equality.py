@@ -282,9 +282,7 @@ def _stored_batch(request: Request, ranks: Ranks) -> tuple[TensorBatch, InputSta
         state = InputState(**batches.state(), reads_bytes=known(Unknown("no windows were timed")))
         batches.close()
     else:
-        size = (request.batch_size, 3, request.image_size, request.image_size)
-        images = torch.empty(size, device=ranks.device, memory_format=inputs.memory_format(request.channels_last))
-        labels = torch.empty(request.batch_size, dtype=torch.int64, device=ranks.device)
+        images, labels = inputs.empty_batch(request, ranks.device)
     ranks.broadcast(images)
     ranks.broadcast(labels)
     return (images, labels), state

@@ -7,7 +7,6 @@ and stands between the strategy and its all-reduce.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -24,8 +23,6 @@ from resnetx.measure.rank.results import RankResults, RankTraining
 from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.request import Request
-
-AUXILIARY_LOSS_WEIGHT = 0.3  # Szegedy et al. 2015, section 5
 
 
 def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
@@ -85,7 +82,7 @@ def training_step(
     def compute(images: torch.Tensor, labels: torch.Tensor) -> None:
         mark("forward")
         with torch.autocast(kind, dtype=half, enabled=half is not None):
-            loss = _loss(replica(images), labels)
+            loss = workloads.loss(request.model, replica(images), labels)
         mark("backward")
         scaler.scale(loss if weight == 1 else loss * weight).backward()
         replica.finish()
@@ -126,17 +123,6 @@ def loss_weight(request: Request, rank: int) -> float:
     1 where all ranks have as many images as each other.
     """
     return request.share(rank) * request.gpus / request.batch_size
-
-
-def _loss(outputs: Any, labels: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy; auxiliary classifiers (outputs behind the first) count with their weight."""
-    if isinstance(outputs, torch.Tensor):
-        return nn.functional.cross_entropy(outputs, labels)
-    main, *auxiliary = (output for output in outputs if output is not None)
-    loss = nn.functional.cross_entropy(main, labels)
-    for output in auxiliary:
-        loss = loss + AUXILIARY_LOSS_WEIGHT * nn.functional.cross_entropy(output, labels)
-    return loss
 
 
 class LossHistory:

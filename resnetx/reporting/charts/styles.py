@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from itertools import cycle, islice
 
-from resnetx.choices import ResNetX
 from resnetx.reporting.study.points import StudyPoint, batches_in_order, workloads_in_order
 
 INK, QUIET, GRID, PAPER = "#20262d", "#59636e", "#e2e5e9", "#ffffff"
@@ -67,7 +66,7 @@ class SeriesStyles:
     def __init__(self, points: Sequence[StudyPoint]) -> None:
         self.workloads = workloads_in_order(points)
         self.variants = list(dict.fromkeys(point.variant for point in points))
-        family = len({point.workload for point in points if isinstance(point.request.model, ResNetX)})
+        family = len({point.workload for point in points if point.request.model.place_in_family})
         others = len(self.workloads) - family
         ramp = dict(zip(_spread(_RAMP, family), _spread(_DARK_RAMP, family), strict=True))
         self.colours = [*ramp, *islice(cycle(_OTHERS), others)]

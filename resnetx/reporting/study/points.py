@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resnetx.choices import ResNetX
 from resnetx.record import RunSummary, Workload
 from resnetx.reporting.study.labels import settings_label, study_labels, varying_settings
 from resnetx.reporting.study.results import Results
@@ -112,9 +111,9 @@ def workloads_in_order(points: Iterable[StudyPoint]) -> list[str]:
     return list(dict.fromkeys(point.workload for point in sorted(points, key=_workload_order)))
 
 
-def _workload_order(point: StudyPoint) -> tuple[int, int, int, str]:
-    model = point.request.model
-    return (0, model.width, model.x, "") if isinstance(model, ResNetX) else (1, 0, 0, point.workload)
+def _workload_order(point: StudyPoint) -> tuple[bool, tuple[int, ...], str]:
+    place = point.request.model.place_in_family
+    return not place, place, point.workload
 
 
 def batches_in_order(points: Iterable[StudyPoint]) -> list[str]:

@@ -1,7 +1,7 @@
 """Layer tables as data: those of the paper's workloads, and of the models that published rates are stated for.
 
 They are what `workloads.traced` finds with torch.fx, so that counting, predicting and comparing these need no torch.
-That of a ResNet/x is made by arithmetic (`tables.resnetx`), whatever its settings.
+That of a ResNet/x, whatever its settings, is made by arithmetic (`tables.resnetx`) and takes no torch either.
 
     python -m resnetx.workloads.tables      # regenerates the files beside this one
 """
@@ -13,7 +13,6 @@ import msgspec
 from resnetx import choices
 from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
-from resnetx.workloads.tables import resnetx
 
 FOLDER = Path(__file__).parent
 
@@ -40,10 +39,8 @@ def write(name: str, layers: list[Layer]) -> None:
     file(name).write_bytes(b"[\n" + rows + b"\n]\n")
 
 
-def kept(model: choices.Model, image_size: int) -> list[Layer] | None:
-    """The table of a model, if that takes no torch; None where it does."""
-    if isinstance(model, choices.ResNetX):
-        return resnetx.layers(model, image_size)
+def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
+    """The stored table of a model; None if there is none."""
     for name, choice in KEPT.items():
         if choice == (model, image_size):
             layers: list[Layer] = read_json(File(file(name), "a table of layers", 2**20), list[Layer])

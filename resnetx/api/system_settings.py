@@ -1,0 +1,36 @@
+"""The settings that name described systems, and say how messages travel on them."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect import system
+from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.system import System
+
+
+class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What predictions and questions about systems have in common."""
+
+    systems: list[str]  # names or files
+    nodes: int | None
+    network: str | None
+    nics: int | None
+    devices: list[int] | None
+    transport: Transport
+    library: list[str | None]  # generations; None: the system's own
+    calibration: str | None
+    results: str  # where what is written goes, into a folder of its own, if it is given and `out` is not
+    out: str | None
+
+    def load(self, names: Iterable[str]) -> list[System]:
+        """The systems of these names or files, each as large as the settings want it."""
+        return [system.load(name, self.nodes, self.network, self.nics) for name in names]
+
+    def refuse_no_library(self) -> None:
+        """Rejects an empty list of generations."""
+        if not self.library:
+            raise ConfigError(
+                "library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own"
+            )

@@ -1,0 +1,24 @@
+"""The kinds of models, by the struct of their settings. This is the only place that tells one from another."""
+
+from typing import Any
+
+from resnetx.choices import AlexNet, GoogLeNet, ModelChoice, ResNetX, Torchvision
+from resnetx.workloads.kinds.alexnet import AlexNetKind
+from resnetx.workloads.kinds.googlenet import GoogLeNetKind
+from resnetx.workloads.kinds.kind import Kind
+from resnetx.workloads.kinds.resnetx import ResNetXKind
+from resnetx.workloads.kinds.torchvision import TorchvisionKind
+
+__all__ = ["KINDS", "Kind", "kind_of"]
+
+KINDS: dict[type[ModelChoice], Kind[Any]] = {
+    ResNetX: ResNetXKind(),
+    AlexNet: AlexNetKind(),
+    GoogLeNet: GoogLeNetKind(),
+    Torchvision: TorchvisionKind(),
+}
+
+
+def kind_of(model: ModelChoice) -> Kind[Any]:
+    """The kind of a model."""
+    return KINDS[type(model)]
