@@ -1,4 +1,4 @@
-"""The door for `resnetx` and `python -m resnetx`: Ctrl-C is answered from the first import on."""
+"""The entry point of `resnetx` and `python -m resnetx`: Ctrl-C is answered from the first import on."""
 
 import sys
 

@@ -86,13 +86,13 @@ BOUNDS = {
 }
 
 
-def check(given: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:
+def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:
     """Rejects numbers outside of their setting's range; values of other types are checked elsewhere.
 
     `given`: setting -> value, list of values, or group of settings. `least`: larger minima than the table's, each with
     the text that explains it (" for AlexNet").
     """
-    for name, number in _numbers("", given):
+    for name, number in _numbers("", settings):
         low, needed_for = (least or {}).get(name, (None, ""))
         _check(name, number, _range(name), low, needed_for)
 

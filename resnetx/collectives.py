@@ -1,6 +1,6 @@
-"""The door for `torchrun ... -m resnetx.collectives RUN.json`: one rank of one bench."""
+"""The entry point of `torchrun ... -m resnetx.collectives RUN.json`: one rank of one bench."""
 
-from resnetx.cli import door
+from resnetx.cli import main_of_rank
 
 if __name__ == "__main__":
-    door("bench")
+    main_of_rank("bench")

@@ -102,7 +102,7 @@ def at_home(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _at_home(value: Any) -> Any:
     if isinstance(value, list):
-        return [_at_home(each) for each in value]
+        return [_at_home(element) for element in value]
     return path_at_home(value) if isinstance(value, str) else value
 
 
@@ -138,42 +138,42 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     return settings
 
 
-def _seconds(key: str, given: Any) -> Any:
-    if not isinstance(given, str):
-        return given
+def _seconds(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
     try:
-        return seconds(given)
+        return seconds(value)
     except ValueError:
-        raise ConfigError(f"{key}={given}: expected a duration, e.g. 90s, 15min or 2h") from None
+        raise ConfigError(f"{key}={value}: expected a duration, e.g. 90s, 15min or 2h") from None
 
 
-def bytes_from(key: str, given: Any, example: str) -> Any:
+def bytes_from(key: str, value: Any, example: str) -> Any:
     """The bytes of a size, which may be a string as 16GB; other values are returned unchanged."""
-    if not isinstance(given, str):
-        return given
+    if not isinstance(value, str):
+        return value
     try:
-        return size(given)
+        return size(value)
     except ValueError:
-        raise ConfigError(f"{key}={given}: expected a size, e.g. {example}") from None
+        raise ConfigError(f"{key}={value}: expected a size, e.g. {example}") from None
 
 
 FIND = "find"  # value of `clock` with which `doctor` searches for it
 
 
-def clock_from(given: str | float) -> float:
+def clock_from(value: str | float) -> float:
     """The Hz of a clock given as MHz, or as a string with its unit, as 1227MHz."""
     try:
-        clock_Hz = given * 1e6 if isinstance(given, int | float) else frequency(given)
+        clock_Hz = value * 1e6 if isinstance(value, int | float) else frequency(value)
     except ValueError:
-        raise ConfigError(f"clock={shortened(given)}: expected MHz, e.g. 1227 or 1227MHz") from None
+        raise ConfigError(f"clock={shortened(value)}: expected MHz, e.g. 1227 or 1227MHz") from None
     bounds.check({"clock": clock_Hz / 1e6})
     return clock_Hz
 
 
-def sizes_from(given: Iterable[int | str]) -> list[int]:
+def sizes_from(values: Iterable[int | str]) -> list[int]:
     """The bytes of each given size, as 8, 64MiB or "1.5 GB"."""
     try:
-        sizes = [size(str(each)) for each in given]
+        sizes = [size(str(value)) for value in values]
     except ValueError as error:
         raise ConfigError(f"size={error}") from None
     bounds.check({"size": sizes})

@@ -24,19 +24,19 @@ class FileError(ConfigError):
     """A file that cannot be read or is malformed: one sentence that names the file and the line."""
 
 
-def shortened(given: Any, characters: int = 200) -> str:
+def shortened(value: Any, characters: int = 200) -> str:
     """A given value, cut to fit into a message: a file may hold a megabyte where a word is expected."""
-    text = str(given)
+    text = str(value)
     return text if len(text) <= characters else f"{text[:characters]}..."
 
 
-def unknown_name(what: str, given: str, known: Iterable[str], key: str) -> ConfigError:
+def unknown_name(what: str, name: str, known: Iterable[str], key: str) -> ConfigError:
     """The error for an unknown name: suggests the nearest known name and lists all of them."""
     names = sorted(known)
-    given = shortened(given)
-    near = difflib.get_close_matches(given, names, n=1)
+    name = shortened(name)
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
-    return ConfigError(f"{key}={given}: no {what} has that name{hint} Known: {', '.join(names)}")
+    return ConfigError(f"{key}={name}: no {what} has that name{hint} Known: {', '.join(names)}")
 
 
 def convert(tree: Any, kind: Any, root: str = "") -> Any:

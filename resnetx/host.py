@@ -22,8 +22,8 @@ _ROOT = Path("/")
 
 def node_name() -> str:
     """The node's own name; under Slurm its node name, as several `slurmd` may share a host."""
-    given = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", given)  # it names a folder
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", name)  # it names a folder
 
 
 def dying_with(parent: int) -> Callable[[], None]:

@@ -186,14 +186,14 @@ def permutation_test(a: Runs, b: Runs) -> PermutationTest:
     def log_ratio(one: Floats, other: Floats, axis: int) -> Any:
         return one.mean(axis=axis) - other.mean(axis=axis)
 
-    found = scipy.stats.permutation_test(
+    result = scipy.stats.permutation_test(
         [np.log(_rates(_measured(runs))) for runs in (a, b)],
         log_ratio,
         vectorized=True,
         n_resamples=PERMUTATIONS,
         rng=np.random.default_rng(SEED),
     )
-    return PermutationTest(float(found.pvalue), best)
+    return PermutationTest(float(result.pvalue), best)
 
 
 def smallest_p(runs_a: int, runs_b: int) -> float:
@@ -224,8 +224,8 @@ def false_discovery(tests: Sequence[PermutationTest], level: float = LEVEL) -> l
     np.fill_diagonal(at_best, [test.smallest_p for test in tests])
     adjusted_at_best = scipy.stats.false_discovery_control(at_best, axis=1).diagonal()
     return [
-        AdjustedTest(found, _verdict(found, best, level))
-        for found, best in zip(adjusted.tolist(), adjusted_at_best.tolist(), strict=True)
+        AdjustedTest(adjusted_p, _verdict(adjusted_p, best, level))
+        for adjusted_p, best in zip(adjusted.tolist(), adjusted_at_best.tolist(), strict=True)
     ]
 
 

@@ -121,10 +121,10 @@ def points(study: Study | None, chosen: Mapping[str, Any]) -> list[Point]:
     return distinct(every)
 
 
-def distinct(found: Iterable[Point]) -> list[Point]:
+def distinct(points: Iterable[Point]) -> list[Point]:
     """Points without doubles."""
     first: dict[str, Point] = {}
-    for point in found:
+    for point in points:
         first.setdefault(repr(sorted(point.items())), point)
     return list(first.values())
 

@@ -1,4 +1,4 @@
-"""The door for `torchrun ... -m resnetx.train (RUN.json | key=value ...)`: one rank of one run.
+"""The entry point of `torchrun ... -m resnetx.train (RUN.json | key=value ...)`: one rank of one run.
 
 The library has a function of this name: an import of this module, by mistake or to list all modules, leaves it there.
 """
@@ -6,9 +6,9 @@ The library has a function of this name: an import of this module, by mistake or
 import sys
 
 if __name__ == "__main__":
-    from resnetx.cli import door
+    from resnetx.cli import main_of_rank
 
-    door("run")
+    main_of_rank("run")
 else:
     from resnetx.api.train import train
 

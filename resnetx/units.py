@@ -34,18 +34,18 @@ def duration(seconds: float) -> str:
 
 def seconds(text: str) -> float:
     """The seconds in "90", "90s", "15min", "2h" or "1.5 h"; a `ValueError` for anything else."""
-    found = re.fullmatch(rf"\s*{_NUMBER}\s*(s|min|h|d|)\s*", text)
-    if not found:
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*(s|min|h|d|)\s*", text)
+    if not match:
         raise ValueError(f"{text[:100]}: not a duration")
-    return float(found[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[found[2]]
+    return float(match[1]) * {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}[match[2]]
 
 
 def frequency(text: str) -> float:
     """The Hz in "1227MHz", "1.2 GHz" or, of a GPU's clock, "1227" (MHz); a `ValueError` for anything else."""
-    found = re.fullmatch(rf"\s*{_NUMBER}\s*(MHz|GHz|)\s*", text)
-    if not found:
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*(MHz|GHz|)\s*", text)
+    if not match:
         raise ValueError(f"{text[:100]}: not a frequency")
-    return float(Fraction(found[1]) * {"": 10**6, "MHz": 10**6, "GHz": 10**9}[found[2]])
+    return float(Fraction(match[1]) * {"": 10**6, "MHz": 10**6, "GHz": 10**9}[match[2]])
 
 
 _BYTES = {
@@ -57,10 +57,10 @@ _BYTES = {
 
 def size(text: str) -> int:
     """The bytes in "64MiB", "1.5 GB" or "4096"; a `ValueError` for anything else, as 64M, which some take for MiB."""
-    found = re.fullmatch(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*", text)
-    if not found or found[2] not in _BYTES:
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*", text)
+    if not match or match[2] not in _BYTES:
         raise ValueError(f"{text[:100]}: not a size in {', '.join(filter(None, _BYTES))}")
-    return round(Fraction(found[1]) * _BYTES[found[2]])
+    return round(Fraction(match[1]) * _BYTES[match[2]])
 
 
 def size_text(size_bytes: int) -> str:

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _guarded(lambda: _run(words))
 
 
-def door(kind: Literal["run", "bench"]) -> NoReturn:
+def main_of_rank(kind: Literal["run", "bench"]) -> NoReturn:
     """What `python -m resnetx.train` and `python -m resnetx.collectives` do: one rank, and the end of its process."""
     status = worker(kind)
     sys.stdout.flush()
@@ -88,6 +88,7 @@ def _guarded(act: Callable[[], int]) -> int:
 
 
 def _explained(act: Callable[[], int]) -> int:
+    """The exit status of `act`; what it raises is printed as a sentence instead of a traceback."""
     from resnetx import packages
     from resnetx.cli import unforeseen
 

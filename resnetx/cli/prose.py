@@ -38,6 +38,7 @@ def beside(name: str, text: str, at: int, width: int | None) -> str:
 
 
 def _broken(line: str, width: int | None, indent: str, widest: int = WIDEST) -> str:
+    """A line broken at `width` (None: not at all); quoted `words` stay together."""
     if width is None:
         return line.rstrip()
     kept = whole(re.sub(r"`[^`]*`", lambda quoted: quoted[0].replace(" ", _NO_BREAK), line))

@@ -1,4 +1,4 @@
-"""The ranks that torchrun starts, through the door of their task: `resnetx.train` or `resnetx.collectives`.
+"""The ranks that torchrun starts, through the entry module of their task: `resnetx.train` or `resnetx.collectives`.
 
 A launcher has checked what it starts, and settles its record. Of a task that is started by hand, each node checks what
 is asked of it, and rank 0 makes the folder of the task, records it and shows what came of it.
@@ -96,7 +96,7 @@ def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:
     """The warning for a rank whose torchrun was started with the default options of torchrun."""
     from resnetx.measure.launch.executor import torchrun as closed
 
-    instead = closed(torchrun.world_size(), ["-m", task.door, *words])
+    instead = closed(torchrun.world_size(), ["-m", task.entry_module, *words])
     return (
         "resnetx: warning: this torchrun listens on all network interfaces, and runs the code of whoever reaches its "
         f"ports; this one does not: {instead.line}"

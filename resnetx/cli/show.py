@@ -86,8 +86,8 @@ def entries(found: Iterable[tuple[str, str]], indent: int = 0) -> None:
 
 def json_lines(objects: Iterable[Any]) -> None:
     """Prints each object as one line of JSON; what a terminal would obey is escaped as JSON does it."""
-    for each in objects:
-        print(UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(each).decode()))
+    for item in objects:
+        print(UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(item).decode()))
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------

@@ -83,12 +83,12 @@ def decode(data: Data, path: Path) -> ChromeTrace:
     kind: Any = list[Event] if data[:4096].lstrip()[:1] == b"[" else ChromeTrace
     try:
         _refuse_large(data)
-        found = msgspec.json.decode(data, type=kind, strict=False)
+        decoded = msgspec.json.decode(data, type=kind, strict=False)
     except UnboundedError as error:
         raise file.error(f"{error}; profile fewer iterations") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise file.error(fault(error, data, file.what)) from None
-    return found if isinstance(found, ChromeTrace) else ChromeTrace(events=found)
+    return decoded if isinstance(decoded, ChromeTrace) else ChromeTrace(events=decoded)
 
 
 def _refuse_large(data: Data) -> None:

@@ -113,6 +113,7 @@ def _steps_s(iterations: Sequence[ProfiledIteration], on_device: bool) -> list[f
 
 
 def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unknown, on_device: bool) -> LayerTimes:
+    """The iterations of a profile as times of layers; work outside all layers is a layer of its own, behind them."""
     rows = [iteration.layers for iteration in iterations]
     rests = [iteration.rest for iteration in iterations]
     if any(rest.forward_s or rest.backward_s or rest.communication_s or rest.gradient_bytes for rest in rests):

@@ -43,9 +43,9 @@ class ProfiledIteration:
     host_to_device_s: float = 0.0
 
 
-def iterations_in(found: Works, windows: Sequence[Window]) -> list[ProfiledIteration]:
+def iterations_in(works: Works, windows: Sequence[Window]) -> list[ProfiledIteration]:
     """One iteration for each window; windows are sorted."""
-    return [_iteration(contents, found.on_device) for contents in _contents(found, windows)]
+    return [_iteration(contents, works.on_device) for contents in _contents(works, windows)]
 
 
 # ---- what belongs to an iteration -----------------------------------------------------------------------------------
@@ -61,7 +61,8 @@ class _Contents:
     stray: list[Event] = field(default_factory=list)  # that ran on the device for no work
 
 
-def _contents(found: Works, windows: Sequence[Window]) -> list[_Contents]:
+def _contents(works: Works, windows: Sequence[Window]) -> list[_Contents]:
+    """The work that began in each window, and the stray device events that were launched in it."""
     contents = [_Contents(begin, end) for begin, end in windows]
     begins = [content.begin for content in contents]
 
@@ -69,16 +70,17 @@ def _contents(found: Works, windows: Sequence[Window]) -> list[_Contents]:
         index = bisect_right(begins, time) - 1
         return contents[index] if index >= 0 and time <= contents[index].end else None
 
-    for work in found.works:
+    for work in works.works:
         if (own := at(work.event.ts)) is not None:
             own.works.append(work)
-    for launched, event in found.stray:
+    for launched, event in works.stray:
         if (own := at(launched)) is not None:
             own.stray.append(event)
     return contents
 
 
 def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
+    """What one iteration spent in each layer, backward work with the layer whose forward pass it undoes."""
     creators = _creators(contents.works)
     undone = {work: creator for work in contents.works if (creator := _undone_by(work, creators)) is not None}
     layers, layer_of = _layers([work for work in contents.works if work.part == "operation"], set(undone.values()))

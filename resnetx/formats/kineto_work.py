@@ -137,7 +137,8 @@ class _Frame:
 
 
 def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
-    found: list[Work] = []
+    """The work of one thread, outermost events first; a stack holds the events that the current one lies within."""
+    thread_works: list[Work] = []
     stack = [_Frame(float("inf"), None, None)]
     node: Work | None = None  # the last one that was no accumulation
     for event in sorted(thread, key=lambda event: (event.ts, -event.dur)):
@@ -153,14 +154,14 @@ def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
         elif (part := _part(event)) is not None:
             work = Work(part, event, call)
             _note(work, event)
-            found.append(work)
+            thread_works.append(work)
             if work.accumulates:
                 work.cause = node
             elif part == "node":
                 node = work
         launches.note(event, work)
         stack.append(_Frame(event.end, call, work))
-    return found
+    return thread_works
 
 
 def _part(event: Event) -> WorkKind | None:

@@ -34,5 +34,5 @@ def parallelism(names: Iterable[str], world_size: int | None) -> str:
     if world_size == 1:  # whatever it is called, it is whole
         return ""
     text = "\n".join({name[:MOST_CHARACTERS] for name in names})
-    found = next((kind for kind, sign in _SIGNS.items() if re.search(sign, text, re.IGNORECASE)), "")
-    return found or (f"a group of {world_size} processes" if world_size else "")
+    parallelism = next((kind for kind, sign in _SIGNS.items() if re.search(sign, text, re.IGNORECASE)), "")
+    return parallelism or (f"a group of {world_size} processes" if world_size else "")

@@ -83,6 +83,7 @@ def write_six_columns(times: LayerTimes) -> str:
 
 
 def _rows(text: str, path: Path) -> Iterator[_Row]:
+    """The rows of a file, without comments and headers."""
     blank, rows = False, 0
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -103,6 +104,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _row(cells: list[str], line: int, behind_blank: bool, path: Path) -> _Row:
+    """One row, in seconds and bytes. `behind_blank`: an empty line stands before it."""
     if len(cells) != len(COLUMNS):
         raise FileError(
             f"{path}, line {line}: {len(cells)} columns; expected the six of a trace: {', '.join(COLUMNS)} "
@@ -122,6 +124,7 @@ def _row(cells: list[str], line: int, behind_blank: bool, path: Path) -> _Row:
 
 
 def _number(cell: str, column: str, line: int, path: Path) -> float:
+    """The number in a cell, as its column has it; 0 for the name."""
     if column == "name":
         return 0.0
     whole = column in ("id", "size")
@@ -153,6 +156,7 @@ def _iterations(rows: Sequence[_Row], path: Path) -> list[list[_Row]]:
 
 
 def _refuse_repeated_names(iteration: Sequence[_Row], path: Path) -> None:
+    """Refuses an iteration in which two layers have one name: a new iteration would have begun unseen."""
     names: set[str] = set()
     for row in iteration:
         if row.name in names:

@@ -156,9 +156,9 @@ def _hints(tree: folders.Tree) -> dict[str, int]:
     sizes = []
     for path in folders.sample(tree):
         with suppress(OSError, header.DamageError):  # damaged files are reported when they are decoded
-            found = header.of_file(path)
-            header.check(found)
-            sizes.append((found.width, found.height))
+            image_header = header.of_file(path)
+            header.check(image_header)
+            sizes.append((image_header.width, image_header.height))
     if not sizes:
         return {}
     widths, heights = zip(*sizes, strict=True)
@@ -203,6 +203,7 @@ def _checked(files: DataNode) -> DataNode:
 
 
 def _images(files: DataNode, input: DaliInput, share: Share, hints: Mapping[str, Any]) -> DataNode:
+    """Decoded images of a batch, cropped, flipped and normalised as the input's recipe has it."""
     recipe, size = recipes.RECIPES[input.recipe], share.image_size
     decoder = "mixed" if _mixed(input, share) else "cpu"
     if recipe.resized:

@@ -131,8 +131,8 @@ def verify(root: Path, workers: int | None = None, progress: OnProgress | None =
     and a file that crashes its decoder is listed like any other.
     """
     faults: list[str] = []
-    for checked, found in _verified(_to_verify(root, faults), workers or cores()):
-        faults += found
+    for checked, new_faults in _verified(_to_verify(root, faults), workers or cores()):
+        faults += new_faults
         if progress:
             progress(checked)
     return sorted(faults)
@@ -242,11 +242,11 @@ def _make_one(path: Path, size: str, seed: int, label: int, index: int) -> _File
 def _pixels(path: Path) -> tuple[int, int] | None:
     """Width and height of an image made earlier; None where there is none, or something that is no image."""
     try:
-        found = header.of_file(path)
-        header.check(found)
+        image_header = header.of_file(path)
+        header.check(image_header)
     except (OSError, header.DamageError):
         return None
-    return found.width, found.height
+    return image_header.width, image_header.height
 
 
 def _picture(seed: int, label: int, index: int, shape: _Shape) -> Image.Image:
@@ -278,9 +278,9 @@ def _claim(root: Path, size: str, seed: int) -> None:
     mark = root / _MARK
     root.mkdir(parents=True, exist_ok=True)
     if mark.exists():
-        found = File(mark, "a mark of `resnetx images`", 2**12).text().strip()
-        if found != wanted:
-            raise ConfigError(f"{root} holds images of {found}, asked were {wanted}: use those, or another folder")
+        recipe = File(mark, "a mark of `resnetx images`", 2**12).text().strip()
+        if recipe != wanted:
+            raise ConfigError(f"{root} holds images of {recipe}, asked were {wanted}: use those, or another folder")
     elif any(not path.name.startswith(".") for path in root.iterdir()):
         raise ConfigError(f"{root} has files that `resnetx images` did not make: give it an empty or a new folder")
     else:

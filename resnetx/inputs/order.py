@@ -14,11 +14,11 @@ from resnetx.inputs import Share
 def batches(images: int, share: Share) -> Iterator[list[int]]:
     """The image numbers of each batch of a rank, without end; the seed decides."""
     generator = torch.Generator().manual_seed(share.seed)
-    left = torch.empty(0, dtype=torch.int64)
+    waiting = torch.empty(0, dtype=torch.int64)
     while True:
         shuffled = torch.randperm(images, generator=generator)
-        left = torch.cat([left, shuffled[share.rank :: share.world_size]])
-        whole = len(left) // share.batch_size * share.batch_size
-        for batch in left[:whole].split(share.batch_size):
+        waiting = torch.cat([waiting, shuffled[share.rank :: share.world_size]])
+        whole = len(waiting) // share.batch_size * share.batch_size
+        for batch in waiting[:whole].split(share.batch_size):
             yield batch.tolist()
-        left = left[whole:]
+        waiting = waiting[whole:]

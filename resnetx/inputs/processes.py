@@ -28,35 +28,35 @@ def results(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int,
     """
     context = multiprocessing.get_context("spawn")  # a progress display runs a thread, which a fork would break
     at_once = workers * (1 + waiting)
-    given: dict[Future[Result], Task] = {}
+    submitted: dict[Future[Result], Task] = {}
     with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
         try:
             for task in tasks:
-                _submit(pool, work, task, given)
-                if len(given) == at_once:
-                    yield from _first(given)
-            while given:
-                yield from _first(given)
+                _submit(pool, work, task, submitted)
+                if len(submitted) == at_once:
+                    yield from _first(submitted)
+            while submitted:
+                yield from _first(submitted)
         except BrokenProcessPool:
-            raise CrashError(list(given.values())) from None
+            raise CrashError(list(submitted.values())) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _submit(
-    pool: ProcessPoolExecutor, work: Callable[[Task], Result], task: Task, given: dict[Future[Result], Task]
+    pool: ProcessPoolExecutor, work: Callable[[Task], Result], task: Task, submitted: dict[Future[Result], Task]
 ) -> None:
     try:
-        given[pool.submit(work, task)] = task
+        submitted[pool.submit(work, task)] = task
     except BrokenProcessPool:
-        raise CrashError([*given.values(), task]) from None
+        raise CrashError([*submitted.values(), task]) from None
 
 
-def _first(given: dict[Future[Result], Task]) -> Iterator[Result]:
+def _first(submitted: dict[Future[Result], Task]) -> Iterator[Result]:
     """The results that are there first."""
-    for future in wait(given, return_when=FIRST_COMPLETED).done:
+    for future in wait(submitted, return_when=FIRST_COMPLETED).done:
         result = future.result()
-        del given[future]
+        del submitted[future]
         yield result
 
 

@@ -71,6 +71,7 @@ def picture(seed: int, label: int, index: int, width: int, height: int, detail: 
 
 @lru_cache(maxsize=2)  # pictures are made class by class
 def _style(seed: int, label: int) -> _Style:
+    """How the pictures of one class look: palette, textures and shapes, drawn from the seed and the label."""
     rng = np.random.default_rng([seed, label, 0, 0])  # the last number keeps this stream apart from the pictures'
     hue = rng.choice([rng.normal(0.09, 0.03), rng.normal(0.27, 0.06), rng.random()])  # earth, plants, anything
     spread = rng.uniform(0.02, 0.1)

@@ -103,11 +103,13 @@ def bands(measured: MeasuredCollective) -> tuple[list[Band], float]:
     fastest_s = min(point.time_s for point in measured.points)
     highest_Bps = max(point.size_bytes / point.time_s for point in measured.points)
     parts = [PlannedTime(point, fastest_s, point.size_bytes / highest_Bps) for point in measured.points]
-    found = fit(measured.source, parts)
+    calibration = fit(measured.source, parts)
     return [
         Band(start, latency * fastest_s, efficiency * highest_Bps)
-        for start, latency, efficiency in zip(found.from_bytes, found.latency, found.efficiency, strict=True)
-    ], found.held_out_error
+        for start, latency, efficiency in zip(
+            calibration.from_bytes, calibration.latency, calibration.efficiency, strict=True
+        )
+    ], calibration.held_out_error
 
 
 def _splits(points: int) -> Iterator[tuple[int, ...]]:

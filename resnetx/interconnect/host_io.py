@@ -27,15 +27,15 @@ _WEAKEST: tuple[Provenance, ...] = ("assumed", "datasheet", "measured")
 def from_host(system: System, devices: Sequence[int]) -> Supply | None:
     """The slowest of copies from host memory to each of `devices` at once; None: no CPU is described."""
     flows = [paths.host_flow(system, device) for device in devices]
-    found = [flow for flow in flows if flow is not None]
-    if len(found) < len(devices):
+    known = [flow for flow in flows if flow is not None]
+    if len(known) < len(devices):
         return None
     wires = {
         f"{link.part_name} at {si(link.copy_Bps, 'B/s')}": link.wire.copy_Bps
-        for flow in found
+        for flow in known
         for _, _, link in flow.steps
     }
-    return _supply(min(share_Bps for share_Bps, _ in fair_shares(system, found)), wires)
+    return _supply(min(share_Bps for share_Bps, _ in fair_shares(system, known)), wires)
 
 
 def from_storage(system: System, devices: Sequence[int]) -> Supply | None:

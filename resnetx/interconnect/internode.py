@@ -45,12 +45,12 @@ def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> NodeNetwork
 def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[tuple[str, int]]:
     """Each card with the GPU where its ring ends: the nearest, and of equally near ones that with the fewest cards."""
     used = dict.fromkeys(group, 0)
-    found = []
+    joined = []
     for card in cards:
         gpu = min(group, key=lambda device: (paths.links_to(system, device, card), used[device], device))
         used[gpu] += 1
-        found.append((card, gpu))
-    return found
+        joined.append((card, gpu))
+    return joined
 
 
 def _cards(system: System, group: tuple[int, ...]) -> list[str]:

@@ -63,14 +63,14 @@ def read(path: str, collective: str | None = None) -> MeasuredCollective:
     `collective`: which one is wanted; of several in a record it must be said.
     """
     where = f"calibration={path}"
-    given = RunFolder(Path(path)).record if is_folder(Path(path)) else Path(path)
-    if given.suffix in (".yaml", ".yml"):
-        return _typed(File(given, "measured points", YAML_BYTES, where))
-    file = File(given, "measured collectives", MAX_BYTES, where)
+    file_path = RunFolder(Path(path)).record if is_folder(Path(path)) else Path(path)
+    if file_path.suffix in (".yaml", ".yml"):
+        return _typed(File(file_path, "measured points", YAML_BYTES, where))
+    file = File(file_path, "measured collectives", MAX_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
-        record = read_record(given, BenchRecord)
-        return measured(record, collective, f"{given.parent.name}/{given.name}", where)
+        record = read_record(file_path, BenchRecord)
+        return measured(record, collective, f"{file_path.parent.name}/{file_path.name}", where)
     if len(content) > MAX_TABLE_BYTES:
         raise file.error(f"larger than {size_text(MAX_TABLE_BYTES)}; expected the text or JSON of nccl-tests")
     return _nccl_tests(file, content, collective)
@@ -145,10 +145,10 @@ def _typed(file: File) -> MeasuredCollective:
     return MeasuredCollective(typed.source, tuple(points), gpus=typed.gpus)
 
 
-def _typed_point(text: YamlFile, place: int, given: dict[str, Any]) -> MeasuredSize:
+def _typed_point(text: YamlFile, place: int, entry: dict[str, Any]) -> MeasuredSize:
     where: list[str | int] = ["points", place]
     try:
-        point = MeasuredSize(size(str(given["size"])), float(given["time_us"]) * 1e-6)
+        point = MeasuredSize(size(str(entry["size"])), float(entry["time_us"]) * 1e-6)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise text.error(where, f"{error}: expected points as {{size: 64MiB, time_us: 911}}") from None
     if not (0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s):

@@ -189,10 +189,13 @@ def _tightest(names: Sequence[str], lanes: rings.Lanes, carried: float) -> str:
     return f"{names[place]}: {fewest} NVLink lane{'s' * (fewest != 1)} to {others or 'none of the others'}{unused}"
 
 
-def _about_mesh(names: Sequence[str], lanes: rings.Lanes, found: int, share: float) -> str:
-    if found:
-        kind = f"half lanes of NVLink, worth {found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"
-        return f"{found} ring{'s' * (found > 1)} on {kind}."
+def _about_mesh(names: Sequence[str], lanes: rings.Lanes, rings_found: int, share: float) -> str:
+    """The rings that fit into NVLink lanes, in a sentence, or why there is none; `share`: of a lane, for each."""
+    if rings_found:
+        kind = (
+            f"half lanes of NVLink, worth {rings_found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"
+        )
+        return f"{rings_found} ring{'s' * (rings_found > 1)} on {kind}."
     ends = [name for name, row in zip(names, lanes, strict=True) if sum(map(bool, row)) < 2]
     why = f"{ends[0]} has fewer than two NVLink neighbours among them" if ends else "no order of them closes"
     return f"No ring of NVLink lanes visits all {len(names)} GPUs: {why}."

@@ -151,6 +151,7 @@ def _relay(system: System, way: Sequence[int]) -> Path:
 
 
 def _nearness(system: System, a: int, b: int) -> str:
+    """How near two GPUs are, in the words of `nvidia-smi topo -m`."""
     if a == b:
         return "X"
     if system.gpus[a].node != system.gpus[b].node:

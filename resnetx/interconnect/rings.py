@@ -131,6 +131,7 @@ def _greedily(lanes: Lanes) -> list[Order]:
 
 
 def _one_ring(lanes: Lanes) -> Order | None:
+    """A ring through all members, by depth-first search; None where there is none, or the search gives up."""
     steps = 0
 
     def grow(order: list[int]) -> Order | None:

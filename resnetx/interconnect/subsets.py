@@ -48,6 +48,6 @@ def pick(
             f"pick={count}: {choices} choices from {len(candidates)} GPUs are too many; name fewer with free= (at most "
             f"{MOST_CHOICES} choices)"
         )
-    found = [plan(system, collective, devices, library) for devices in combinations(candidates, count)]
-    ranked = [GpuSubset(made.devices, made.cost(size_bytes).busbw_Bps, made) for made in found]
+    plans = [plan(system, collective, devices, library) for devices in combinations(candidates, count)]
+    ranked = [GpuSubset(planned.devices, planned.cost(size_bytes).busbw_Bps, planned) for planned in plans]
     return sorted(ranked, key=lambda choice: (-choice.busbw_Bps, choice.devices))

@@ -149,13 +149,14 @@ def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
         figure = getattr(part, field)
         if isinstance(figure, SourcedValue):
             steps = in_file_units([*where, field], text.tree)
-            _check_figure(text, steps, ".".join(map(str, steps)), figure, or_zero=field.endswith("_s"))
+            _check_figure(text, steps, ".".join(map(str, steps)), figure, zero_allowed=field.endswith("_s"))
 
 
 def _check_figure(
-    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, or_zero: bool = False
+    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, zero_allowed: bool = False
 ) -> None:
-    if or_zero and figure.value == 0:
+    """Refuses a figure that no machine has."""
+    if zero_allowed and figure.value == 0:
         return
     if not figure.value > 0:
         raise text.error(where, f"{name}: expected more than 0")
@@ -169,10 +170,11 @@ def _check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
 
 
 def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, ComponentSpec]]) -> list[Component]:
+    """The components that a file describes, ranges of names expanded, in its order."""
     if not isinstance(text.tree["components"], Mapping):
         raise text.error(["components"], "components: expected names with what each is, as gpu0: {gpu: p100-sxm2-16gb}")
     tables = {kind: next(table for table, part in TABLES.items() if part is COMPONENTS[kind]) for kind in COMPONENTS}
-    found: dict[str, Component] = {}
+    components: dict[str, Component] = {}
     for names_ in text.tree["components"]:
         where = ["components", names_]
         entry = text.convert(_ComponentEntry, where)
@@ -186,21 +188,22 @@ def _components(text: LinedYaml, parts: Mapping[str, Mapping[str, ComponentSpec]
         if any(abs(place) > FARTHEST for place in (*entry.at, *entry.step)):
             raise text.error([*where, "at"], f"{names_}: expected places from {-FARTHEST:,.0f} to {FARTHEST:,.0f}")
         names = _expand(text, where, names_)
-        if len(found) + len(names) > MAX_COMPONENTS:
+        if len(components) + len(names) > MAX_COMPONENTS:
             raise text.error(where, f"components: more than {MAX_COMPONENTS}; several machines are nodes of a cluster")
         for index, name in enumerate(names):
-            if name in found:
+            if name in components:
                 raise text.error(where, f"{name}: described twice")
             x, y = (entry.at[axis] + index * entry.step[axis] for axis in (0, 1))
-            found[name] = Component(name, part_name, parts[table][part_name], x, y)
-    return list(found.values())
+            components[name] = Component(name, part_name, parts[table][part_name], x, y)
+    return list(components.values())
 
 
 def _links(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequence[Component]) -> list[Link]:
+    """The links that a file describes, ranges expanded, each pair in the order of its components."""
     if not isinstance(text.tree["links"], list):
         raise text.error(["links"], "links: expected a list, as - {between: [gpu0, gpu1], link: nvlink1}")
     places = {component.name: place for place, component in enumerate(components)}
-    found: dict[tuple[str, str, str], Link] = {}
+    links: dict[tuple[str, str, str], Link] = {}
     for number in range(len(text.tree["links"])):
         where: list[str | int] = ["links", number]
         entry = text.convert(_LinkEntry, where)
@@ -209,17 +212,17 @@ def _links(text: LinedYaml, wires: Mapping[str, WireSpec], components: Sequence[
         if not 1 <= entry.lanes <= MAX_LANES:
             bound = "at least 1" if entry.lanes < 1 else f"at most {MAX_LANES}"
             raise text.error(where, f"links.{number}.lanes={entry.lanes}: expected {bound}")
-        for a, b in _pairs(text, where, entry, MAX_LINKS - len(found)):
+        for a, b in _pairs(text, where, entry, MAX_LINKS - len(links)):
             if stranger := next((name for name in (a, b) if name not in places), None):
                 raise text.error(where, f"links.{number}: no component is called {stranger}")
             if a == b:
                 raise text.error(where, f"links.{number}: {a} is linked to itself")
             a, b = sorted((a, b), key=places.__getitem__)
-            if (a, b, entry.link) in found:
+            if (a, b, entry.link) in links:
                 raise text.error(where, f"links.{number}: {a} and {b} are linked twice; use lanes")
             source = entry.source or text.convert(str, ["wiring"])
-            found[a, b, entry.link] = Link(a, b, entry.link, _wire(text, where, wires, entry), entry.lanes, source)
-    return list(found.values())
+            links[a, b, entry.link] = Link(a, b, entry.link, _wire(text, where, wires, entry), entry.lanes, source)
+    return list(links.values())
 
 
 def _pairs(text: LinedYaml, where: list[str | int], entry: _LinkEntry, most: int) -> list[tuple[str, str]]:
@@ -265,6 +268,7 @@ def _expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]
 
 
 def _check_connected(text: LinedYaml, components: Sequence[Component], links: Sequence[Link]) -> None:
+    """Refuses components that no links connect to the first one."""
     neighbours: dict[str, set[str]] = {component.name: set() for component in components}
     for link in links:
         neighbours[link.a].add(link.b)

@@ -54,10 +54,10 @@ def refuse_unbounded(data: Data, max_values: int = MAX_VALUES) -> None:
     if (values := data.count(b",") + data.count(b"[") + data.count(b"{")) > max_values:
         raise UnboundedError(f"about {values:,} values, of at most {max_values:,}")
     if _MAYBE_LONG.search(data):
-        for found in _TEXT_OR_LONG.finditer(data):
-            if not found[0].startswith(b'"') and not -(2**63) <= int(found[0][:30]) < 2**63:
-                digits = len(found[0].lstrip(b"-"))
-                raise UnboundedError(f"line {_line(data, found.start())}: a whole number of {digits} digits")
+        for match in _TEXT_OR_LONG.finditer(data):
+            if not match[0].startswith(b'"') and not -(2**63) <= int(match[0][:30]) < 2**63:
+                digits = len(match[0].lstrip(b"-"))
+                raise UnboundedError(f"line {_line(data, match.start())}: a whole number of {digits} digits")
 
 
 def fault(error: Exception, data: Data, what: str) -> str:

@@ -32,7 +32,7 @@ UNSHOWN = re.compile(
 
 def visible(text: str) -> str:
     """The text with control characters written out, as a terminal would obey them: an escape is `\\x1b`."""
-    return UNSHOWN.sub(lambda found: _escape(ord(found[0])), text)
+    return UNSHOWN.sub(lambda match: _escape(ord(match[0])), text)
 
 
 def _escape(code: int) -> str:

@@ -140,6 +140,7 @@ class _Builder:
         return self._root, self._lines
 
     def _events(self) -> Iterator["Event"]:
+        """The events of the file, by libyaml where it is there; broken YAML is an error with its line."""
         import yaml
 
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is ten times as fast, if available
@@ -148,8 +149,8 @@ class _Builder:
             yield from yaml.parse(text, Loader=loader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            said = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
-            raise self._file.error(said, mark.line + 1 if mark else None) from None
+            message = f"not YAML: {shortened(error.problem or error.context or 'broken')}"
+            raise self._file.error(message, mark.line + 1 if mark else None) from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: from escapes
             raise self._file.error(f"not YAML: {shortened(' '.join(str(error).split()))}") from None
 

@@ -109,9 +109,7 @@ def of_trace(
     _refuse_other_host(trace, system, traced)
     if _is_of(trace, gpu, part_name) and _same_clock(trace, clock_Hz):
         return _as_measured(trace, traced, gpu)
-    if CPU in gpu.product_names:
-        why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
-        raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
+    _refuse_rescaling_to_cpus(trace, gpu)
     source = _part_of(trace)
     if layers is None:
         raise ConfigError(
@@ -136,6 +134,12 @@ def of_trace(
         clock_Hz=clock_Hz or gpu.clock_Hz.value,
         queue_error=traced.queue_error,
     )
+
+
+def _refuse_rescaling_to_cpus(trace: Trace, gpu: GpuSpec) -> None:
+    if CPU in gpu.product_names:
+        why = "whose clock was their host's own" if trace.device == CPU else "which says nothing of ranks on CPUs"
+        raise ConfigError(f"{trace.source}: measured on {trace.device}, {why}; predict for what was measured")
 
 
 def _as_measured(trace: Trace, traced: TracedStep, gpu: GpuSpec) -> Compute:

@@ -141,11 +141,11 @@ def _rounded(value: float | np.floating) -> float:
 # ---- the command
 
 
-def _text(found: Iterable[Roofline]) -> str:
+def _text(fits: Iterable[Roofline]) -> str:
     import yaml
 
     head = "# Fitted to training.yaml by `python -m resnetx.prediction.fitting`, which writes this file: do not edit.\n"
-    return head + yaml.safe_dump({"fits": msgspec.to_builtins(list(found))}, sort_keys=False)
+    return head + yaml.safe_dump({"fits": msgspec.to_builtins(list(fits))}, sort_keys=False)
 
 
 def main() -> None:

@@ -142,6 +142,7 @@ def _rate(what: str, value: str, supply: Supply) -> RecordInput:
 
 
 def _decoding(computed: Compute, point: Point) -> RecordInput:
+    """What the prediction assumes of decoding images: the time that a trace has of it, or none."""
     what = f"decoding on {point.fabric.described.name}"
     if computed.step.input_s:
         return RecordInput(what, "as traced on this host", computed.origin, computed.where, computed.error)

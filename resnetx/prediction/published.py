@@ -27,9 +27,9 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def table(self, image_size: int) -> list[Layer]:
         """The layers of torchvision's network, which ship as data."""
-        found = tables.kept(choices.Torchvision(name=self.network, classes=1000), image_size)
-        assert found is not None, f"{self.network} at {image_size} pixels is not among workloads.tables.KEPT"
-        return found
+        layers = tables.kept(choices.Torchvision(name=self.network, classes=1000), image_size)
+        assert layers is not None, f"{self.network} at {image_size} pixels is not among workloads.tables.KEPT"
+        return layers
 
 
 class OneGpu(_Entry, frozen=True, kw_only=True):
@@ -143,8 +143,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 @cache
 def training() -> TrainingFigures:
-    found: TrainingFigures = own_yaml(FOLDER / "training.yaml", TrainingFigures)
-    return found
+    figures: TrainingFigures = own_yaml(FOLDER / "training.yaml", TrainingFigures)
+    return figures
 
 
 def rates() -> Iterator[Rate]:

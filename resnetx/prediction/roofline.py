@@ -186,8 +186,10 @@ def passes_s(parameters: Parameters, work: LayerWork, batch_size: int, roofs: Ro
     speed = np.where(work.square & roofs.square, parameters.square_speedup, 1.0)
     computing_s = work.flop * batch_size / (speed * parameters.matmul_efficiency * roofs.peak_FLOPps)
     moved_bytes = work.elements * batch_size * roofs.activation_bytes + work.parameters * BYTES_PER_PARAMETER
-    found: Floats = np.maximum(computing_s, moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps)) + parameters.pass_s
-    return found
+    duration_s: Floats = (
+        np.maximum(computing_s, moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps)) + parameters.pass_s
+    )
+    return duration_s
 
 
 def work(table: Sequence[Layer], image_size: int) -> LayerWork:

@@ -96,8 +96,9 @@ class Fabric:
             return "assumed"
         gpus = {gpu.name for gpu in self.system.gpus}
         used = [link for link in self.system.links if gpus & {link.a, link.b} or link.wire.family == "network"]
-        found = {link.wire.copy_Bps.provenance for link in used}
-        return "assumed" if "assumed" in found else "datasheet" if "datasheet" in found else "published"
+        provenances = {link.wire.copy_Bps.provenance for link in used}
+        weakest_first: tuple[Origin, ...] = ("assumed", "datasheet")
+        return next((origin for origin in weakest_first if origin in provenances), "published")
 
     def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""

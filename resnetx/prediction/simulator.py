@@ -46,55 +46,86 @@ class Spans:
 def simulate(
     tasks: Sequence[Task], resources: Sequence[Resource], capacities: Mapping[str, float] | None = None
 ) -> Spans:
-    """`capacities`: of each pool, in the unit of the demands."""
-    missing, followers = _dependencies(tasks)
-    start_s, end_s = [math.nan] * len(tasks), [math.nan] * len(tasks)
-    free = [resource.servers for resource in resources]
-    queues: list[deque[int]] = [deque() for _ in resources]
-    pools = {name: _Pool(capacity) for name, capacity in (capacities or {}).items()}
-    pool_of = [None if resource.pool is None else pools[resource.pool] for resource in resources]
-    events: list[tuple[float, int, int]] = []  # (time, task, edition): a pool makes new editions of what it reschedules
-    now = 0.0
-    ready = [place for place, count in enumerate(missing) if count == 0]
-    while ready or events:
+    """When each task starts and ends. `capacities`: of each pool, in the unit of the demands."""
+    return _Simulation(tasks, resources, capacities or {}).run()
+
+
+Event = tuple[float, int, int]  # (time, task, edition): a pool makes new editions of what it reschedules
+
+
+class _Simulation:
+    """The queues of the resources, the tasks that run, and the times so far. Tasks and resources are their places."""
+
+    def __init__(self, tasks: Sequence[Task], resources: Sequence[Resource], capacities: Mapping[str, float]) -> None:
+        self._tasks, self._resources = tasks, resources
+        self._missing, self._followers = _dependencies(tasks)
+        self._spans = Spans([math.nan] * len(tasks), [math.nan] * len(tasks))
+        self._free_servers = [resource.servers for resource in resources]
+        self._queues: list[deque[int]] = [deque() for _ in resources]
+        self._pools = {name: _Pool(capacity) for name, capacity in capacities.items()}
+        self._pool_of = [None if resource.pool is None else self._pools[resource.pool] for resource in resources]
+        self._events: list[Event] = []
+        self._now = 0.0
+
+    def run(self) -> Spans:
+        """Lets all tasks run: what is ready starts where a server is free, then time moves on to the next end."""
+        ready = [task for task, count in enumerate(self._missing) if count == 0]
+        freed: list[int] = []
+        while ready or freed or self._events:
+            for task in ready:
+                resource = self._tasks[task].resource
+                self._queues[resource].append(task)
+                freed.append(resource)
+            self._start_on(freed)
+            ended = self._next_ends()
+            freed = [self._tasks[task].resource for task in ended]
+            ready = self._end(ended)
+        return self._spans
+
+    def _start_on(self, resources: list[int]) -> None:
+        """Starts what is queued at these resources, as far as they have servers."""
+        for resource in resources:
+            queue = self._queues[resource]
+            while queue and self._free_servers[resource]:
+                self._free_servers[resource] -= 1
+                self._start(queue.popleft(), resource)
+        for pool in self._pools.values():
+            for event in pool.rescheduled(self._now):
+                heappush(self._events, event)
+
+    def _start(self, task: int, resource: int) -> None:
+        self._spans.start_s[task] = self._now
+        work_s, pool = self._tasks[task].work_s, self._pool_of[resource]
+        if pool is None:
+            heappush(self._events, (self._now + work_s, task, 0))
+        else:
+            pool.begin(task, work_s, self._resources[resource].demand, self._now)
+
+    def _next_ends(self) -> list[int]:
+        """Moves time on to the next event; the tasks that end then."""
         ended: list[int] = []
-        if not ready:
-            now = events[0][0]
-            while events and events[0][0] == now:
-                _, place, edition = heappop(events)
-                pool = pool_of[tasks[place].resource]
-                if pool is None or pool.ends(place, edition, now):
-                    ended.append(place)
-        idle = []
-        for place in ended:
-            end_s[place] = now
-            idle.append(tasks[place].resource)
-            free[idle[-1]] += 1
-            for follower in followers[place]:
+        events = self._events
+        if not events:
+            return ended
+        self._now = events[0][0]
+        while events and events[0][0] == self._now:
+            _, task, edition = heappop(events)
+            pool = self._pool_of[self._tasks[task].resource]
+            if pool is None or pool.ends(task, edition, self._now):
+                ended.append(task)
+        return ended
+
+    def _end(self, ended: list[int]) -> list[int]:
+        """Notes the ends of tasks; returns those that were waiting for nothing else, in the order of the tasks."""
+        ready, missing = [], self._missing
+        for task in ended:
+            self._spans.end_s[task] = self._now
+            self._free_servers[self._tasks[task].resource] += 1
+            for follower in self._followers[task]:
                 missing[follower] -= 1
                 if missing[follower] == 0:
                     ready.append(follower)
-        if len(ended) > 1:
-            ready.sort()
-        for place in ready:
-            queues[tasks[place].resource].append(place)
-            idle.append(tasks[place].resource)
-        ready = []
-        for resource in idle:
-            queue = queues[resource]
-            while queue and free[resource]:
-                place = queue.popleft()
-                free[resource] -= 1
-                start_s[place] = now
-                pool = pool_of[resource]
-                if pool is None:
-                    heappush(events, (now + tasks[place].work_s, place, 0))
-                else:
-                    pool.begin(place, tasks[place].work_s, resources[resource].demand, now)
-        for pool in pools.values():
-            for event in pool.rescheduled(now):
-                heappush(events, event)
-    return Spans(start_s, end_s)
+        return sorted(ready) if len(ended) > 1 else ready
 
 
 def _dependencies(tasks: Sequence[Task]) -> tuple[list[int], list[list[int]]]:

@@ -109,10 +109,10 @@ def _scaling(entry: Scaling, iteration: SecondsPerIteration, calibrated: bool) -
     for gpus, measured in entry.images_per_s.items():
         if gpus == 1:
             continue
-        made = plan(system, "allreduce", range(gpus), entry.library)
+        planned = plan(system, "allreduce", range(gpus), entry.library)
         if calibrated:
-            made = calibrate(made, _two_points(made))
-        communication_s = made.cost(entry.gradient_bytes).time_s
+            planned = calibrate(planned, _two_points(planned))
+        communication_s = planned.cost(entry.gradient_bytes).time_s
         predicted = gpus * entry.batch_size_per_gpu / iteration(step_s, communication_s)
         yield TrainingRow(
             group=CALIBRATED if calibrated else UNCALIBRATED,
@@ -122,7 +122,7 @@ def _scaling(entry: Scaling, iteration: SecondsPerIteration, calibrated: bool) -
             what=_what(entry),
             gpus=gpus,
             unit="images/s",
-            given=f"{given}; all-reduce of {_two_points(made).source}" if calibrated else given,
+            given=f"{given}; all-reduce of {_two_points(planned).source}" if calibrated else given,
             measured=measured,
             predicted=predicted,
             error=predicted / measured - 1,
@@ -174,6 +174,7 @@ def _layerwise(entry: LayerwiseTime) -> TrainingRow:
 
 
 def _not_modelled(entry: Scaling, reason: str) -> Iterator[TrainingRow]:
+    """Rows of published rates that the model does not predict, with the reason."""
     row = TrainingRow(
         group=NOT_MODELLED,
         source=entry.source,

@@ -4,7 +4,7 @@ A record is complete on its own: with `record.json` alone another person knows w
 the raw times. A field that cannot be known is null, and `unknown` says why, under the field's path. Raw samples are
 stored; medians and speed-ups are derived when reading.
 
-    python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates a JSON Schema: run or bench
+    python -m resnetx.record run > resnetx/schemas/run.schema.json     # regenerates the schema of one kind
 """
 
 from resnetx.record.base import SCHEMA, timestamp

@@ -44,7 +44,7 @@ class BenchFile(RecordPart, frozen=True):
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
 
     verb: ClassVar[str] = "bench"
-    door: ClassVar[str] = "resnetx.collectives"  # the module that torchrun starts in each rank
+    entry_module: ClassVar[str] = "resnetx.collectives"  # the module that torchrun starts in each rank
 
     @property
     def record_type(self) -> "type[BenchRecord]":

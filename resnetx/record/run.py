@@ -80,7 +80,7 @@ class RunFile(RecordPart, frozen=True):
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
 
     verb: ClassVar[str] = "train"
-    door: ClassVar[str] = "resnetx.train"  # the module that torchrun starts in each rank
+    entry_module: ClassVar[str] = "resnetx.train"  # the module that torchrun starts in each rank
 
     @property
     def record_type(self) -> "type[RunRecord]":

@@ -39,7 +39,7 @@ class TaskFile(Protocol[Ended_co]):
     """The file of a task (`run.json`), which leaves a record of type `Ended_co`."""
 
     verb: ClassVar[str]
-    door: ClassVar[str]
+    entry_module: ClassVar[str]
 
     @property
     def request(self) -> TaskRequest: ...
@@ -61,7 +61,7 @@ def read_task(path: Path, wanted: type[File]) -> File:
     kind, other = read(path, RunOrBenchFile).kind, BenchFile if wanted is RunFile else RunFile
     if kind == ("run" if other is RunFile else "bench"):
         raise RecordError(
-            f"{path}: a {kind}; start it with torchrun ... -m {other.door}, or use `resnetx {other.verb}`"
+            f"{path}: a {kind}; start it with torchrun ... -m {other.entry_module}, or use `resnetx {other.verb}`"
         )
     task: File = read(path, wanted)
     return task

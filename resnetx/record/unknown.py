@@ -65,6 +65,7 @@ def _fields(part: msgspec.Struct) -> dict[str, Any]:
 
 
 def _plain(value: Any, path: str, unknown: dict[str, str]) -> Any:
+    """A value in builtins, each `Unknown` made None and its reason put into `unknown` under its path."""
     if isinstance(value, Unknown):
         unknown[path] = str(value)
         return None

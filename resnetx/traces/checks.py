@@ -18,6 +18,7 @@ def refuse_unsound(trace: Trace, sending: Iterable[str] = ()) -> Trace:
 
 
 def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
+    """What is wrong with a trace, a phrase each; `sending`: the layers that have gradients."""
     sizes = [batch.batch_size for batch in trace.batches]
     if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
         yield f"its batch sizes are {sizes}"
@@ -32,6 +33,7 @@ def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
 
 
 def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
+    """What is wrong with one batch, a phrase each."""
     times = batch.times
     for name, seconds in _times(times):
         if not all(0 <= value <= LONGEST_s for value in seconds):

@@ -134,9 +134,9 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
     if _is_ours(path):
         trace: Trace = files.read(path, Trace)
         return trace
-    given = {"batch_size": batch_size, "device": device}
+    stated = {"batch_size": batch_size, "device": device}
     if batch_size is None or device is None:
-        missing = " and ".join(f"{key}=" for key, value in given.items() if value is None)
+        missing = " and ".join(f"{key}=" for key, value in stated.items() if value is None)
         raise ConfigError(
             f"{path}: no trace of resnetx, and what other programs write does not say on how many images per GPU, and "
             f"on which GPU, it was taken; import it with {missing} (resnetx trace --import)"

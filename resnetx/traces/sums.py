@@ -10,8 +10,6 @@ from statistics import fmean, median
 
 from resnetx.record.trace import LayerTimes, TracedLayer
 
-PARTS = ("input_wait", "host_to_device", "forward", "backward", "update")
-
 
 @dataclass(frozen=True)
 class TraceSums:
@@ -32,11 +30,6 @@ class TraceSums:
     # machine for a while slows both.
     instrumented_over_clean: float | None
     parts_over_clean: float | None
-
-    @property
-    def parts_s(self) -> float:
-        """All parts together: what a prediction takes for the step without communication."""
-        return sum(getattr(self, f"{part}_s") or 0.0 for part in PARTS)
 
 
 def sums(times: LayerTimes) -> TraceSums:

@@ -88,7 +88,7 @@ def test_a_limit_of_gpu_memory_is_refused_where_there_is_no_gpu(monkeypatch, req
 # ---- what is recorded of nodes --------------------------------------------------------------------------------------
 
 
-def on_two_nodes(tmp_path, *words, door="resnetx.train"):
+def on_two_nodes(tmp_path, *words, entry_module="resnetx.train"):
     """Two torchruns that stand for two nodes, one rank on each, joined over loopback: their output and statuses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -98,7 +98,7 @@ def on_two_nodes(tmp_path, *words, door="resnetx.train"):
     variables = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     children = [
         subprocess.Popen(
-            [*command, f"--node-rank={node}", "-m", door, *map(str, words)],
+            [*command, f"--node-rank={node}", "-m", entry_module, *map(str, words)],
             env={**variables, "SLURMD_NODENAME": f"node{node}"},
             cwd=tmp_path,
             stdout=subprocess.PIPE,
@@ -129,7 +129,7 @@ def test_a_run_on_two_nodes_tells_of_both(tmp_path, preloaded):
 def test_a_bench_between_two_nodes_tells_of_both(tmp_path, preloaded):
     task = BenchFile(kind="bench", schema=SCHEMA, request=BENCH, timeout_s=60)
     record.write(tmp_path / "run.json", task)
-    ended = on_two_nodes(tmp_path, tmp_path / "run.json", door=task.door)
+    ended = on_two_nodes(tmp_path, tmp_path / "run.json", entry_module=task.entry_module)
     assert [status for _, status in ended] == [0, 0], ended
     (path,) = tmp_path.rglob("record.json")
     found = record.read(path, BenchRecord)

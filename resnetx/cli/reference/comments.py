@@ -9,24 +9,24 @@ import tokenize
 
 def field_comments(kind: type) -> dict[str, str]:
     """The comment of each field that has one, in one line; fields of base classes included."""
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if each.__module__.partition(".")[0] == "resnetx":
-            found |= _own(each)
-    return found
+    comments: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.partition(".")[0] == "resnetx":
+            comments |= _own(base)
+    return comments
 
 
 def _own(kind: type) -> dict[str, str]:
     source = textwrap.dedent(inspect.getsource(kind))
     beside, alone = _by_line(source)
     (class_,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
-    found = {}
+    comments = {}
     for node in class_.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             words = [*_above(alone, node.lineno), beside.get(node.end_lineno or node.lineno, "")]
             if text := " ".join(filter(None, words)):
-                found[node.target.id] = text
-    return found
+                comments[node.target.id] = text
+    return comments
 
 
 def _by_line(source: str) -> tuple[dict[int, str], dict[int, str]]:

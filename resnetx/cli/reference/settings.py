@@ -98,10 +98,10 @@ def _sections() -> Iterator[tuple[str, list[str]]]:
     yield title, names
 
 
-def _alike(found: list[Setting]) -> list[list[Setting]]:
+def _alike(known: list[Setting]) -> list[list[Setting]]:
     """Settings of one name, default and meaning together: a setting that several choices of a group have."""
     together: dict[tuple[str, str, str], list[Setting]] = {}
-    for each in found:
+    for each in known:
         together.setdefault((each.name, each.default, each.about), []).append(each)
     return list(together.values())
 
@@ -170,6 +170,7 @@ def _types(setting: Setting) -> list[str]:
 
 
 def _in_struct(kind: Any, name: str) -> list[str]:
+    """The types that a setting may have, in words, by the annotations of a struct; `name`: with dots."""
     first, _, rest = name.partition(".")
     hints = get_type_hints(kind)
     if first not in hints:

@@ -53,6 +53,7 @@ def _totals(checked: Accuracy) -> None:
 
 
 def _points(points: Sequence[CheckedPoint]) -> None:
+    """The points as a table: all of them, or those with the largest errors."""
     columns = [
         "workload", ">batch", "variant", ">GPUs", "system", "library", ">predicted ms", "interval",
         ">measured ms", "its range", ">runs", ">error", ">allowed", "verdict", "covered", "made before",
@@ -116,6 +117,7 @@ def _advantages(checked: Accuracy) -> None:
 
 
 def _rest(checked: Accuracy) -> None:
+    """The points that only one side has: not measured, or not predicted."""
     for what, points in (("Not measured", checked.not_measured), ("Not predicted", checked.not_predicted)):
         if points:
             shown = show.first(points, NAMED)

@@ -46,13 +46,13 @@ def _counts(checked: Sequence[CheckedClaim]) -> None:
     show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, note)
 
 
-def _kind(each: CheckedClaim) -> str:
-    if each.outcome != "miss":
-        return each.outcome
+def _kind(claim: CheckedClaim) -> str:
+    if claim.outcome != "miss":
+        return claim.outcome
     explained, in_error, unexplained = MISSES
-    if each.cause.startswith(WITHIN_ERROR):
+    if claim.cause.startswith(WITHIN_ERROR):
         return in_error
-    return unexplained if each.cause.startswith(UNEXPLAINED) else explained
+    return unexplained if claim.cause.startswith(UNEXPLAINED) else explained
 
 
 # ---- one by one -----------------------------------------------------------------------------------------------------
@@ -71,19 +71,19 @@ def _statement(same: Sequence[CheckedClaim]) -> None:
             show.say(f"        why: {cause}")
 
 
-def _beside(each: CheckedClaim) -> str:
+def _beside(claim: CheckedClaim) -> str:
     """ "nccl1, AlexNet, batch 256, 8 GPUs: 14 iterations/s (11.5 to 18) for 11, +27%"."""
-    where = ", ".join(dict.fromkeys(filter(None, [each.variant, each.where])))
-    return f"{where}: {', '.join(filter(None, [_figures(each), each.note]))}"
+    where = ", ".join(dict.fromkeys(filter(None, [claim.variant, claim.where])))
+    return f"{where}: {', '.join(filter(None, [_figures(claim), claim.note]))}"
 
 
-def _figures(each: CheckedClaim) -> str:
-    if each.ours is None or each.unit == "share":
+def _figures(claim: CheckedClaim) -> str:
+    if claim.ours is None or claim.unit == "share":
         return ""
-    unit = f" {each.unit}" * bool(each.unit)
-    ends = f" ({_short(each.ours_low)} to {_short(each.ours_high)})" if each.ours_low and each.ours_high else ""
-    stated = "" if each.stated is None else f" for {_short(each.stated)}, {each.difference:+.1%}"
-    return f"{_short(each.ours)}{ends}{unit}{stated}"
+    unit = f" {claim.unit}" * bool(claim.unit)
+    ends = f" ({_short(claim.ours_low)} to {_short(claim.ours_high)})" if claim.ours_low and claim.ours_high else ""
+    stated = "" if claim.stated is None else f" for {_short(claim.stated)}, {claim.difference:+.1%}"
+    return f"{_short(claim.ours)}{ends}{unit}{stated}"
 
 
 def _short(value: float) -> str:

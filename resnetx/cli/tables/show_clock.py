@@ -8,7 +8,7 @@ from resnetx.request import Request
 
 
 def show_clock(
-    found: ClockSearchResult,
+    result: ClockSearchResult,
     request: Request,
     wanted_MHz: int | None,
     before_MHz: Mapping[int, int | None],
@@ -16,35 +16,35 @@ def show_clock(
     some: bool,
 ) -> None:
     """`wanted_MHz`: the clock that was to be tried, if one was; `some`: the machine has other GPUs besides."""
-    _answer(found, wanted_MHz)
-    if found.clock_MHz is not None:
-        _commands(found.clock_MHz, found.gpus if some else [])
+    _answer(result, wanted_MHz)
+    if result.clock_MHz is not None:
+        _commands(result.clock_MHz, result.gpus if some else [])
     show.say()
-    low_MHz, high_MHz = (round(clock) for clock in found.free_MHz)
+    low_MHz, high_MHz = (round(clock) for clock in result.free_MHz)
     free = f"{low_MHz} MHz" if low_MHz == high_MHz else f"{low_MHz} to {high_MHz} MHz"
-    why = f", held down by {' and '.join(found.held_down)}" if found.held_down else ""
+    why = f", held down by {' and '.join(result.held_down)}" if result.held_down else ""
     show.entries(
         [
             ("load", f"{request.model.label}, {request.batch_size} images of {request.image_size} pixels, "
                      f"{request.precision}, on each GPU at once"),
-            ("unlocked", f"{free}{why}; the highest that can be set is {found.supported_MHz} MHz"),
-            *(("at", f"{trial.clock_MHz} MHz: {trial.why_not or 'held'}") for trial in found.trials),
+            ("unlocked", f"{free}{why}; the highest that can be set is {result.supported_MHz} MHz"),
+            *(("at", f"{trial.clock_MHz} MHz: {trial.why_not or 'held'}") for trial in result.trials),
             ("now", _left(before_MHz)),
         ]
     )  # fmt: skip
-    if not found.settled:
+    if not result.settled:
         show.say("Clocks and temperatures had not settled: run it once more while the GPUs are warm.")
 
 
-def _answer(found: ClockSearchResult, wanted_MHz: int | None) -> None:
-    gpus = _named(found.gpus)
-    if found.clock_MHz is None:
+def _answer(result: ClockSearchResult, wanted_MHz: int | None) -> None:
+    gpus = _named(result.gpus)
+    if result.clock_MHz is None:
         tried = "any clock that was tried" if wanted_MHz is None else f"{wanted_MHz} MHz"
-        show.say(f"{gpus} {_verb(found.gpus, 'do')} not hold {tried}: {found.trials[-1].why_not}.", style="bold")
+        show.say(f"{gpus} {_verb(result.gpus, 'do')} not hold {tried}: {result.trials[-1].why_not}.", style="bold")
     elif wanted_MHz is None:
-        show.say(f"{found.clock_MHz} MHz is the highest clock that {gpus} {_verb(found.gpus, 'hold')}.", style="bold")
+        show.say(f"{result.clock_MHz} MHz is the highest clock that {gpus} {_verb(result.gpus, 'hold')}.", style="bold")
     else:
-        show.say(f"{gpus} {_verb(found.gpus, 'hold')} {wanted_MHz} MHz.", style="bold")
+        show.say(f"{gpus} {_verb(result.gpus, 'hold')} {wanted_MHz} MHz.", style="bold")
 
 
 def _commands(clock_MHz: int, gpus: Sequence[int]) -> None:

@@ -51,11 +51,11 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     ]  # fmt: skip
     points = [point for each in by_system.values() for point in each]
     alike = {name for name in ("strategy", "compute_source") if len({getattr(point, name) for point in points}) == 1}
-    told = _told(points)
-    rows = {f"Predicted: {title}": [_row(point, alike, told) for point in each] for title, each in by_system.items()}
+    varying = _varying(points)
+    rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
     note = (
         f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
-        f"exposed: communication not hidden by computation. {_alike(points[0], alike)}"
+        f"exposed: communication not hidden by computation. {_common_settings(points[0], alike)}"
     )
     least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
@@ -68,8 +68,8 @@ def _rate_unit(by_system: Mapping[str, Sequence[PredictedPoint]]) -> str:
     )
 
 
-def _told(points: Sequence[PredictedPoint]) -> set[str]:
-    """What tells points apart that no column has, and so stands behind the workload."""
+def _varying(points: Sequence[PredictedPoint]) -> set[str]:
+    """What points differ in that no column has: it stands behind the workload."""
     precisions, graphs = {point.precision for point in points}, {_is_graph(point) for point in points}
     return {name for name, values in (("precision", precisions), ("graph", graphs)) if len(values) > 1}
 
@@ -78,16 +78,16 @@ def _is_graph(point: PredictedPoint) -> bool:
     return point.request is not None and point.request.graph
 
 
-def _workload(point: PredictedPoint, told: set[str]) -> str:
-    precision = [point.precision] if "precision" in told else []
-    graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in told else []
+def _workload(point: PredictedPoint, varying: set[str]) -> str:
+    precision = [point.precision] if "precision" in varying else []
+    graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
     return ", ".join([point.workload, *precision, *graph])
 
 
-def _row(point: PredictedPoint, alike: set[str], told: set[str]) -> list[str]:
+def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]:
     """The cells of a point; those that are alike in all rows are empty."""
     strategy = "" if "strategy" in alike else point.strategy
-    head = [_workload(point, told), f"{point.batch_size}", strategy, f"{point.gpus}"]
+    head = [_workload(point, varying), f"{point.batch_size}", strategy, f"{point.gpus}"]
     memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
     if point.iteration_s is None or point.interval_s is None:
         return [*head, "", "", "", "", "", "", _missing(point), memory, ""]
@@ -106,10 +106,13 @@ def _row(point: PredictedPoint, alike: set[str], told: set[str]) -> list[str]:
     ]
 
 
-def _alike(point: PredictedPoint, alike: set[str]) -> str:
-    told = [f"strategy={point.strategy}"] * ("strategy" in alike)
-    told += [f"compute {_COMPUTE[point.compute_source]}"] * ("compute_source" in alike and bool(point.compute_source))
-    return f"All points: {', '.join(told)}." if told else ""
+def _common_settings(point: PredictedPoint, alike: set[str]) -> str:
+    """The settings that all points have `alike`, of any of them, in a sentence; "" if there are none."""
+    settings = [f"strategy={point.strategy}"] * ("strategy" in alike)
+    settings += [f"compute {_COMPUTE[point.compute_source]}"] * (
+        "compute_source" in alike and bool(point.compute_source)
+    )
+    return f"All points: {', '.join(settings)}." if settings else ""
 
 
 _COMPUTE = {
@@ -152,8 +155,8 @@ def _curves(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
         "limited by",
     ]
     one = len({point.strategy for point in points}) == 1
-    told = _told(points)
-    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, told) for title, each in by_system.items()}
+    varying = _varying(points)
+    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, varying) for title, each in by_system.items()}
     note = (
         f"{_rate_unit(by_system)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. "
         "limited by: on the most GPUs, with the share of the step."
@@ -166,12 +169,12 @@ def _in_short(points: Sequence[PredictedPoint]) -> str:
     """How the points of a system come out, in a line."""
     able = [point for point in points if point.iteration_s is not None]
     limits = Counter(point.limited_by for point in able)
-    told = [f"{count} limited by {limit}" for limit, count in limits.most_common()]
-    told += [f"{len(points) - len(able)} cannot run"] * (len(able) < len(points))
+    remarks = [f"{count} limited by {limit}" for limit, count in limits.most_common()]
+    remarks += [f"{len(points) - len(able)} cannot run"] * (len(able) < len(points))
     most = max((point.gpus for point in able), default=0)
     reached = sorted((point.speedup, point.workload, point.batch_size) for point in able
                      if point.gpus == most and point.speedup is not None)  # fmt: skip
-    line = f"{len(points)} points, {', '.join(told)}"
+    line = f"{len(points)} points, {', '.join(remarks)}"
     if reached:
         (low, *slow), (high, *fast) = reached[0], reached[-1]
         line += f"; speed-up on {_gpus(most)} {low:.2f} ({slow[0]}, batch {slow[1]})"
@@ -179,13 +182,15 @@ def _in_short(points: Sequence[PredictedPoint]) -> str:
     return f"{line}."
 
 
-def _curve_rows(points: Sequence[PredictedPoint], counts: Sequence[int], one: bool, told: set[str]) -> list[list[str]]:
+def _curve_rows(
+    points: Sequence[PredictedPoint], counts: Sequence[int], one: bool, varying: set[str]
+) -> list[list[str]]:
     """A row for each curve; with weak scaling, the batch is that of each GPU."""
     curves: dict[tuple[str, str, str], dict[int, PredictedPoint]] = {}
     for point in points:
         weak = point.scaling == "weak"
         batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
-        curves.setdefault((_workload(point, told), batch, point.strategy), {})[point.gpus] = point
+        curves.setdefault((_workload(point, varying), batch, point.strategy), {})[point.gpus] = point
     return [
         [*key[:2], "" if one else key[2], *_curve_cells([curve.get(count) for count in counts])]
         for key, curve in curves.items()

@@ -37,9 +37,9 @@ def run(record: RunRecord, folder: RunFolder) -> None:
     show.line(f"record: {folder.record}")
 
 
-def warnings(found: Sequence[Warning]) -> None:
+def warnings(run_warnings: Sequence[Warning]) -> None:
     """What makes a figure less trustworthy, with a remedy."""
-    for warning in found:
+    for warning in run_warnings:
         show.say(f"warning: {warning.message}; {warning.remedy}", indent=2)
 
 

@@ -254,8 +254,8 @@ def _collectives(compared: SystemComparison) -> None:
     show.table("Collectives alone", columns, rows, note)
 
 
-def _place(each: CollectivePoint) -> tuple[str, str, str, int, int]:
-    return each.system, each.collective, each.library, each.gpus, each.size_bytes
+def _place(point: CollectivePoint) -> tuple[str, str, str, int, int]:
+    return point.system, point.collective, point.library, point.gpus, point.size_bytes
 
 
 def _gib(rate_Bps: float | None) -> str:

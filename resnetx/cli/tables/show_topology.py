@@ -23,22 +23,22 @@ WAY_COLUMNS = ["kind", ">GB/s one way", ">both ways", ">latency us", "by way of"
 BEST, WORST = 6, 3  # choices that are shown of each
 
 
-def systems(found: Mapping[str, str]) -> None:
+def systems(about_by_name: Mapping[str, str]) -> None:
     """The systems that come with resnetx."""
     title = "Systems that come with resnetx; a YAML file of your own works as well"
-    show.table(title, ["systems=", "~what it is"], [[name, about] for name, about in found.items()])
+    show.table(title, ["systems=", "~what it is"], [[name, about] for name, about in about_by_name.items()])
 
 
 # ---- one system -----------------------------------------------------------------------------------------------------
 
 
-def parts(each: System) -> None:
+def parts(system: System) -> None:
     """What a system is built of, and what its links are said to give."""
-    counted = Counter(component.part.about for component in each.components)
-    show.table(f"{each.name}: {each.about}", [">count", "~part"], [[str(n), about] for about, n in counted.items()])
+    counted = Counter(component.part.about for component in system.components)
+    show.table(f"{system.name}: {system.about}", [">count", "~part"], [[str(n), about] for about, n in counted.items()])
     show.say()
-    counts = Counter((link.part_name, link.lanes) for link in each.links)
-    wires = {link.part_name: link.wire for link in each.links}
+    counts = Counter((link.part_name, link.lanes) for link in system.links)
+    wires = {link.part_name: link.wire for link in system.links}
     rows = [
         [
             str(count),
@@ -55,11 +55,11 @@ def parts(each: System) -> None:
     show.table("Links", columns, rows, note, ["lanes", "which is"])
 
 
-def matrix(each: System) -> None:
+def matrix(system: System) -> None:
     """Who is linked to whom; nothing for a system too wide for a terminal."""
-    if len(each.gpus) > MATRIX_GPUS:
+    if len(system.gpus) > MATRIX_GPUS:
         return
-    rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(each))]
+    rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(system))]
     note = (
         "NV#: so many NVLink lanes; PIX: one PCIe switch; PXB: several; PHB: through a CPU; SYS: from CPU to CPU; "
         "NET: over the network."
@@ -68,16 +68,16 @@ def matrix(each: System) -> None:
     show.table("GPUs in the words of nvidia-smi topo -m", ["", *(row[0] for row in rows)], rows, note)
 
 
-def copies(each: System, transport: Transport) -> None:
+def copies(system: System, transport: Transport) -> None:
     """What copies get; pairs of GPUs that are alike share a row."""
-    count = len(each.gpus)
+    count = len(system.gpus)
     all_pairs = count <= ALL_PAIRS_GPUS
     pairs = combinations(range(count), 2) if all_pairs else ((0, other) for other in range(1, count))
     alike: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     for a, b in pairs:
-        way = paths.copy_path(each, a, b, "auto" if transport == "peer" else transport)
-        cells = _way_cells(way)
-        alike[(*cells[:4], *(each.component(name).kind for name in way.names))].append(way)
+        path = paths.copy_path(system, a, b, "auto" if transport == "peer" else transport)
+        cells = _way_cells(path)
+        alike[(*cells[:4], *(system.component(name).kind for name in path.names))].append(path)
     ways = sorted(alike.values(), key=lambda ways: (-ways[0].bandwidth_Bps, ways[0].latency_s))
     show.say()
     show.table(
@@ -89,10 +89,10 @@ def copies(each: System, transport: Transport) -> None:
     )
 
 
-def routes(each: System, found: Sequence[Path]) -> None:
+def routes(system: System, alternatives: Sequence[Path]) -> None:
     """The ways between two GPUs that an application can choose from."""
-    title = f"{each.name}: the ways from GPU {found[0].source} to GPU {found[0].target}"
-    show.table(title, WAY_COLUMNS, map(_way_cells, found), least=["limited by", "latency us", "both ways"])
+    title = f"{system.name}: the ways from GPU {alternatives[0].source} to GPU {alternatives[0].target}"
+    show.table(title, WAY_COLUMNS, map(_way_cells, alternatives), least=["limited by", "latency us", "both ways"])
 
 
 def _way_cells(way: Path) -> list[str]:
@@ -171,7 +171,7 @@ def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
     return f"At {size_text(size_bytes)} the library's generation decides who is ahead: {'; '.join(said)}."
 
 
-def choices(each: System, found: "Sequence[GpuSubset]", of: str, size_bytes: int) -> None:
+def choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, size_bytes: int) -> None:
     """The best and the worst choices of GPUs, and the line that takes the best."""
     rows = [
         [
@@ -179,15 +179,15 @@ def choices(each: System, found: "Sequence[GpuSubset]", of: str, size_bytes: int
             f"{choice.busbw_Bps / 1e9:.1f}",
             choice.plan.cost(size_bytes).limiting_link,
         ]
-        for choice in found
+        for choice in subsets
     ]
     if len(show.first(rows, BEST + WORST)) < len(rows):
         rows = [*rows[:BEST], ["...", "", ""], *rows[-WORST:]]
-    ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in found)
+    ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in subsets)
     notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
-    title = f"{each.name}: {len(found)} choices of {len(found[0].devices)} GPUs, by bus bandwidth of {of}"
+    title = f"{system.name}: {len(subsets)} choices of {len(subsets[0].devices)} GPUs, by bus bandwidth of {collective}"
     show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, "\n".join(notes))
-    show.line(f"export {found[0].command}")
+    show.line(f"export {subsets[0].command}")
 
 
 def _through_cpu(plan: CollectivePlan) -> bool:

@@ -11,19 +11,19 @@ from resnetx.units import si
 LAYERS = 10  # that are shown of each batch
 
 
-def trace(found: Trace) -> None:
+def trace(traced: Trace) -> None:
     """A trace: a table over the batches, one of the messages, and one of the layers of each batch."""
-    _batches(found)
-    if any(each.messages for each in found.communication):
+    _batches(traced)
+    if any(run.messages for run in traced.communication):
         show.say()
-        _messages(found)
-    for batch in found.batches:
+        _messages(traced)
+    for batch in traced.batches:
         show.say()
-        _layers(found, batch)
-    show.line(f"trace: {found.source}")
+        _layers(traced, batch)
+    show.line(f"trace: {traced.source}")
 
 
-def _layers(found: Trace, batch: TracedBatch) -> None:
+def _layers(traced: Trace, batch: TracedBatch) -> None:
     times = batch.times
     shown = show.first(slowest(times.layers, len(times.layers)), LAYERS)
     others = [layer for layer in times.layers if layer not in shown]
@@ -33,7 +33,7 @@ def _layers(found: Trace, batch: TracedBatch) -> None:
     rows += [["all", *_row(times.layers, whole_s)]]
     iterations = max((len(layer.forward_s) for layer in times.layers), default=0)
     show.table(
-        f"{found.workload}, batch {batch.batch_size} on {found.device or 'an unknown device'}: "
+        f"{traced.workload}, batch {batch.batch_size} on {traced.device or 'an unknown device'}: "
         f"medians of {iterations} iterations, {times.clock} clock",
         ["layer", ">forward ms", ">backward ms", ">of both", ">gradients"],
         rows,
@@ -49,16 +49,16 @@ def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
     return [_ms(forward), _ms(backward), f"{share:.1%}", si(sum(layer.gradient_bytes for layer in layers), "B")]
 
 
-def _batches(found: Trace) -> None:
+def _batches(traced: Trace) -> None:
     """The sums of each batch, beside the instrumented and the clean step."""
-    hosts = any(batch.times.host_s for batch in found.batches)
+    hosts = any(batch.times.host_s for batch in traced.batches)
     columns = [
         ">batch", ">forward", ">backward", ">update", ">input wait", ">copy", ">rest",
         ">instrumented step", ">clean step", ">instrumented/clean", ">parts/clean", ">input alone",
         *[">host alone"] * hosts, "device busy",
     ]  # fmt: skip
     rows = []
-    for batch in found.batches:
+    for batch in traced.batches:
         each = sums(batch.times)
         parts = (each.forward_s, each.backward_s, each.update_s, each.input_wait_s, each.host_to_device_s, each.rest_s)
         rows.append(
@@ -82,13 +82,13 @@ def _batches(found: Trace) -> None:
             " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
             "alone: it starts them once the host has queued all."
         )
-    if any(batch.times.host_bound and not batch.times.host_s for batch in found.batches):
+    if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
         note += "\nhost-bound: the device waits for this host; these times do not hold for another host."
     least = [
         "copy", "input alone", "input wait", "rest", "device busy", "instrumented/clean", "update",
         *["host alone"] * hosts, "instrumented step",
     ]  # fmt: skip
-    show.table(f"{found.workload}: what a step is made of, by batch", columns, rows, note, least)
+    show.table(f"{traced.workload}: what a step is made of, by batch", columns, rows, note, least)
 
 
 def _busy(batch: TracedBatch) -> str:
@@ -96,18 +96,18 @@ def _busy(batch: TracedBatch) -> str:
     return ("" if busy is None else f"{busy:.0%}") + ", host-bound" * bool(bound)
 
 
-def _messages(found: Trace) -> None:
+def _messages(traced: Trace) -> None:
     rows = [
         [
-            f"{each.gpus}", each.strategy, f"{each.batch_size}", f"{place}", si(message.size_bytes, "B"),
+            f"{run.gpus}", run.strategy, f"{run.batch_size}", f"{place}", si(message.size_bytes, "B"),
             _ms(median(message.waiting_s)), _ms(median(message.transfer_s)),
         ]
-        for each in found.communication
-        for place, message in enumerate(each.messages)
+        for run in traced.communication
+        for place, message in enumerate(run.messages)
     ]  # fmt: skip
     columns = [">GPUs", "strategy", ">batch", ">message", ">size", ">waiting ms", ">transfer ms"]
     note = "waiting: until the last rank is there, mean over the ranks; transfer: from then until the last rank has it."
-    show.table(f"{found.workload}: messages of gradients, medians", columns, rows, note)
+    show.table(f"{traced.workload}: messages of gradients, medians", columns, rows, note)
 
 
 def _ms(seconds: float | None) -> str:

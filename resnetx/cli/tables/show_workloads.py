@@ -1,6 +1,6 @@
 """The screen of workloads: one layer by layer, or several as a table, and what each rank sends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from resnetx.cli import show
@@ -11,35 +11,16 @@ if TYPE_CHECKING:
     from resnetx.workloads.counts import Layer
 
 
-def layers(found: "Sequence[Layer]", workload: Workload) -> None:
+def layers(table: "Sequence[Layer]", workload: Workload) -> None:
     """One workload: its sums, then layer by layer."""
-    from resnetx.workloads.counts import (
-        DATA,
-        activations_by_layer,
-        block_of,
-        flops_per_image,
-        folded,
-        gradient_bytes,
-        parameters_of,
-    )
+    from resnetx.workloads.counts import DATA, activations_by_layer, folded
 
     convention = workload.convention
-    activations = activations_by_layer(found, workload.image_size, convention)
+    activations = activations_by_layer(table, workload.image_size, convention)
     columns = ["layer", "kind", "output", ">activations", ">parameters", ">MFLOP", ">gradients"]
     image = f"3x{workload.image_size}x{workload.image_size}"
     data = [[DATA, "image, label", image, f"{activations[DATA]:,}", "", "", ""]] if DATA in activations else []
-    rows = [
-        [
-            some[0].name if len(some) == 1 else " to ".join(dict.fromkeys((block_of(some[0]), block_of(some[-1])))),
-            some[0].kind if len(some) == 1 else "as above",
-            "x".join(map(str, some[-1].output_shape)),
-            f"{sum(activations[layer.name] for layer in some):,}",
-            f"{sum(parameters_of(layer, convention) for layer in some):,}",
-            f"{flops_per_image(some) / 1e6:,.1f}",
-            si(gradient_bytes(some), "B"),
-        ]
-        for some in folded(found)
-    ]
+    rows = [_row(alike, activations, convention) for alike in folded(table)]
     sums = [
         "all", "", "", f"{workload.activations_per_image:,}", f"{workload.parameters:,}",
         f"{workload.flops_per_image / 1e6:,.1f}", si(workload.gradient_bytes, "B"),
@@ -58,6 +39,22 @@ def layers(found: "Sequence[Layer]", workload: Workload) -> None:
         f"parameters by the `{convention}` convention"
     )
     show.table(title, columns, [*data, *rows, sums], least=["gradients", "kind", "output", "MFLOP"])
+
+
+def _row(layers: "Sequence[Layer]", activations: Mapping[str, int], convention: str) -> list[str]:
+    """The row of one layer, or of several blocks that repeat the ones above."""
+    from resnetx.workloads.counts import block_of, flops_per_image, gradient_bytes, parameters_of
+
+    first, last, single = layers[0], layers[-1], len(layers) == 1
+    return [
+        first.name if single else " to ".join(dict.fromkeys((block_of(first), block_of(last)))),
+        first.kind if single else "as above",
+        "x".join(map(str, last.output_shape)),
+        f"{sum(activations[layer.name] for layer in layers):,}",
+        f"{sum(parameters_of(layer, convention) for layer in layers):,}",
+        f"{flops_per_image(layers) / 1e6:,.1f}",
+        si(gradient_bytes(layers), "B"),
+    ]
 
 
 def messages(strategy: str, sizes_bytes: Sequence[int]) -> None:

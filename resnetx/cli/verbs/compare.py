@@ -11,16 +11,16 @@ from resnetx.study import Point
 
 def compare_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Compares study B, the second path, with study A, the first; or what a prediction says, with whatever is given."""
-    found = compared(paths, asked)
+    comparison = compared(paths, asked)
     if options.json:
-        show.json_lines([found.record])
+        show.json_lines([comparison.record])
     else:
-        _show(found)
+        _show(comparison)
     return 0
 
 
-def _show(found: Compared) -> None:
-    match found:
+def _show(comparison: Compared) -> None:
+    match comparison:
         case OfStudies(record):
             show_comparison.comparison(record)
         case OfAccuracy(record, prediction):

@@ -17,12 +17,12 @@ def doctor_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Examines this machine; status 1 where something that every run needs is missing."""
     if asked.get("clock") is not None:
         return _clock(options, asked)
-    found = findings(asked)
+    examined = findings(asked)
     if options.json:
-        show.json_lines(found)
+        show.json_lines(examined)
     else:
-        _show_findings(found)
-    return 1 if any(finding.state == "missing" and finding.needed for finding in found) else 0
+        _show_findings(examined)
+    return 1 if any(finding.state == "missing" and finding.needed for finding in examined) else 0
 
 
 def _clock(options: Namespace, asked: Point) -> int:
@@ -30,12 +30,12 @@ def _clock(options: Namespace, asked: Point) -> int:
     from resnetx.api.doctor_clock import find_clock
     from resnetx.cli.tables.show_clock import show_clock
 
-    found = find_clock(asked)
+    search = find_clock(asked)
     if options.json:
-        show.json_lines([found.answer])
+        show.json_lines([search.answer])
     else:
-        show_clock(found.answer, found.load, found.wanted_MHz, found.before_MHz, some=found.some)
-    return 0 if found.answer.clock_MHz else 1
+        show_clock(search.answer, search.load, search.wanted_MHz, search.before_MHz, some=search.some)
+    return 0 if search.answer.clock_MHz else 1
 
 
 def _show_findings(findings: "Sequence[Finding]") -> None:

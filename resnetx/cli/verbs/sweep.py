@@ -22,18 +22,18 @@ def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
     return _conclude(options, study, execute(study))
 
 
-def _conclude(options: Namespace, study: AskedStudy, found: MeasuredStudy) -> int:
+def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) -> int:
     """Shows what the study says now that its runs have ended; status 1 where a run went wrong."""
     if options.json:
-        show.json_lines(point.result for point in found.points)
+        show.json_lines(point.result for point in measured.points)
     else:
         asked = study.record
-        show_study.scaling(f"Study {asked.name} on {asked.node}. {asked.about}".rstrip(), found.points)
-        if any(runs for point in found.results.points for runs in point.twins.values()):
+        show_study.scaling(f"Study {asked.name} on {asked.node}. {asked.about}".rstrip(), measured.points)
+        if any(runs for point in measured.results.points for runs in point.twins.values()):
             show.say()
-            show_study.limits(found.points)
-        show.line(f"figures and a page: resnetx report {found.folder}")
-    failed = found.failed
+            show_study.limits(measured.points)
+        show.line(f"figures and a page: resnetx report {measured.folder}")
+    failed = measured.failed
     if failed:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(run.outcome for run in failed).items())
         show.say(f"{counts}; the first: {failed[0].folder}: {failed[0].reason}", show.err)
@@ -43,21 +43,21 @@ def _conclude(options: Namespace, study: AskedStudy, found: MeasuredStudy) -> in
 # ---- the plan -------------------------------------------------------------------------------------------------------
 
 
-def _show_plan(found: Plan) -> None:
+def _show_plan(plan: Plan) -> None:
     """The commands of a sweep, the time that they may take, and what cannot run."""
-    able = [run for run in found.left if not run.obstacle]
+    able = [run for run in plan.left if not run.obstacle]
     twins = sum(run.twin is not None for run in able)
     show.line(
-        f"# {found.points} points, {len(able)} runs ({twins} of twins)"
-        + f", {found.reused} more reused" * bool(found.reused)
+        f"# {plan.points} points, {len(able)} runs ({twins} of twins)"
+        + f", {plan.reused} more reused" * bool(plan.reused)
     )
     if able:
-        show.line(f"# about {duration(found.duration_s)} ({found.basis})")
-    if found.budget_s is not None:
-        show.line(f"# budget={duration(found.budget_s)}: runs are chosen as results arrive, until the budget is spent")
-    for obstacle, count in found.obstacles.items():
-        show.line(f"# {count} of {found.points} points cannot run here: {obstacle}")
-    if found.left:
+        show.line(f"# about {duration(plan.duration_s)} ({plan.basis})")
+    if plan.budget_s is not None:
+        show.line(f"# budget={duration(plan.budget_s)}: runs are chosen as results arrive, until the budget is spent")
+    for obstacle, count in plan.obstacles.items():
+        show.line(f"# {count} of {plan.points} points cannot run here: {obstacle}")
+    if plan.left:
         show.line("# The commands of `resnetx sweep`, each after writing its run.json:")
-    for run in found.left:
+    for run in plan.left:
         show.line("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)

@@ -31,18 +31,19 @@ def verify_(options: Namespace, _: list[Path], asked: Point) -> int:
     return 0 if record.equality and record.equality.equal else 1
 
 
-def _show(request: Request, found: Equality) -> None:
+def _show(request: Request, equality: Equality) -> None:
     """The verdict, and the layers that deviate most."""
-    order = sorted(found.double.layers, key=lambda layer: -_size(found.double.layers[layer]))
-    columns = ["layer", ">double", f">{request.precision}", *([">per-rank statistics"] if found.per_rank else [])]
-    parts = [found.double, found.as_trained, *([found.per_rank] if found.per_rank else [])]
+    order = sorted(equality.double.layers, key=lambda layer: -_size(equality.double.layers[layer]))
+    columns = ["layer", ">double", f">{request.precision}", *([">per-rank statistics"] if equality.per_rank else [])]
+    parts = [equality.double, equality.as_trained, *([equality.per_rank] if equality.per_rank else [])]
     rows = [["loss", *(_text(part.loss) for part in parts)]]
     shown = show.first(order, WORST)
     rows += [[layer, *(_text(part.layers[layer]) for part in parts)] for layer in shown]
-    verdict = "equal" if found.equal else "NOT EQUAL"
+    verdict = "equal" if equality.equal else "NOT EQUAL"
     title = (
-        f"{what(request)}: {verdict} to one process: loss and gradients of {found.steps} steps deviate by "
-        f"{_text(max((found.double.loss, *found.double.layers.values()), key=_size))}, tolerance {found.tolerance:g}"
+        f"{what(request)}: {verdict} to one process: loss and gradients of {equality.steps} steps deviate by "
+        f"{_text(max((equality.double.loss, *equality.double.layers.values()), key=_size))}, "
+        f"tolerance {equality.tolerance:g}"
     )
     left_out = len(order) - len(shown)
     notes = [
@@ -50,9 +51,9 @@ def _show(request: Request, found: Equality) -> None:
         + (f", {left_out} more with --all." if left_out else "."),
         f"double: decides. {request.precision}: one step in the precision of training, with its rounding.",
     ]
-    if found.statistics != "none":
+    if equality.statistics != "none":
         notes.append(
-            f"Statistics of batch normalisation are {_STATISTICS[found.statistics]}; per-rank statistics, as in "
+            f"Statistics of batch normalisation are {_STATISTICS[equality.statistics]}; per-rank statistics, as in "
             "training: one step in double precision, in which ranks are not one process."
         )
     show.table(title, columns, rows, "\n".join(notes))

@@ -146,13 +146,13 @@ def _queued_s(operation: Callable[[], object], ranks: Ranks) -> list[float] | Un
     """Seconds of one operation of each queue, the slowest rank's."""
     if ranks.device.type != "cuda":
         return _NO_QUEUE
-    found = []
+    points = []
     for _ in range(QUEUES):
         queue_s = timed_on_device(operation, QUEUE_LENGTH, ranks.device, everywhere=ranks.everywhere)
         if isinstance(queue_s, Unknown):  # on all ranks alike
             return queue_s
-        found.append(max(ranks.gather(queue_s)) / QUEUE_LENGTH)
-    return found
+        points.append(max(ranks.gather(queue_s)) / QUEUE_LENGTH)
+    return points
 
 
 def _cpu_share(every: Sequence[Sequence[tuple[float, float]]], ranks: Ranks) -> float | Unknown:

@@ -92,10 +92,10 @@ def _writer_lives() -> bool:
 
 def _noted() -> list[Before]:
     try:
-        found: list[Before] = read_json(File(PATH, "a note of clocks", _BYTES), list[Before])
+        notes: list[Before] = read_json(File(PATH, "a note of clocks", _BYTES), list[Before])
     except FileError:
         return []
-    return found
+    return notes
 
 
 def command(before: Sequence[Before]) -> str:

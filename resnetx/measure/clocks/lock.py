@@ -52,6 +52,7 @@ class Lock:
         self._set_all(None)
 
     def _set_all(self, clock_MHz: int | None) -> None:
+        """Sets the clock of all GPUs (None: unlocks them), once their clocks before are in the journal."""
         self._journal.write([Before(gpu, before_MHz) for gpu, before_MHz in self.before.items()])
         for gpu, handle in self._handles.items():
             fresh = gpu not in self._changed

@@ -104,10 +104,10 @@ def _hottest_C(readings: Sequence[Reading]) -> float:
 
 
 def by_gpu(readings: Sequence[Reading]) -> dict[int, list[Reading]]:
-    found: dict[int, list[Reading]] = {}
+    by_number: dict[int, list[Reading]] = {}
     for reading in readings:
-        found.setdefault(reading.gpu, []).append(reading)
-    return found
+        by_number.setdefault(reading.gpu, []).append(reading)
+    return by_number
 
 
 def seemingly_locked(readings: Sequence[Reading], supported_MHz: Sequence[int]) -> dict[int, int]:

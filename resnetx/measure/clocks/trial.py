@@ -89,14 +89,14 @@ def unlocked(lock: Lock, supported_MHz: Sequence[int], look: Look) -> list[Readi
 
 def handles_of(nvml: Nvml, uuids: Sequence[str]) -> dict[int, Any]:
     """NVML's handles of GPUs, by its numbers for them, which are those of nvidia-smi."""
-    found = {}
+    handles = {}
     for uuid in uuids:
         handle = nvml.ask("nvmlDeviceGetHandleByUUID", uuid)
         index = handle if isinstance(handle, Unknown) else nvml.ask("nvmlDeviceGetIndex", handle)
         if isinstance(index, Unknown):
             raise ConfigError(f"clock: the load runs on GPU {uuid}, which NVML does not know ({index})")
-        found[index] = handle
-    return dict(sorted(found.items()))
+        handles[index] = handle
+    return dict(sorted(handles.items()))
 
 
 def supported_clocks(nvml: Nvml, handles: Mapping[int, Any]) -> list[int]:

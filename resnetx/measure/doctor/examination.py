@@ -255,6 +255,7 @@ def _gpu_clocks(gpus: list[Gpu]) -> ProbeResult:
 
 
 def _shared_memory(host: Host) -> ProbeResult:
+    """Whether shared memory is large enough for DataLoader processes and NCCL."""
     folder = Path("/dev/shm")
     if not folder.is_dir() and platform.system() != "Linux":
         return limited(f"the size of shared memory is only known on Linux ({folder})")

@@ -172,8 +172,8 @@ def _killed_ranks(end: Ending, _: int) -> Cause | None:
         return "oom", f"the kernel's out-of-memory killer ended {_ranks(first)}"
     if signal.SIGKILL not in first.values() and (line := _memory_line(end)):
         return "oom", f"{_ranks(first)} crashed: {line}"
-    told = [f"rank {rank} {_ended_by(number)} ({_name(number)})" for rank, number in sorted(first.items())]
-    return "failed", ", ".join(told)
+    signalled = [f"rank {rank} {_ended_by(number)} ({_name(number)})" for rank, number in sorted(first.items())]
+    return "failed", ", ".join(signalled)
 
 
 def _failed_torchrun(end: Ending, _: int) -> Cause | None:

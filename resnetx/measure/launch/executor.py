@@ -40,7 +40,7 @@ class Executor(Protocol):
 
 def one_node(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
     """torchrun with all ranks on this node."""
-    return torchrun(task.request.gpus, ["-m", task.door, str(folder.run)], scratch)
+    return torchrun(task.request.gpus, ["-m", task.entry_module, str(folder.run)], scratch)
 
 
 def torchrun(ranks: int, program: list[str], scratch: Path | None = None) -> Command:

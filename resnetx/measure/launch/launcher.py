@@ -147,11 +147,11 @@ def _measured(task: TaskFile[Ended], folder: RunFolder, private: Path, started: 
     """The record of this run's finished measurement, which rank 0 writes once all ranks have sent it theirs."""
     for path in (folder.record, *set_aside(private)):
         try:
-            found: Ended = record.read(path, task.record_type)
+            ended: Ended = record.read(path, task.record_type)
         except RecordError:
             continue
-        if found.outcome == "ok" and found.started_at == record.timestamp(started.epoch_s):
-            return found
+        if ended.outcome == "ok" and ended.started_at == record.timestamp(started.epoch_s):
+            return ended
     return None
 
 

@@ -72,5 +72,5 @@ def run_started(rank_started: Moment) -> Moment:
 
     By hand it began with this rank. The duration is always counted from there: the launcher may be on another host.
     """
-    given = os.environ.get(STARTED_VARIABLE)
-    return replace(rank_started, epoch_s=float(given)) if given else rank_started
+    started = os.environ.get(STARTED_VARIABLE)
+    return replace(rank_started, epoch_s=float(started)) if started else rank_started

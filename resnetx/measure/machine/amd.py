@@ -37,12 +37,12 @@ class AmdSmi:
 
     def fact(self, name: str, call: str, *arguments: Any) -> Any:
         """One entry of what a call returns; names parted by dots lead into entries of entries."""
-        found = self.ask(call, *arguments)
+        answer = self.ask(call, *arguments)
         for part in name.split("."):
-            if isinstance(found, Unknown):
-                return found
-            found = found.get(part, "N/A")
-        return Unknown(f"{call}: {name} is not reported") if found in ("N/A", "") else found
+            if isinstance(answer, Unknown):
+                return answer
+            answer = answer.get(part, "N/A")
+        return Unknown(f"{call}: {name} is not reported") if answer in ("N/A", "") else answer
 
 
 def open_amdsmi(module: Any = None) -> AmdSmi | Unknown:

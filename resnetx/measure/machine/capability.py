@@ -63,8 +63,8 @@ def built_for(chip: Chip, arch_list: Iterable[str]) -> bool:
 
 def _arch(name: str) -> tuple[str, str, str]:
     """ "sm_86" is ("sm", "8", "6"), "sm_120" is ("sm", "12", "0"); what is neither sm_ nor compute_ has no kind."""
-    found = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", name)
-    return (found[1], found[2], found[3]) if found else ("", "", "")
+    match = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", name)
+    return (match[1], match[2], match[3]) if match else ("", "", "")
 
 
 def unfit(name: str, chip: Chip) -> str:

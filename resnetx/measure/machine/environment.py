@@ -68,7 +68,7 @@ def identity(nvml: Any = None) -> dict[str, str | None]:
         torch = None
     graphics = graphics_here(nvml)
     gpus = [] if isinstance(graphics.gpus, Unknown) else graphics.gpus
-    found = {
+    facts = {
         "cpu": cpu_name(),
         "gpus": ", ".join(gpu.name for gpu in gpus) or None,
         "driver": graphics.driver,
@@ -78,4 +78,4 @@ def identity(nvml: Any = None) -> dict[str, str | None]:
         "torchvision": torchvision_version(),
         "dali": dali_version(),
     }
-    return {name: None if isinstance(version, Unknown) else version for name, version in found.items()}
+    return {name: None if isinstance(version, Unknown) else version for name, version in facts.items()}

@@ -66,9 +66,9 @@ def _container() -> str | Unknown:
         "podman": kernel_file("run/.containerenv").exists(),
         "docker": kernel_file(".dockerenv").exists(),
     }
-    found = [runtime for runtime, left in marks.items() if left]
+    runtimes = [runtime for runtime, present in marks.items() if present]
     others = os.environ.get("container")  # noqa: SIM112 (systemd's convention, which LXC, nspawn and others follow)
-    return next(iter(found), others) or Unknown("no sign of a container was found")
+    return next(iter(runtimes), others) or Unknown("no sign of a container was found")
 
 
 def cpu_name() -> str:
@@ -97,8 +97,10 @@ def _cpu_counts() -> tuple[int | Unknown, int | Unknown, int | Unknown]:
 
 def _governor() -> str | Unknown:
     policies = kernel_file("sys/devices/system/cpu/cpufreq").glob("policy*/scaling_governor")
-    found = sorted({kernel_text(path) for path in policies})
-    return ", ".join(found) or Unknown("the kernel does not control the CPUs' frequency (usual in a virtual machine)")
+    governors = sorted({kernel_text(path) for path in policies})
+    return ", ".join(governors) or Unknown(
+        "the kernel does not control the CPUs' frequency (usual in a virtual machine)"
+    )
 
 
 def _storage(path: Path) -> Storage | Unknown:
@@ -133,13 +135,13 @@ def _rotational(device_number: str) -> bool | Unknown:
 
 def _interfaces() -> list[str]:
     """Network interfaces that are up, with their speed where the kernel knows it: "eth0 100 Gb/s"."""
-    found = []
+    interfaces = []
     for folder in sorted(kernel_file("sys/class/net").glob("*")):
         # A "veth" is the host's end of a container's interface.
         if kernel_text(folder / "operstate") == "up" and not folder.name.startswith("veth"):
             speed_Mbps = kernel_text(folder / "speed")
-            found.append(folder.name + (f" {int(speed_Mbps) / 1000:g} Gb/s" if speed_Mbps.isdigit() else ""))
-    return found
+            interfaces.append(folder.name + (f" {int(speed_Mbps) / 1000:g} Gb/s" if speed_Mbps.isdigit() else ""))
+    return interfaces
 
 
 def _infiniband_ports() -> list[str]:

@@ -61,13 +61,14 @@ def _amd(amdsmi: Any) -> Graphics:
 
 
 def _nvidia(nvml: Any) -> Graphics:
+    """The GPUs of this host by NVML, with their wiring and the processes of others on them."""
     opened = open_nvml(nvml)
     count = opened if isinstance(opened, Unknown) else opened.ask("nvmlDeviceGetCount")
     if isinstance(opened, Unknown) or isinstance(count, Unknown):
         return no_graphics(count)
     driver = opened.ask("nvmlSystemGetDriverVersion")
-    found = [(index, opened.ask("nvmlDeviceGetHandleByIndex", index)) for index in range(count)]
-    handles = {index: handle for index, handle in found if not isinstance(handle, Unknown)}  # a failed GPU has none
+    answers = [(index, opened.ask("nvmlDeviceGetHandleByIndex", index)) for index in range(count)]
+    handles = {index: handle for index, handle in answers if not isinstance(handle, Unknown)}  # a failed GPU has none
     if not handles:
         return no_graphics(Unknown("the driver shows no GPU"), driver)
     gpus = [_gpu(opened, index, handle) for index, handle in handles.items()]

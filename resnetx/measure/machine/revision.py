@@ -37,9 +37,9 @@ def revision(checkout: Path = CHECKOUT) -> str | Unknown:
     return commit + (f"{_CHANGES}-{hashlib.sha256(difference).hexdigest()[:8]}" if difference else "")
 
 
-def has_changes(found: str | Unknown) -> bool:
+def has_changes(git_revision: str | Unknown) -> bool:
     """Whether a revision has uncommitted changes, so that its code cannot be obtained elsewhere."""
-    return isinstance(found, str) and _CHANGES in found
+    return isinstance(git_revision, str) and _CHANGES in git_revision
 
 
 @cache  # a study may keep thousands of runs

@@ -19,10 +19,10 @@ from resnetx.packages import hip_version
 
 def gpus_here(module: Any = None) -> int:
     """GPUs that a run on this machine can use; 0 on a machine without any. Loads no torch; `module`: of `open_nvml`."""
-    left = _host(module)
+    visible = _host(module)
     for name in _variables():
-        left = HostGpus(tuple(_shown(_words(name), left)), left.instances)
-    return min(1, len(left.uuids)) if left.divided else len(left.uuids)
+        visible = HostGpus(tuple(_shown(_words(name), visible)), visible.instances)
+    return min(1, len(visible.uuids)) if visible.divided else len(visible.uuids)
 
 
 def hidden_by_mistake(module: Any = None) -> str:
@@ -30,11 +30,11 @@ def hidden_by_mistake(module: Any = None) -> str:
 
     Without this a run would take CPUs instead. "", -1 and words that are no names of GPUs hide them on purpose.
     """
-    left = _host(module)
+    visible = _host(module)
     for name in _variables():
-        first, before = _words(name)[0], len(left.uuids)
-        left = HostGpus(tuple(_shown(_words(name), left)), left.instances)
-        if before and not left.uuids:
+        first, before = _words(name)[0], len(visible.uuids)
+        visible = HostGpus(tuple(_shown(_words(name), visible)), visible.instances)
+        if before and not visible.uuids:
             on_purpose = not first.isdecimal() and not first.startswith(("GPU-", "MIG-"))
             return "" if on_purpose else _mistaken(name, before)
     return ""

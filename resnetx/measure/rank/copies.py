@@ -29,8 +29,8 @@ def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> RankCopies | Un
 
     Those of ROCm's profiler are not always named like CUDA's, nor told with their bytes.
     """
-    found = RankCopies()
-    directions = {"HtoD": found.host_to_device, "DtoH": found.device_to_host, "DtoD": found.device_to_device}
+    copies = RankCopies()
+    directions = {"HtoD": copies.host_to_device, "DtoH": copies.device_to_host, "DtoD": copies.device_to_device}
     for event in events:
         if event.get("cat") != "gpu_memcpy":
             continue
@@ -40,7 +40,7 @@ def per_step(events: Iterable[Mapping[str, Any]], steps: int) -> RankCopies | Un
         if copied := directions.get(words[1]):
             copied.size_bytes += event["args"]["bytes"] / steps
             copied.seconds += event["dur"] * 1e-6 / steps  # the trace has microseconds
-    return found
+    return copies
 
 
 def summed(every: Sequence[RankCopies]) -> Copies:

@@ -156,11 +156,12 @@ class _Sequential:
         self.gradients: list[torch.Tensor] = []  # contiguous
 
     def step(self) -> None:
+        """Trains for one step; refuses a learning rate with which the loss is no number any more."""
         self._step()
         if not math.isfinite(self.loss):
-            given = self._request.optimizer.learning_rate
+            learning_rate = self._request.optimizer.learning_rate
             raise ConfigError(
-                f"optimizer.learning_rate={given:g}: the loss of one process is not finite, so that there is "
+                f"optimizer.learning_rate={learning_rate:g}: the loss of one process is not finite, so that there is "
                 "nothing to compare with; lower it, or take fewer steps"
             )
 

@@ -223,16 +223,16 @@ def _by_layer(places: list[int], cuts: list[float]) -> dict[int, float]:
     return summed
 
 
-def _telling(module: nn.Module, found: Operations, places: dict[str, int], made: OnMade) -> fx.GraphModule:
+def _telling(module: nn.Module, traced: Operations, places: dict[str, int], made: OnMade) -> fx.GraphModule:
     """The module with a call of `made` behind every operation that is a layer, in code that torch.fx writes.
 
     Its Interpreter needs no such code, but 20 us more for every operation.
     """
-    for node in list(found.graph.nodes):
-        if node.name in found.layer_of:
-            with found.graph.inserting_after(node):
-                found.graph.call_function(made, (places[found.layer_of[node.name]], node))
-    return fx.GraphModule(module, found.graph)
+    for node in list(traced.graph.nodes):
+        if node.name in traced.layer_of:
+            with traced.graph.inserting_after(node):
+                traced.graph.call_function(made, (places[traced.layer_of[node.name]], node))
+    return fx.GraphModule(module, traced.graph)
 
 
 def _new_nodes(made: Iterable[Any], known: dict[Any, int]) -> list[Any]:

@@ -68,11 +68,11 @@ def unlike(machines: Mapping[int, Environment]) -> list[Warning]:
         if _gpus(first) != _gpus(other):
             differing.append("gpus")
         if differing:
-            told = ", ".join(f"{name} {_told(name, other)} (there {_told(name, first)})" for name in differing)
+            differences = ", ".join(f"{name} {_told(name, other)} (there {_told(name, first)})" for name in differing)
             found.append(
                 Warning(
                     code="unlike-nodes",
-                    message=f"{other.node} differs from {first.node}: {told}",
+                    message=f"{other.node} differs from {first.node}: {differences}",
                     remedy="use nodes of one kind, with the same software",
                 )
             )

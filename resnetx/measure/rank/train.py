@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Sgd, SyntheticInput
 from resnetx.measure.rank import results
 from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
 from resnetx.measure.rank.distributed import Ranks
@@ -32,6 +32,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
 
 
 def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
+    """Trains on this rank and measures it; rank 0 returns the results of all ranks."""
     watch = Watch(ranks) if request.measure == "phases" else None
     replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
     clock.lap("model_s")
@@ -45,11 +46,11 @@ def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResult
             watch.note(windows)
 
     windows = measure_windows(step, note, request, ranks, clock)
-    mine = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
+    own_part = RankTraining(windows, progress.losses, progress.skipped, replica.sizes())
     if watch:
-        mine = replace(mine, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
-    every = ranks.gather(mine)
-    measured = results.of_training(request, replica.name, every, batches) if ranks.first else None
+        own_part = replace(own_part, instrumented=watch.seen(), profiled=profiled(step, ranks.device))
+    all_parts = ranks.gather(own_part)
+    measured = results.of_training(request, replica.name, all_parts, batches) if ranks.first else None
     batches.close()
     return measured
 
@@ -71,16 +72,7 @@ def training_step(
     mark: Mark = unwatched,
 ) -> "tuple[Step, LossHistory]":
     """The step that is measured: next batch, forward, backward (with communication), update."""
-    optimizer = torch.optim.SGD(
-        replica.module.parameters(),
-        lr=request.optimizer.learning_rate,
-        momentum=request.optimizer.momentum,
-        weight_decay=request.optimizer.weight_decay,
-        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
-    )
-    # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
-    for parameter in optimizer.param_groups[0]["params"] if request.optimizer.momentum else ():
-        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    optimizer = _optimizer(replica.module, request.optimizer)
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
@@ -108,6 +100,21 @@ def training_step(
         run(*next(batches))
 
     return step, progress
+
+
+def _optimizer(model: nn.Module, settings: Sgd) -> torch.optim.SGD:
+    """SGD over the parameters of a model, with its momenta in place."""
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
+    )
+    # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
+    for parameter in optimizer.param_groups[0]["params"] if settings.momentum else ():
+        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer
 
 
 def loss_weight(request: Request, rank: int) -> float:

@@ -28,7 +28,7 @@ class Budget:
         self._end = clock() + seconds
         self._estimate = estimate
 
-    def __call__(self, left: list[PlannedRun], ended: list[RunRecord]) -> PlannedRun | None:
+    def __call__(self, remaining: list[PlannedRun], ended: list[RunRecord]) -> PlannedRun | None:
         """The next run, or None where none of those that are left would end in time."""
         seen: dict[str, list[RunRecord]] = defaultdict(list)
         for record in ended:
@@ -36,7 +36,7 @@ class Budget:
         remaining_s = self.remaining_s()
         lost = hopeless(ended)
         # What has been given up costs nothing, and is told at once.
-        able = [run for run in left if pointless(run, lost) or self._expected_s(run, seen[run.key]) <= remaining_s]
+        able = [run for run in remaining if pointless(run, lost) or self._expected_s(run, seen[run.key]) <= remaining_s]
         return min(able, key=lambda run: self._rank(run, seen[run.key]), default=None)  # the first of equals
 
     def remaining_s(self) -> float:

@@ -22,7 +22,7 @@ def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambd
     known = _known(folder, unreadable)
     if known is None:
         return asked
-    old, new = [{point.key: point for point in found.points} for found in (known, asked)]
+    old, new = [{point.key: point for point in study.points} for study in (known, asked)]
     if not (old.keys() <= new.keys() or new.keys() <= old.keys()):
         raise ConfigError(
             f"{folder.path} contains another study of this name: {_difference(known.points, asked.points)}; set "
@@ -61,12 +61,12 @@ def _kept(folder: StudyFolder) -> Path:
 
 def _difference(old: list[Request], new: list[Request]) -> str:
     """In what the points of two definitions differ: the settings, each with the values of both."""
-    told = []
+    differences = []
     for key in old[0].settings | new[0].settings:
         before, now = ({str(point.settings.get(key)) for point in points} for points in (old, new))
         if before != now:
-            told.append(f"{key}={_listed(before)} before, {_listed(now)} now")
-    return "; ".join(told) or "its points combine the same settings differently"
+            differences.append(f"{key}={_listed(before)} before, {_listed(now)} now")
+    return "; ".join(differences) or "its points combine the same settings differently"
 
 
 def _same_threads(old: list[Request], new: list[Request]) -> str:

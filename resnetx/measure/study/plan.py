@@ -46,14 +46,14 @@ class PlannedRun:
         except RecordError:
             return None
 
-    def settled_by(self, found: RunRecord | None) -> RunRecord | None:
+    def settled_by(self, earlier: RunRecord | None) -> RunRecord | None:
         """An earlier record, if running it again would tell nothing new."""
-        if found is None or found.request != self.task.request:
+        if earlier is None or earlier.request != self.task.request:
             return None
-        if found.outcome == "ok":  # also where it could not run now: a folder or a GPU may be missing for a moment
-            return found
-        endless = found.outcome == "timeout" and found.timeout_s >= self.task.timeout_s
-        return found if not self.obstacle and (found.outcome == "oom" or endless) else None
+        if earlier.outcome == "ok":  # also where it could not run now: a folder or a GPU may be missing for a moment
+            return earlier
+        endless = earlier.outcome == "timeout" and earlier.timeout_s >= self.task.timeout_s
+        return earlier if not self.obstacle and (earlier.outcome == "oom" or endless) else None
 
 
 def plan(
@@ -100,7 +100,7 @@ def split_settled(
     A record that cannot be read settles nothing: `unreadable` is called with a sentence about it. A record of a newer
     resnetx is an error, as it would be overwritten.
     """
-    kept, left = [], []
+    settled_records, unsettled = [], []
     for run in runs:
         try:
             settled = run.settled_by(run.earlier())
@@ -108,7 +108,7 @@ def split_settled(
             unreadable(f"{error}; this run is measured again")
             settled = None
         if settled:
-            kept.append(settled)
+            settled_records.append(settled)
         else:
-            left.append(run)
-    return kept, left
+            unsettled.append(run)
+    return settled_records, unsettled

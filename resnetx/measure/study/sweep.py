@@ -23,9 +23,9 @@ FAILURES = 2  # of one point or twin, after which it is given up
 ChooseRun = Callable[[list[PlannedRun], list[RunRecord]], PlannedRun | None]
 
 
-def in_order(left: list[PlannedRun], _: list[RunRecord]) -> PlannedRun | None:
+def in_order(remaining: list[PlannedRun], _: list[RunRecord]) -> PlannedRun | None:
     """The next run of the plan."""
-    return left[0]
+    return remaining[0]
 
 
 def sweep(
@@ -59,7 +59,7 @@ def given_up(run: PlannedRun, ended: Iterable[RunRecord]) -> bool:
 
 def hopeless(ended: Iterable[RunRecord]) -> set[str]:
     """The keys of what has shown that another try would end in the same way."""
-    outcomes = Counter((each.request_key, each.outcome) for each in ended)
+    outcomes = Counter((run.request_key, run.outcome) for run in ended)
     tries = {"oom": 1, "timeout": 1, "failed": FAILURES}
     return {key for (key, outcome), count in outcomes.items() if count >= tries.get(outcome, math.inf)}
 

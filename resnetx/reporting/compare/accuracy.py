@@ -85,6 +85,7 @@ def _key(request: Request) -> _Key:
 
 
 def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime, keys: Sequence[str]) -> CheckedPoint:
+    """A predicted point beside its measurement, with the error where both sides have a time."""
     request, good = point.request, point.good_runs
     measured_s = derived(lambda rate: request.batch_size / rate, [run.rates for run in good]) if good else None
     bad = next((run for run in point.runs if not run.rates), None)

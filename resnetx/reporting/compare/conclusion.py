@@ -20,11 +20,11 @@ def _settings(comparison: Comparison) -> Iterator[str]:
     if comparison.a.folder == comparison.b.folder:
         yield "A and B are one study: every ratio is 1."
     if comparison.settings:
-        told = [
+        settings = [
             f"{setting.name} ({', '.join(setting.a)} in A, {', '.join(setting.b)} in B)"
             for setting in comparison.settings
         ]
-        yield f"Measured with different settings, to which a difference may be due: {'; '.join(told)}."
+        yield f"Measured with different settings, to which a difference may be due: {'; '.join(settings)}."
 
 
 def _figures(comparison: Comparison) -> Iterator[str]:
@@ -41,12 +41,12 @@ def _figures(comparison: Comparison) -> Iterator[str]:
 
 def _significance(comparison: Comparison) -> str:
     counts = Counter(point.verdict for point in comparison.points)
-    told = f"{sum(counts.values()) - counts['not measured']} points: {counts['different']} different, "
-    told += f"{counts['no difference shown']} with no difference shown, "
-    told += f"{counts['too few runs to decide']} with too few runs to decide"
+    text = f"{sum(counts.values()) - counts['not measured']} points: {counts['different']} different, "
+    text += f"{counts['no difference shown']} with no difference shown, "
+    text += f"{counts['too few runs to decide']} with too few runs to decide"
     if counts["too few runs to decide"] and comparison.enough_runs:
-        told += f" (repeats={comparison.enough_runs} is enough for all)"
-    return f"{told}; permutation tests, at most 5 % of the differences false."
+        text += f" (repeats={comparison.enough_runs} is enough for all)"
+    return f"{text}; permutation tests, at most 5 % of the differences false."
 
 
 def _attribution(comparison: Comparison) -> str:
@@ -56,9 +56,9 @@ def _attribution(comparison: Comparison) -> str:
     rate, clock = comparison.controls
     tolerance = f"{100 * comparison.tolerance:.0f} %"
     if wrong := [control for control in (rate, clock) if control.agreement == "differ"]:
-        told = " and ".join(f"{control.name}s differ by more than {tolerance} ({control.why})" for control in wrong)
+        causes = " and ".join(f"{control.name}s differ by more than {tolerance} ({control.why})" for control in wrong)
         return (
-            f"{_upper(told)}: a difference on several GPUs is not due to the interconnect alone; read the ratio of "
+            f"{_upper(causes)}: a difference on several GPUs is not due to the interconnect alone; read the ratio of "
             "speed-ups, each over its own one GPU (a faster GPU also leaves less time in which to hide communication)."
         )
     return _upper(_without_difference(rate, clock, tolerance))

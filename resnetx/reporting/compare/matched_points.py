@@ -97,5 +97,5 @@ def _obstacle(telling: Sequence[str], a: Sequence[Request], b: Sequence[Request]
     values = {key: (_values(key, a), _values(key, b)) for key in telling}
     apart = [key for key, (ours, theirs) in values.items() if not set(ours) & set(theirs)]
     chief = [key for key in apart if _chief(key, apart)]
-    told = [f"{key} is {', '.join(values[key][0])} in A and {', '.join(values[key][1])} in B" for key in chief]
-    return "; ".join(told) or f"they share values of {', '.join(telling)}, but no combination of them"
+    differences = [f"{key} is {', '.join(values[key][0])} in A and {', '.join(values[key][1])} in B" for key in chief]
+    return "; ".join(differences) or f"they share values of {', '.join(telling)}, but no combination of them"

@@ -124,6 +124,7 @@ class _Parts:
 def _verdict(
     shares: dict[StepPart, Summary], unknown: dict[StepPart, str], parts: _Parts, measured: Sequence[Runs]
 ) -> tuple[StepPart | None, Summary | None, str]:
+    """The part that limits a point (None: not decided), its lead over the second, and a sentence on it."""
     if unknown:
         return None, None, f"unknown: {next(iter(unknown.values()))}"
     ranked = sorted(shares, key=lambda part: -shares[part].median)

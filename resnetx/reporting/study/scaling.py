@@ -48,18 +48,26 @@ def _baseline(series: Iterable[MeasuredPoint], gpus: int, of: MeasuredPoint) -> 
     return min(able, key=lambda point: (point.request.gpus != gpus, point.request.gpus, point is not of), default=None)
 
 
+def _outcome(point: MeasuredPoint) -> tuple[str, str]:
+    """How a point ended: "ok" where any run went well; and why the first of the others failed."""
+    failed = next((run for run in point.runs if not run.rates), None)
+    if point.good_runs:
+        return "ok", failed.reason if failed else ""
+    return (failed.outcome, failed.reason) if failed else ("missing", "it has not run")
+
+
 def _result(point: MeasuredPoint, series: list[MeasuredPoint], wanted: int, results: Results) -> PointResult:
     request, good, base = point.request, point.good_runs, _baseline(series, wanted, point)
-    bad = next((run for run in point.runs if not run.rates), None)
     rates = [run.rates for run in good]
+    outcome, reason = _outcome(point)
     speedup = ratio(rates, [run.rates for run in base.good_runs]) if good and base else None
     images_per_s = summarize(rates) if good else None
     return PointResult(
         study=results.study.name,
         node=results.study.node,
         request=request,
-        outcome="ok" if good else bad.outcome if bad else "missing",
-        reason=bad.reason if bad else "" if good else "it has not run",
+        outcome=outcome,
+        reason=reason,
         images_per_s=images_per_s,
         iterations_per_s=images_per_s.scaled(1 / request.batch_size) if images_per_s else None,
         speedup=speedup,

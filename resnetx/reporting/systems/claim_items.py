@@ -120,13 +120,13 @@ def _of_batch(activations: int, parameters: int, batch_size: int) -> dict[str, f
     }
 
 
-def _workload(workload: str, batch_size: int, gpus: int | None, found: Mapping[str, float]) -> Item:
+def _workload(workload: str, batch_size: int, gpus: int | None, figures: Mapping[str, float]) -> Item:
     on = f", {_gpus(gpus)}" if gpus else ""
     return Item(
         of=WORKLOADS,
         variant=WORKLOADS,
         words=f"{workload}, batch {batch_size}{on}",
-        values={name: {NO_SYSTEM: exact(value)} for name, value in found.items()},
+        values={name: {NO_SYSTEM: exact(value)} for name, value in figures.items()},
         workload=workload,
         batch_size=batch_size,
         gpus=gpus,

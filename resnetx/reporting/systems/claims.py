@@ -95,7 +95,7 @@ def check_claims(
         *of_copies(copied),
     ]
     variants = _by_variant(items)
-    return [found for claim in stated.claims for found in _checked(claim, variants, stated.tolerance)]
+    return [checked for claim in stated.claims for checked in _checked(claim, variants, stated.tolerance)]
 
 
 def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
@@ -110,8 +110,8 @@ def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
 @cache
 def published(name: str) -> Claims:
     """A file of statements that comes with resnetx."""
-    found: Claims = own_yaml(PUBLISHED / f"{name}.yaml", Claims)
-    return found
+    stated: Claims = own_yaml(PUBLISHED / f"{name}.yaml", Claims)
+    return stated
 
 
 def _checked(claim: Claim, variants: Mapping[str, Items], tolerance: float) -> Iterator[CheckedClaim]:

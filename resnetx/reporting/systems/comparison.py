@@ -77,8 +77,8 @@ def side_by_side(points: Sequence[PredictedPoint], systems: Sequence[str]) -> li
             )
         cell[point.system] = point
     keys = varying_settings([(request, "") for point in points if (request := _without_devices(point.request))])
-    there = [[cell[system] for system in systems if system in cell] for cell in cells.values()]
-    return [_compared(each, by_library, _variant(each[0], points, keys)) for each in there]
+    alike = [[cell[system] for system in systems if system in cell] for cell in cells.values()]
+    return [_compared(each, by_library, _variant(each[0], points, keys)) for each in alike]
 
 
 def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
@@ -107,15 +107,16 @@ def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequ
     return ", ".join(getattr(point, name) for name in names if len({getattr(point, name) for point in points}) > 1)
 
 
-def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:
-    point, sides = there[0], [_side(each) for each in there]
+def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:
+    """One point on all systems, `alike` in all but the system (and its library)."""
+    point, sides = alike[0], [_side(each) for each in alike]
     return SystemPoint(
         workload=point.workload,
         batch_size=point.batch_size,
         gpus=point.gpus,
         strategy=point.strategy,
         precision=point.precision,
-        library=point.library if by_library or len({each.library for each in there}) == 1 else "",
+        library=point.library if by_library or len({each.library for each in alike}) == 1 else "",
         variant=variant,
         gradient_bytes=point.gradient_bytes,
         intensity_per_gpu=point.intensity_per_gpu,
@@ -126,6 +127,7 @@ def _compared(there: Sequence[PredictedPoint], by_library: bool, variant: str) -
 
 
 def _side(point: PredictedPoint) -> SystemSide:
+    """What is predicted of a point on one system."""
     rate = _rate(point, point.interval_s)
     batch = point.batch_size
     images = Estimate(value=rate.value * batch, low=rate.low * batch, high=rate.high * batch) if rate else None
@@ -161,6 +163,7 @@ def _rate(point: PredictedPoint, interval_s: Sequence[float] | None) -> Estimate
 
 
 def _margin(sides: Sequence[SystemSide]) -> Margin | None:
+    """By how much the fastest system is ahead of the second; None where fewer than two have a rate."""
     able = sorted((side for side in sides if side.iterations_per_s), key=_slowness)
     if len(able) < 2:
         return None

@@ -80,6 +80,7 @@ def _over_points(
     place: Callable[[SystemPoint], float | None],
     line: Callable[[SystemPoint], Line],
 ) -> Iterator[Crossing]:
+    """Where the leader of two systems changes along an axis; `place`: of a point on it, `line`: what points share."""
     for a, b in combinations(dict.fromkeys(side.system for point in points for side in point.sides), 2):
         lines: dict[Line, list[_Place]] = defaultdict(list)
         for point in points:
@@ -111,6 +112,7 @@ def _over_messages(collectives: Sequence[CollectivePoint]) -> Iterator[Crossing]
 def _along(
     axis: Axis, places: Iterable[_Place], systems: tuple[str, str], library: str, fixed: str, with_ends: bool
 ) -> Iterator[Crossing]:
+    """Where the leader changes between neighbours on one line; `with_ends`: margins have errors, and may be open."""
     leading = sorted((place for place in places if lead(place.margin) != "level"), key=lambda each: each.at)
     for below, above in pairwise(leading):
         if (below.log_margin > 0) == (above.log_margin > 0):

@@ -20,6 +20,7 @@ def refuse_unsound(prediction: Prediction) -> None:
 
 
 def _problem(point: PredictedPoint) -> str:
+    """What no prediction can have, in a phrase; "" where nothing is wrong."""
     if min(point.batch_size, point.gpus) < 1 or point.gradient_bytes < 0:
         return f"batch {point.batch_size} over {point.gpus} GPUs with {point.gradient_bytes} bytes of gradients"
     if point.intensity_per_gpu is not None and not 0 < point.intensity_per_gpu < math.inf:
