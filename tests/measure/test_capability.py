@@ -7,7 +7,8 @@ from resnetx import packages
 from resnetx.errors import ConfigError
 from resnetx.measure.doctor.probes import torch_probe
 from resnetx.measure.machine.capability import built_for, check_precision, chip_from, unfit
-from resnetx.record import Unknown
+from resnetx.measure.machine.nvidia import Graphics
+from resnetx.record import Gpu, Unknown
 
 CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]  # torch 2.11 + CUDA 13
 CUDA_12_6 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]  # torch 2.7 + CUDA 12.6
@@ -40,12 +41,18 @@ def test_the_sentence_names_the_gpu_what_torch_has_and_what_to_install(monkeypat
 
 def test_the_doctor_finds_a_gpu_that_torch_has_no_kernels_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: CUDA_13)
-    gpus = [{"name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0"}] * 8
-    state, what, fix = torch_probe({"gpus": gpus, "driver": "570.86.15"})
+    state, what, fix = torch_probe(graphics_of("7.0"))
     assert (state, fix) == ("missing", packages.install("cuda12"))
     assert "compute capability 7.0" in what
-    unknown = [{"name": "Tesla V100-SXM2-16GB", "compute_capability": Unknown("no right")}]
-    assert torch_probe({"gpus": unknown, "driver": "570.86.15"})[2] != packages.install("cuda12")
+    assert torch_probe(graphics_of(Unknown("no right")))[2] != packages.install("cuda12")
+
+
+def graphics_of(capability: str) -> Graphics:
+    """A machine with a GPU of this compute capability."""
+    silent = Unknown("not asked")
+    not_known = dict.fromkeys(Gpu.__struct_fields__, silent)
+    named = {"index": 0, "name": "Tesla V100-SXM2-16GB", "compute_capability": capability}
+    return Graphics("570.86.15", [Gpu(**{**not_known, **named})], silent, silent, silent)
 
 
 @pytest.mark.parametrize(("precision", "least"), [("fp32", P100), ("fp16", P100), ("tf32", (8, 0)), ("bf16", (8, 0))])

@@ -1,5 +1,6 @@
 """The search for the highest clock that GPUs hold, on readings that were made up; and the load, on the CPU."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 
 import msgspec
@@ -19,6 +20,7 @@ from resnetx.measure.clocks.search import (
     seemingly_locked,
     shortfall,
 )
+from resnetx.measure.machine.readings import Sample
 from resnetx.record import Unknown
 
 CLOCKS = list(range(210, 1981, 15))
@@ -116,7 +118,7 @@ def test_a_load_that_ends_by_itself_says_why(small, preloaded):
 
 
 def test_a_gpu_that_does_not_tell_its_clock_cannot_be_watched():
-    silent = dict.fromkeys(("sm_clock_Hz", "throttle_reasons", "temperature_C", "power_W"), Unknown("Not Supported"))
+    silent = Sample(*[Unknown("Not Supported")] * len(fields(Sample)))
     look = trial.watching({2: SimpleNamespace(sample=lambda: silent)}, lambda: None, trial.PACE)
     with pytest.raises(ConfigError, match=r"GPU 2 cannot be monitored \(Not Supported\)"):
         look()

@@ -106,6 +106,6 @@ def test_two_sweeps_side_by_side_do_not_meet_and_two_on_one_folder_are_refused(t
     time.sleep(4)
     third = start(tmp_path / "one")
     assert third.wait() == 2
-    assert "another sweep is at work in" in third.stderr.read()
+    assert "another sweep is running in" in third.stderr.read()
     assert (one.wait(), other.wait()) == (0, 0), one.stderr.read() + other.stderr.read()
     assert runs(tmp_path / "one") == runs(tmp_path / "other")
