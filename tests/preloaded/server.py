@@ -21,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,7 @@ def _become(asked: dict[str, Any], files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["variables"])
     sys.executable = asked["python"]
+    tempfile.tempdir = None  # asked of the variables when it is first wanted
     if "multiprocessing.spawn" in sys.modules:
         sys.modules["multiprocessing.spawn"].set_executable(asked["python"])
     sys.modules["__main__"] = ModuleType("__main__")
