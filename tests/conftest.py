@@ -15,6 +15,7 @@ import pytest
 
 from resnetx.cli.compose import compose
 from resnetx.config import Request, request_from, run_settings_from
+from resnetx.host import cores
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Brief, Environment, RunFile, RunRecord, StudyRecord, cut_short, seal_tree
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
@@ -28,8 +29,19 @@ def pytest_configure(config):
 
     All other tests then mean the same on every machine.
     """
-    if not re.search(r"(?<!not )\bgpu\b", config.option.markexpr):
+    if not _on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """As many processes as cores for all tests or a folder of them; none for single files, and on GPUs."""
+    several = all(Path(each).is_dir() for each in config.args)
+    return cores() if several and not _on_gpus(config) else 0
+
+
+def _on_gpus(config) -> bool:
+    return bool(re.search(r"(?<!not )\bgpu\b", config.option.markexpr))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -63,7 +75,7 @@ def preloaded(preloaded_python, monkeypatch):
     monkeypatch.setattr(sys, "executable", preloaded_python)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def request_of():
     """Makes a request from settings, as the command line would."""
 
@@ -73,7 +85,7 @@ def request_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def task_of(request_of):
     """Makes a run file from settings."""
 
@@ -92,7 +104,7 @@ def task_of(request_of):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record_of(task_of):
     """Makes the record of a run that measured nothing; the test fills in what it needs."""
 
@@ -102,7 +114,7 @@ def record_of(task_of):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def brief_of():
     """Makes the brief of a run of a request, as if it had measured these rates (images/s of each window)."""
 
@@ -126,7 +138,7 @@ def brief_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def results_of():
     """Makes the results of a study from its requests and the briefs of its runs."""
 
@@ -142,7 +154,7 @@ def results_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record_environment():
     """Makes an environment as this machine's, with fields changed."""
 
@@ -158,7 +170,7 @@ class _Holder(msgspec.Struct):
     unknown: dict[str, str]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def predicted_of():
     """Makes a predicted point that takes `iteration_s`, known to a tenth; None: it runs out of memory."""
 
@@ -189,7 +201,7 @@ def predicted_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def prediction_of():
     """Makes a prediction of points, sealed by its digest."""
 

@@ -16,7 +16,7 @@ from resnetx.reporting.study.series import named
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def grid():
     """Makes the requests of a study that comes with resnetx, or of a grid of its own."""
 
@@ -27,7 +27,7 @@ def grid():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def invented(brief_of, results_of):
     """Makes a study of the requests, each run `repeats` times, on a machine whose links carry `link_Bps`."""
 
@@ -58,13 +58,13 @@ def _step_s(request: Request, counts, link_Bps: float) -> float:
     return computing + reading + max(0.2 * sending, sending - 0.5 * computing)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def points_of():
     """Makes the named points of studies."""
     return lambda *studies: named([(results, rows(results)) for results in studies])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def renamed():
     """Gives every run of a study's results something else in its brief."""
 
