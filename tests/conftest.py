@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from resnetx.config import request_from, run_settings_from
+from resnetx.host import cores
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
@@ -30,8 +31,19 @@ def pytest_configure(config):
 
     All other tests then mean the same on every machine.
     """
-    if not re.search(r"(?<!not )\bgpu\b", config.option.markexpr):
+    if not _on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """As many processes as cores for all tests or a folder of them; none for single files, and on GPUs."""
+    several = all(Path(each).is_dir() for each in config.args)
+    return cores() if several and not _on_gpus(config) else 0
+
+
+def _on_gpus(config) -> bool:
+    return bool(re.search(r"(?<!not )\bgpu\b", config.option.markexpr))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -65,7 +77,7 @@ def preloaded(preloaded_python, monkeypatch):
     monkeypatch.setattr(sys, "executable", preloaded_python)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def request_of():
     """Makes a request from settings, as the command line would."""
 
@@ -75,7 +87,7 @@ def request_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def task_of(request_of):
     """Makes a run file from settings."""
 
@@ -94,7 +106,7 @@ def task_of(request_of):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record_of(task_of):
     """Makes the record of a run that measured nothing; the test fills in what it needs."""
 
@@ -104,7 +116,7 @@ def record_of(task_of):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def brief_of():
     """Makes the brief of a run of a request, as if it had measured these rates (images/s of each window)."""
 
@@ -128,7 +140,7 @@ def brief_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def results_of():
     """Makes the results of a study from its requests and the briefs of its runs."""
 
@@ -144,7 +156,7 @@ def results_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record_environment():
     """Makes an environment as this machine's, with fields changed."""
 
@@ -154,7 +166,7 @@ def record_environment():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def predicted_of():
     """Makes a predicted point that takes `iteration_s`, known to a tenth; None: it runs out of memory."""
 
@@ -185,7 +197,7 @@ def predicted_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def prediction_of():
     """Makes a prediction of points, sealed by its digest."""
 

@@ -102,7 +102,9 @@ def test_what_is_packed_is_unpacked_in_all_its_members(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "packed", [gzip.compress(b"x" * 500)[:-10], b"\x1f\x8bnonsense", gzip.compress(b"x") + b"more", b"\x1f\x8b"]
+    "packed",
+    [gzip.compress(b"x" * 500)[:-10], b"\x1f\x8bnonsense", gzip.compress(b"x") + b"more", b"\x1f\x8b"],
+    ids=["cut short", "nonsense", "more behind it", "a header alone"],  # not the bytes, which hold the time
 )
 def test_what_is_not_packed_well_is_refused(tmp_path, packed):
     (tmp_path / "a.gz").write_bytes(packed)

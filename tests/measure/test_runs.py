@@ -76,7 +76,7 @@ def watched(command, results: Path, **options) -> tuple[int, str, str, set[str]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options) as child:
         while child.poll() is None:
             addresses |= listening([child.pid, *descendants(child.pid)])
-            time.sleep(0.02)
+            time.sleep(0.1)  # they listen as long as the run lasts
         out, err = child.communicate()
     return child.returncode, out, err, addresses
 

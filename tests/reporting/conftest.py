@@ -17,7 +17,7 @@ from resnetx.settings.compose import compose
 CPU = Device(rank=0, node="node1", index=0, name="CPU", uuid=None, pci_bus_id=None)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def grid():
     """Makes the requests of a study that comes with resnetx, or of a grid of its own."""
 
@@ -28,7 +28,7 @@ def grid():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def invented(brief_of, results_of):
     """Makes a study of the requests, each run `repeats` times, on a machine whose links carry `link_Bps`."""
 
@@ -59,13 +59,13 @@ def _step_s(request: Request, counts, link_Bps: float) -> float:
     return computing + reading + max(0.2 * sending, sending - 0.5 * computing)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def points_of():
     """Makes the named points of studies."""
     return lambda *studies: study_points(studies)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def renamed():
     """Gives every run of a study's results something else in its brief."""
 

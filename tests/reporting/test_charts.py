@@ -11,14 +11,18 @@ from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.styles import DASHES, SeriesStyles
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def figures_of(invented, grid, points_of):
-    """Makes the figures of one invented study, by name."""
+    """Makes the figures of one invented study, by name; those of the same study once."""
+    made = {}
 
     def make(*grids, repeats=6, **more):
-        requests = [request for axes in grids for request in grid(**axes)]
-        points = points_of(invented(requests, repeats=repeats, **more))
-        return {figure.name: figure for figure in study_figures.figures(points)}
+        key = repr((grids, repeats, more))
+        if key not in made:
+            requests = [request for axes in grids for request in grid(**axes)]
+            points = points_of(invented(requests, repeats=repeats, **more))
+            made[key] = {figure.name: figure for figure in study_figures.figures(points)}
+        return dict(made[key])
 
     return make
 

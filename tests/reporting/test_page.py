@@ -35,7 +35,7 @@ class Parsed(HTMLParser):
         return [value for key, value in self.attributes if key == name]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def small(invented, grid, record_environment):
     """Six points, one of which found no memory."""
     environment = {"environment": record_environment()}
@@ -43,9 +43,9 @@ def small(invented, grid, record_environment):
     return invented(requests, brief=environment)
 
 
-@pytest.fixture
-def written(small, tmp_path):
-    return page.write([small], tmp_path / "report")
+@pytest.fixture(scope="module")
+def written(small, tmp_path_factory):
+    return page.write([small], tmp_path_factory.mktemp("page") / "report")
 
 
 def test_every_figure_and_table_is_a_file_beside_the_page(written):
@@ -161,14 +161,13 @@ def test_a_study_that_has_not_run_has_a_page_without_figures(results_of, grid, t
     assert "2 missing" in parsed.words
 
 
-def test_another_baseline_is_named(small, tmp_path):
-    assert "(baseline: 2 GPUs)" not in page.write([small], tmp_path).read_text()
+def test_another_baseline_is_named(small, written, tmp_path):
+    assert "(baseline: 2 GPUs)" not in written.read_text()
     assert "(baseline: 2 GPUs)" in page.write([small], tmp_path, baseline=2).read_text()
 
 
-def test_the_same_records_make_the_same_page(small, tmp_path):
-    first, second = (page.write([small], tmp_path / name).read_bytes() for name in "ab")
-    assert first == second
+def test_the_same_records_make_the_same_page(small, written, tmp_path):
+    assert page.write([small], tmp_path).read_bytes() == written.read_bytes()
 
 
 @pytest.mark.slow
