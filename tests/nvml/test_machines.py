@@ -184,7 +184,7 @@ def test_the_gpus_and_instances_that_a_scheduler_gives_are_counted(on, machine, 
     ended = on(machine, "-c", f"{given}\n{COUNTED}")
     found, mistake, uuid = json.loads(ended.stdout)
     assert found == count, ended.stderr
-    assert mistake.startswith(f"CUDA_VISIBLE_DEVICES={visible} leaves none") == (count == 0)
+    assert mistake.startswith(f"CUDA_VISIBLE_DEVICES={visible} selects none") == (count == 0)
     assert uuid.startswith("MIG-" if machine == "mig" else "GPU-")
 
 
