@@ -91,10 +91,12 @@ def test_refusing_a_name_loads_no_torch(words):
     assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})")
 
 
+@pytest.mark.slow
 def test_a_workload_that_is_not_kept_needs_torch():
     model = "choices.AlexNet(classes=10)"
     assert "torch" in loaded_after(f"from resnetx import choices, workloads; workloads.table({model}, 96)")
 
 
+@pytest.mark.slow
 def test_the_probe_sees_torch_where_it_is_loaded():
     assert "torch" in loaded_by("resnetx.measure.rank.distributed")

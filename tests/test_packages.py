@@ -46,6 +46,7 @@ MOBILE = ["model=torchvision", "model.name=mobilenet_v2", "batch_size=4"]
 MESH = ["topology", "systems=dgx1-p100", "collective=allreduce", "devices=[0,1,2]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "words", "extra"),
     [
@@ -229,6 +230,7 @@ def elsewhere(tmp_path):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -43,6 +43,7 @@ def run(python, *words):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_is_what_runs(installed):
     program = "import resnetx, resnetx.config as c; print(resnetx.__file__, c.CONFIGS)"
     module, configs = run(installed, "-c", program).split()
@@ -50,12 +51,14 @@ def test_the_wheel_is_what_runs(installed):
     assert Path(configs).is_relative_to(installed.parent.parent)
 
 
+@pytest.mark.slow
 def test_describe_and_list_work_from_the_wheel(installed):
     resnetx = installed.with_name("resnetx")
     assert "60,965,224" in run(installed, resnetx, "describe")
     assert "quickstart" in run(installed, resnetx, "list")
 
 
+@pytest.mark.slow
 def test_systems_and_published_figures_are_in_the_wheel(installed):
     resnetx = installed.with_name("resnetx")
     assert '"PHB"' in run(installed, resnetx, "topology", "systems=gx8", "--json")

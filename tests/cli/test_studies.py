@@ -40,6 +40,7 @@ def test_the_studies_have_the_points_of_the_paper(capsys, tmp_path, study, point
     assert f"# {points} points, " in out
 
 
+@pytest.mark.slow
 def test_the_full_paper_with_five_repeats_and_three_kinds_of_twins(capsys, tmp_path, images):
     words = ["study=paper", f"input.root={images}", "batch_size=8", "repeats=5", "twins=5", f"results={tmp_path}"]
     words += ["oversubscribe=true"]
@@ -110,6 +111,7 @@ def test_a_setting_of_one_choice_is_no_obstacle_to_the_others_of_its_axis(capsys
     assert "strategy.bucket_cap_mb: a setting of another strategy, not of the one chosen here" in err
 
 
+@pytest.mark.slow
 def test_another_definition_under_a_name_is_refused_and_nothing_measured_is_lost(
     capsys, tmp_path, study_file, preloaded
 ):

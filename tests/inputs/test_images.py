@@ -152,6 +152,7 @@ def _verify_or_die(paths: list[Path]) -> tuple[int, list[str]]:
     return images._verify_some(paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_verify_names_the_files_that_crash_their_decoder(tree: Path, victim: Path, workers: int, monkeypatch) -> None:
     other, damaged = tree / "n00000000" / "n00000000_00001.JPEG", tree / "n00000002" / "n00000002_00003.JPEG"
@@ -201,6 +202,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the workers of a killed process")
 def test_a_killed_run_leaves_whole_files_and_no_process_and_can_go_on(tmp_path: Path) -> None:
     script, root = tmp_path / "make_many.py", tmp_path / "images"

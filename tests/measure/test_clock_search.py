@@ -101,6 +101,7 @@ def small(request_of):
     return request_of({"model.x": 1, "model.width": 16, "image_size": 32, "batch_size": 4, "threads": 1, "gpus": 1})
 
 
+@pytest.mark.slow
 def test_the_load_trains_until_it_is_ended(small, preloaded):
     with trial.loading([small]) as loads:
         assert loads.uuids == ["cpu"]
@@ -110,6 +111,7 @@ def test_the_load_trains_until_it_is_ended(small, preloaded):
     assert child.returncode < 0
 
 
+@pytest.mark.slow
 def test_a_load_that_ends_by_itself_says_why(small, preloaded):
     refused = msgspec.structs.replace(small, gpus=2, batch_size=4)
     refusal = pytest.raises(ConfigError, match="the load failed: gpus=2, but torchrun started 1 ranks")

@@ -14,6 +14,8 @@ import pytest
 
 from tests.nvml.machines import CLOCKS, MACHINES, playing
 
+pytestmark = pytest.mark.slow  # the Python of `conftest.py` takes seconds to start
+
 # What stands for the load, how long GPUs are watched, and where root would note what to put back.
 DOCTOR = """
 import sys

@@ -13,6 +13,8 @@ from resnetx.measure.doctor import examination
 from tests.nvml.machines import MACHINES, NOBODY, playing
 from tests.nvml.screens import COLUMNS, KEPT, MACHINES_SHOWN, about_gpus, kept, screen
 
+pytestmark = pytest.mark.slow  # the Python of `conftest.py` takes seconds to start
+
 
 @pytest.fixture
 def on(library, python, tmp_path):
@@ -80,7 +82,6 @@ BESIDES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES_SHOWN)
 def test_the_doctor_shows_what_it_showed_of_a_machine(on, machine, library, tmp_path, python):
     if machine == "shared" and isinstance(seen(on, machine)["gpu_processes"], str):

@@ -124,6 +124,7 @@ def test_saved_bytes_are_those_that_pytorch_saves(model):
     assert saved_bytes(table, size_of(model), 2, "fp32") == pytest.approx(really_saved_bytes(model, 2), rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [ALEXNET, GOOGLENET, resnetx(8), choices.Torchvision(name="vgg11", classes=1000)],

@@ -151,6 +151,7 @@ def figures(roofline):
     return {name: value for name, value in msgspec.to_builtins(roofline).items() if isinstance(value, int | float)}
 
 
+@pytest.mark.slow
 def test_the_shipped_fit_is_a_fresh_one(all_rows):
     fresh = rooflines(all_rows)
     assert [each.generation for each in fresh] == [ALL, "3.7", "6.0"]

@@ -38,6 +38,7 @@ ATTENDANT = Path(__file__).with_name("attendant.py")
 
 def main(address: str, modules: list[str]) -> None:
     """Serves until it is killed; a fork of it returns, to end as its program does."""
+    dying_with(os.getppid())()  # pytest, which may be killed
     for module in modules:
         if importlib.util.find_spec(module.partition(".")[0]):
             importlib.import_module(module)

@@ -129,6 +129,7 @@ def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):
     assert others == [pytest.approx(first)] * 2
 
 
+@pytest.mark.slow
 def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of):
     few = points_of(invented(grid(model__x=1, gpus=[1, 2], strategy=["bucket", "after"], input="synthetic"), repeats=1))
     assert SeriesStyles(few).dashed
@@ -184,6 +185,7 @@ def test_workloads_are_told_apart_without_colour_and_the_ramp_follows_x(invented
     assert set(look.colours) <= look.dark.keys()
 
 
+@pytest.mark.slow
 def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, grid, points_of):
     model = Torchvision(name="a_model_with_a_name_that_is_much_longer_than_any_column_is_wide", classes=1000)
     results = invented(grid(model__x=1, gpus=[1, 2, 4, 8], input="synthetic"), repeats=2)

@@ -111,6 +111,7 @@ def test_an_unknown_convention_is_refused_with_the_known_ones() -> None:
             count()
 
 
+@pytest.mark.slow
 def test_counting_loads_no_torch() -> None:
     program = "import sys, resnetx.workloads, resnetx.workloads.counts; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
