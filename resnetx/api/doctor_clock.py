@@ -138,17 +138,16 @@ def _refuse_others(gpus: Collection[int]) -> None:
 
 
 def _requests(given: Point, devices: list[int]) -> list[Request]:
-    """Training on one rank for each GPU, as a run of the same settings would have it."""
-    point = one_point({key: value for key, value in given.items() if key not in OWN}, "the load is one")
-    request = request_from(
-        compose({**READS["doctor"].own, **point, "input": "synthetic", "gpus": 1}), max_gpus=len(devices)
-    )
+    """The load of each GPU: one rank that trains what is asked for, with a run's share of the CPUs."""
     check_ranks(len(devices), devices, {})
-    every = [msgspec.structs.replace(request, devices=[device]) for device in devices]
-    for each in every:
-        if obstacle := obstacle_to(each):
+    point = one_point({key: value for key, value in given.items() if key not in OWN}, "the load is one")
+    tree = compose({**READS["doctor"].own, **point, "input": "synthetic", "gpus": 1})
+    load = request_from(tree, max_gpus=len(devices))
+    requests = [msgspec.structs.replace(load, devices=[device]) for device in devices]
+    for request in requests:
+        if obstacle := obstacle_to(request):
             raise ConfigError(obstacle)
-    return every
+    return requests
 
 
 def _finish_what_was_killed(nvml: Nvml) -> None:

@@ -121,6 +121,7 @@ def _refused(sentence: str) -> int:
 
 
 def _run(words: list[str]) -> int:
+    """Answers one command line: completion, help, or a verb. Returns the exit status."""
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete
@@ -135,11 +136,14 @@ def _run(words: list[str]) -> int:
     if options.verb is None:
         parser.print_help()
         return 0
-    name: str = options.verb
-    rest = [*options.words, *rest]
-    overrides = [word for word in rest if OVERRIDE.match(word)]
-    paths = [word for word in rest if not OVERRIDE.match(word)]
-    _refuse_words(name, paths, rest)
+    return _verb(options.verb, options, [*options.words, *rest])
+
+
+def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
+    """One verb with its words: settings (key=value) and paths. Settings that it does not read are rejected first."""
+    overrides = [word for word in words if OVERRIDE.match(word)]
+    paths = [word for word in words if not OVERRIDE.match(word)]
+    _refuse_words(name, paths, words)
     folders = list(getattr(options, "config_dir", None) or [])
     if has_choices(name):
         folders += [folder for word in overrides if _key(word) == SEARCH_PATH for folder in _searched(word)]
@@ -151,6 +155,7 @@ def _run(words: list[str]) -> int:
 
 
 def _settings(overrides: list[str]) -> "Point":
+    """The settings of these words, by name."""
     if not overrides:
         return {}
     from resnetx.cli.words import settings_of  # loads Hydra's grammar, which takes 0.1 s
