@@ -39,7 +39,7 @@ class Kind(ABC, Generic[Settings]):
     # ---- counting ----------------------------------------------------------------------------------------------------
 
     def table(self, model: Settings, image_size: int) -> list[Layer]:
-        """The layers of the model in training: the stored table, else what torch.fx finds."""
+        """The layers of the model in training: the stored or computed table, else what torch.fx finds."""
         return tables.kept(model, image_size) or self.traced(model, image_size)
 
     def traced(self, model: Settings, image_size: int) -> list[Layer]:

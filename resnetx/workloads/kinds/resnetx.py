@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from resnetx.choices import ResNetX
-from resnetx.workloads.counts import Layer
 from resnetx.workloads.kinds.kind import Kind
-from resnetx.workloads.tables import resnetx as arithmetic
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,9 +19,6 @@ class ResNetXKind(Kind[ResNetX]):
         from resnetx.workloads import resnetx
 
         return resnetx.ResNetX(model.x, model.width, model.classes)
-
-    def table(self, model: ResNetX, image_size: int) -> list[Layer]:
-        return arithmetic.layers(model, image_size)
 
     def total(self, model: ResNetX, count: Callable[[ResNetX], int]) -> int:
         """From the sums of ResNet/1 and ResNet/2, as each block adds the same."""

@@ -13,6 +13,7 @@ import msgspec
 from resnetx import choices
 from resnetx.loading import File, read_json
 from resnetx.workloads.counts import Layer
+from resnetx.workloads.tables import resnetx
 
 FOLDER = Path(__file__).parent
 
@@ -40,7 +41,9 @@ def write(name: str, layers: list[Layer]) -> None:
 
 
 def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
-    """The stored table of a model; None if there is none."""
+    """The table of a model, if making it takes no torch; None if it does."""
+    if isinstance(model, choices.ResNetX):
+        return resnetx.layers(model, image_size)
     for name, choice in KEPT.items():
         if choice == (model, image_size):
             layers: list[Layer] = read_json(File(file(name), "a table of layers", 2**20), list[Layer])
