@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from resnetx.api.train import train
     from resnetx.api.verify import verify
     from resnetx.errors import ConfigError
+    from resnetx.settings.files import config_dir
 
 __all__ = [
     "ConfigError",
     "bench",
     "compare",
+    "config_dir",
     "describe",
     "doctor",
     "figures",
@@ -50,11 +52,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module("resnetx.errors" if name == "ConfigError" else f"resnetx.api.{name}")
-    return getattr(module, name)
+_ELSEWHERE = {"ConfigError": "resnetx.errors", "config_dir": "resnetx.settings.files"}
+
+if not TYPE_CHECKING:  # a checker knows the names from above, and finds misspelt ones
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_ELSEWHERE.get(name, f"resnetx.api.{name}")), name)
 
 
 def __dir__() -> list[str]:

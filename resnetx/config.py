@@ -4,6 +4,7 @@ The defaults are in `configs/`, and only there. `check` makes all checks of a re
 """
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,6 +105,13 @@ def _at_home(value: Any) -> Any:
     if isinstance(value, list):
         return [_at_home(element) for element in value]
     return path_at_home(value) if isinstance(value, str) else value
+
+
+def given_path(path: str | PathLike[str]) -> Path:
+    """A path as the user gives it, with `~` made out; a `ConfigError` where it is no path."""
+    if not isinstance(path, str | PathLike):
+        raise ConfigError(f"{shortened(path)}: expected a path, got {type(path).__name__}")
+    return Path(path_at_home(str(path)))
 
 
 def path_at_home(path: str) -> str:

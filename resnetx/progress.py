@@ -28,8 +28,8 @@ class Progress(Protocol):
         """Whether `counting` shows how long it will still take."""
         ...
 
-    def note(self, text: str, *, indent: int = 0) -> None:
-        """Says something in prose."""
+    def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
+        """Says something in prose; `warning`: something that changes what is read or measured."""
         ...
 
     def command(self, text: str) -> None:
@@ -51,9 +51,9 @@ class Logged:
     shows_time = False
     _log = logging.getLogger("resnetx")
 
-    def note(self, text: str, *, indent: int = 0) -> None:
-        """Logs a note."""
-        self._log.info("%s", text)
+    def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
+        """Logs a note. Warnings are seen where nobody has set up logging, too."""
+        self._log.log(logging.WARNING if warning else logging.INFO, "%s", text)
 
     def command(self, text: str) -> None:
         """Logs a line."""
@@ -69,7 +69,8 @@ class Logged:
         return nullcontext(advance)
 
     def waiting(self, what: str, where: object = "") -> AbstractContextManager[None]:
-        """Nothing."""
+        """Logs what goes on."""
+        self._log.info("%s", f"{what}: {where}" if where else what)
         return nullcontext()
 
 
@@ -87,14 +88,14 @@ def reporting_to(progress: Progress) -> Iterator[None]:
         _current.reset(token)
 
 
-def note(text: str, *, indent: int = 0) -> None:
-    """Says something in prose."""
-    _current.get().note(text, indent=indent)
+def note(text: str, *, indent: int = 0, warning: bool = False) -> None:
+    """Says something in prose; `warning`: something that changes what is read or measured."""
+    _current.get().note(text, indent=indent, warning=warning)
 
 
 def skipped(sentence: str) -> None:
     """Says what is left out: a file that cannot be read, or that counts twice."""
-    note(f"skipped: {sentence}")
+    note(f"skipped: {sentence}", warning=True)
 
 
 def command(text: str) -> None:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import msgspec
 
+from resnetx.errors import ConfigError
+
 if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+ROWS_OF_REPR, COLUMNS_OF_REPR = 10, 8  # `.table()` has them all
+
 Cell = str | int | float | bool | None
 Record = dict[str, Cell]  # column -> cell: one row as Altair, pandas and trackers take it
 
@@ -29,8 +33,10 @@ class Table:
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a DataFrame. pandas is not installed with resnetx."""
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise ConfigError("to_pandas: pandas is not installed; python -m pip install pandas") from None
         return pd.DataFrame(self.rows, columns=self.columns)
 
     def __str__(self) -> str:
@@ -45,6 +51,9 @@ class Table:
         text = io.StringIO()
         Console(file=text, width=10_000).print(shown)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
@@ -71,6 +80,11 @@ class Tabular:
         """All rows as a DataFrame. pandas is not installed with resnetx."""
         return self.table().to_pandas()
 
+    def __repr__(self) -> str:
+        table = self.table()
+        shown = Table(table.columns[:COLUMNS_OF_REPR], [row[:COLUMNS_OF_REPR] for row in table.rows[:ROWS_OF_REPR]])
+        return f"{type(self).__name__}, {len(table.rows)} rows x {len(table.columns)} columns\n{shown}"
+
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()
 
@@ -84,9 +98,9 @@ class Records(Tabular, Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, place: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[T]: ...
-    def __getitem__(self, place: int | slice) -> T | Sequence[T]:
-        return self._records[place]
+    def __getitem__(self, place: slice) -> "Records[T]": ...
+    def __getitem__(self, place: int | slice) -> "T | Records[T]":
+        return Records(self._records[place]) if isinstance(place, slice) else self._records[place]
 
     def __len__(self) -> int:
         return len(self._records)
@@ -94,9 +108,6 @@ class Records(Tabular, Sequence[T], Generic[T]):
     def rows(self) -> list[Record]:
         """The single values of each record, those inside of groups with the group's name before them."""
         return [row(record) for record in self._records]
-
-    def __repr__(self) -> str:
-        return f"{len(self)} x {type(self._records[0]).__name__}\n{self.table()}" if self._records else "no records"
 
 
 def row(record: object, leave_out: Sequence[str] = ()) -> Record:

@@ -10,7 +10,16 @@ import msgspec
 from resnetx import bounds, packages, progress
 from resnetx.api.obstacles import too_many_ranks
 from resnetx.api.runs import Kept, announce_variables, run_folder
-from resnetx.config import check, check_ranks, request_from, run_settings_from, sizes_from, threads_share, variables
+from resnetx.config import (
+    check,
+    check_ranks,
+    given_path,
+    request_from,
+    run_settings_from,
+    sizes_from,
+    threads_share,
+    variables,
+)
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.collective import COLLECTIVES
 from resnetx.interconnect.measured import telling_times
@@ -79,7 +88,7 @@ def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKe
     if file is not None:
         from resnetx.api.bench_import import import_bench
 
-        return Benches([import_bench(Path(file), settings).record])
+        return Benches([import_bench(given_path(file), settings).record])
     return Benches(kept.record for kept in execute(settings))
 
 

@@ -10,6 +10,7 @@ from resnetx.api import drawings, message_costs
 from resnetx.api.paper_settings import as_in_the_paper
 from resnetx.api.predict import predicted
 from resnetx.api.studies import only_study
+from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
@@ -70,7 +71,7 @@ def compare(
 def compared(paths: Sequence[keywords.Text], settings: Mapping[str, object]) -> Compared:
     """What is compared, of whatever is given."""
     given = asked("compare", settings)
-    files = list(map(Path, paths))
+    files = list(map(given_path, paths))
     if "systems" in given or (len(files) == 1 and is_prediction(files[0])):
         return _systems(files, given)
     if len(files) != 2:

@@ -25,7 +25,7 @@ def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Finding] | C
         return findings(given)
     from resnetx.api.doctor_clock import find_clock
 
-    return find_clock(given).answer
+    return Records([find_clock(given).answer])
 
 
 def findings(given: Point) -> "Records[Finding]":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from resnetx.api import topology_drawings
 from resnetx.api.studies import MeasuredStudy
+from resnetx.errors import ConfigError
 from resnetx.interconnect.system import System
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.prediction import Prediction
@@ -19,8 +20,8 @@ HasFigures = MeasuredStudy | SystemComparison | Accuracy | Prediction | System
 def figures(of: HasFigures) -> "dict[str, AnyChart]":
     """Figures by name, as Altair charts: a notebook shows them, and `chart.save("it.html")` keeps one.
 
-    Of a study, of a comparison of systems, of predictions beside a study, of predictions that were made with
-    `timeline=True`, or of a system (`load("mine.yaml")`): its links. One with nothing to show has none.
+    Of a study, of a comparison of systems (`compare(systems=...)`), of predictions beside a study, of predictions that
+    were made with `timeline=True`, or of a system (`load("mine.yaml")`): its links. One with nothing to show has none.
     """
     if isinstance(of, System):
         drawing = topology_drawings.of_system(of)
@@ -43,3 +44,7 @@ def _figures(of: MeasuredStudy | SystemComparison | Accuracy | Prediction) -> "I
             yield from timelines([point for point in of.points if point.timeline])
         case Accuracy() if any(point.error is not None for point in of.points):
             yield accuracy_figure(of)
+        case Accuracy():
+            return
+        case _:
+            raise ConfigError(f"figures of a {type(of).__name__}: expected a study, systems compared, or the like")

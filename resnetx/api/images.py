@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from resnetx import progress
-from resnetx.config import Images, images_from
+from resnetx.config import Images, given_path, images_from
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose
 
@@ -49,4 +49,4 @@ def images(
 def wanted_images(root: keywords.Text | None, settings: Mapping[str, object]) -> tuple[Path, Images]:
     """The folder, and which images are wanted in it."""
     tree = compose(asked("images", settings))
-    return Path(root or tree["input"].get("root", "data/images")), images_from(tree)
+    return given_path(root) if root else Path(tree["input"].get("root", "data/images")), images_from(tree)

@@ -7,6 +7,7 @@ import msgspec
 
 from resnetx import record
 from resnetx.api.studies import MeasuredStudy, measured_study, only_study
+from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
@@ -35,14 +36,16 @@ Loaded = (
 )
 
 
-def load(path: keywords.Text) -> Loaded:
+def load(path: keywords.Text) -> Any:
     """What is at a path: a record, the study in a folder, the record or the trace of a folder, or a system in YAML.
+
+    Its type is one of `Loaded`.
 
     >>> import resnetx
     >>> resnetx.load("configs/system/dgx1-p100.yaml").name
     'dgx1-p100'
     """
-    found = Path(path)
+    found = given_path(path)
     if is_folder(found):
         return _of_folder(found)
     if not is_file(found):
@@ -74,6 +77,8 @@ class _Kind(msgspec.Struct):
 
 def _record(file: Path) -> Loaded:
     kind = record.read(file, _Kind, "a record of resnetx").kind
+    if kind == "study":
+        return measured_study(StudyFolder(file.parent))
     if kind not in KINDS:
         raise ConfigError(f"{file}: not a record of resnetx; expected the record of a {', a '.join(KINDS)}")
     found: Loaded = record.read(file, KINDS[kind])

@@ -21,9 +21,9 @@ def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
     left = left_to_the_paper(asked) if is_the_papers(asked) else {}
     added = {key: each.value for key, each in left.items()}
     if added:
-        progress.note(f"as in the paper: {' '.join(written(added))}", indent=2)
+        progress.note(f"as in the paper: {' '.join(written(added))}", indent=2, warning=True)
         for word, each in zip(written(added), left.values(), strict=True):
-            progress.note(f"  {word}: {each.why}", indent=2)
+            progress.note(f"  {word}: {each.why}", indent=2, warning=True)
     return added
 
 

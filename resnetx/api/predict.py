@@ -10,6 +10,7 @@ from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
 from resnetx.api.predict_settings import ASSUMED, fabrics, setting_of, split, wanted_of
 from resnetx.choices import SyntheticInput
+from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
@@ -40,7 +41,7 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     ['ok', 'ok']
     """
     given = settings_asked("predict", settings)
-    made = predicted(list(map(Path, traces)), given)
+    made = predicted(list(map(given_path, traces)), given)
     if folder := kept_in(given):
         store(made, folder)
     return made

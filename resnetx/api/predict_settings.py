@@ -143,7 +143,7 @@ def _clock_Hz(given: str | float | None) -> float | None:
 
 
 def _measured(settings: PredictSettings) -> dict[int | None, MeasuredCollective]:
-    """MeasuredCollective all-reduces by the number of GPUs, to calibrate with."""
+    """Measured all-reduces by the number of GPUs, to calibrate with."""
     return {} if settings.calibration is None else measured.by_gpus(settings.calibration, "allreduce")
 
 

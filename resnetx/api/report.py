@@ -6,6 +6,7 @@ from typing import Unpack
 from resnetx import progress
 from resnetx.api.compare import out_and_baseline
 from resnetx.api.drawings import note_undrawn
+from resnetx.config import given_path
 from resnetx.errors import ConfigError, FileError
 from resnetx.record import StudyFolder
 from resnetx.settings import keywords
@@ -19,7 +20,7 @@ def report(*studies: keywords.Text, **settings: Unpack[keywords.ReportKeywords])
     if not studies:
         raise ConfigError("report: no study given; expected folders written by `resnetx sweep`, e.g. results/")
     out, baseline = out_and_baseline(asked("report", settings))
-    found = {each.path.resolve(): each for path in studies for each in results.find(Path(path))}
+    found = {each.path.resolve(): each for path in studies for each in results.find(given_path(path))}
     loaded, unreadable = [], []
     with progress.waiting("reading records and drawing"):
         for each in found.values():

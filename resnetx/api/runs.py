@@ -48,9 +48,9 @@ def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
     """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks."""
     asked = dict.fromkeys(pair for request in requests for pair in request.env.items())
     for name in unlisted(dict.fromkeys(name for name, _ in asked)):
-        progress.note(f"env.{name}: set in every rank; may load code or write files")
+        progress.note(f"env.{name}: set in every rank; may load code or write files", warning=True)
     for name, value in opening(asked):
-        progress.note(f"env.{name}={value}: ranks listen there, and accept any connection")
+        progress.note(f"env.{name}={value}: ranks listen there, and accept any connection", warning=True)
 
 
 def note_copies(tracker: Tracker, complaint: str, folder: Path) -> None:

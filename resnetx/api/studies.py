@@ -13,7 +13,7 @@ from resnetx.reporting.study.results import Results
 from resnetx.table import Cell, Tabular
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MeasuredStudy(Tabular):
     """A study as it is on disk. Its rows are those of `points.csv` in a report (`resnetx.reporting.study.export`)."""
 
@@ -40,9 +40,6 @@ class MeasuredStudy(Tabular):
     def rows(self) -> list[dict[str, Cell]]:
         """A row for each point."""
         return export.points_table(self.points).records()
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
 
 
 def measured_study(

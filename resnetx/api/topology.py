@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import msgspec
 
 from resnetx.api import topology_drawings
 from resnetx.api.system_settings import SystemSettings
-from resnetx.config import sizes_from
+from resnetx.config import given_path, sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, measured, paths, subsets, system
 from resnetx.interconnect.collective import CollectivePlan
@@ -110,9 +110,10 @@ class Ranked:
 Answer = Listed | Described | Routed | Costed | Ranked
 
 
-def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[TopologyRecord]:
+def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[Any]:
     """Explains systems, by name or YAML file; without any, names those that come with resnetx.
 
+    Which of `resnetx.record.topology` its records are, depends on what is asked.
     With `collective` it says what that costs, with two `devices` which paths join them, with `pick` which GPUs to use.
 
     >>> import resnetx
@@ -120,7 +121,7 @@ def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords
     >>> cost.algorithm, len(cost.rings)
     ('ring', 6)
     """
-    found = [record for answer in answers(names, settings) for record in answer.records()]
+    found: list[TopologyRecord] = [record for answer in answers(names, settings) for record in answer.records()]
     return Records(found)
 
 
@@ -128,7 +129,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
     """What is asked of systems; drawings are written where `out` or `results` says."""
     given = asked("topology", settings)
     wanted = _asked(given)
-    names = [*wanted.systems, *map(str, files)]
+    names = [*wanted.systems, *(str(given_path(each)) for each in files)]
     if not (names or given):
         return [Listed(system.names())]
     if not names:

@@ -14,7 +14,7 @@ from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import announce_variables, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
-from resnetx.config import RunSettings, check
+from resnetx.config import RunSettings, check, given_path
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.loading import is_folder
@@ -85,7 +85,7 @@ def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.TraceKe
     if file is not None:
         from resnetx.api.trace_import import import_trace
 
-        return Traces([import_trace(Path(file), settings)])
+        return Traces([import_trace(given_path(file), settings)])
     return execute(settings)[0]
 
 

@@ -8,7 +8,7 @@ from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import Kept, announce_variables, check_file, note_copies, run_folder
-from resnetx.config import check, request_from, run_settings_from
+from resnetx.config import check, given_path, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
 from resnetx.record import RunFile, RunRecord, read_task
@@ -23,7 +23,9 @@ def train(run_file: keywords.Text | None = None, **settings: Unpack[keywords.Tra
 
     A run that fails has a record, too: see its `outcome` and `reason`.
     """
-    return execute(run_file, settings).record
+    kept = execute(run_file, settings)
+    progress.command(f"record: {kept.folder.record}")
+    return kept.record
 
 
 def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> Kept[RunRecord]:
@@ -31,7 +33,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     from resnetx.measure.launch import launcher
     from resnetx.measure.study import trackers
 
-    path = None if run_file is None else Path(run_file)
+    path = None if run_file is None else given_path(run_file)
     task, results = task_of(path, asked("train", settings))
     if path is not None:
         check_file(task, path, lambda: check(task.request))

@@ -19,7 +19,9 @@ from resnetx.settings.verbs import READS
 
 def verify(**settings: Unpack[keywords.VerifyKeywords]) -> RunRecord:
     """Compares the ranks of a point with one process, step after step; the record's `equality.equal` is the verdict."""
-    return execute(settings).record
+    kept = execute(settings)
+    progress.command(f"record: {kept.folder.record}")
+    return kept.record
 
 
 def execute(settings: Mapping[str, object]) -> Kept[RunRecord]:

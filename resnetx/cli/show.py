@@ -189,7 +189,7 @@ class Terminal:
         """Whether there is a progress bar, which shows the time that is left."""
         return err.is_terminal
 
-    def note(self, text: str, *, indent: int = 0) -> None:
+    def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
         """Prints prose."""
         say(text, err, indent=indent)
 

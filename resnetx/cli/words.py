@@ -25,6 +25,10 @@ def settings_of(overrides: list[str]) -> Point:
         if override.is_sweep_override():
             key, _, values = shortened(override.input_line).partition("=")
             raise ConfigError(f"{key}={values}: write several values as a list, {key}=[{values}]")
+        if override.package is not None:
+            raise ConfigError(
+                f"{shortened(override.input_line)}: @{override.package}: resnetx has no packages; leave it out"
+            )
         if override.type is not OverrideType.CHANGE:
             raise ConfigError(
                 f"{shortened(override.input_line)}: settings can be changed (key=value), not added or removed"

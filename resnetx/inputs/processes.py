@@ -3,9 +3,12 @@
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, TypeVar
 
 from resnetx.host import dying_with
@@ -47,9 +50,21 @@ def _submit(
     pool: ProcessPoolExecutor, work: Callable[[Task], Result], task: Task, submitted: dict[Future[Result], Task]
 ) -> None:
     try:
-        submitted[pool.submit(work, task)] = task
+        with _caller_hidden():  # submitting starts processes
+            submitted[pool.submit(work, task)] = task
     except BrokenProcessPool:
         raise CrashError([*submitted.values(), task]) from None
+
+
+@contextmanager
+def _caller_hidden() -> Iterator[None]:
+    """While the block lasts, processes that start do not import the program that calls us: they would run it again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _first(submitted: dict[Future[Result], Task]) -> Iterator[Result]:

@@ -34,9 +34,13 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def asked(verb: str, settings: Mapping[str, object]) -> Point:
     """The settings that a verb is given, with dots and as plain values; refuses those that it does not read."""
-    flat = dict(_flat(settings))
+    flat: Point = {}
+    for key, value in _flat(settings):
+        if key in flat:
+            raise ConfigError(f"{key}: given twice, as {shortened(flat[key])} and as {shortened(value)}")
+        flat[key] = value
     refuse_unread(verb, flat, names())
-    return at_home(flat or READS[verb].instead_of_nothing)
+    return at_home(flat if settings else READS[verb].instead_of_nothing)
 
 
 def _flat(settings: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
@@ -55,6 +59,8 @@ def _plain(value: Any) -> Any:
     """A value as a file would have it."""
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
+    if hasattr(value, "tolist"):  # of numpy, pandas and torch: a number, or an array of them
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, Sequence | Set) and not isinstance(value, str):

@@ -6,12 +6,13 @@ the shell have to answer at once.
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
-from resnetx.config import CONFIGS, GROUPS
+from resnetx.config import CONFIGS, GROUPS, path_at_home
 from resnetx.errors import ConfigError
 from resnetx.loading import YAML_BYTES, File, is_folder
 
@@ -31,6 +32,15 @@ def searching(folders: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         _folders.reset(token)
+
+
+def config_dir(*folders: str | PathLike[str]) -> AbstractContextManager[None]:
+    """While the block lasts, models, inputs, strategies and trackers of one's own are known, as with `--config-dir`.
+
+    with resnetx.config_dir("mine"):            # mine/model/wide.yaml
+        resnetx.describe(model="wide")
+    """
+    return searching([Path(path_at_home(str(folder))) for folder in folders])
 
 
 def own_folders() -> tuple[Path, ...]:

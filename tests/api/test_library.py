@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 import resnetx
@@ -34,7 +35,7 @@ def test_there_is_a_function_for_each_verb_with_its_settings_as_keywords():
         (settings,) = [each for each in taken if each.kind is each.VAR_KEYWORD]
         declared = settings.annotation.__args__[0]
         assert declared is getattr(keywords, f"{name.title()}Keywords"), name
-    assert set(resnetx.__all__) == {*VERBS, "ConfigError", "figures", "load"}
+    assert set(resnetx.__all__) == {*VERBS, "ConfigError", "config_dir", "figures", "load"}
     assert set(resnetx.__all__) <= set(dir(resnetx))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         resnetx.nonsense  # noqa: B018
@@ -155,3 +156,58 @@ def test_a_point_is_trained_and_a_collective_timed_from_python(tmp_path):
     assert run.images_per_s > 0
     (folder,) = {path.parent for path in tmp_path.rglob("record.json")}
     assert resnetx.load(folder) == run
+
+
+def test_a_script_without_a_guard_is_not_run_again_by_workers(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "print('begun')\nimport resnetx\n"
+        "print(resnetx.images('it', images={'classes': 2, 'per_class': 2, 'size': '256', 'workers': 2}).images)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["begun", "4"]
+
+
+def test_numbers_of_numpy_are_numbers():
+    (workload,) = resnetx.describe(model={"x": np.int64(4)}, batch_size=np.arange(64, 65))
+    assert (workload.workload, workload.batch_size) == ("ResNet/4", 64)
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda: resnetx.describe(model={"x": 2}, **{"model.x": 1}), "model.x: given twice, as 2 and as 1"),
+        (lambda: resnetx.load(3), "3: expected a path, got int"),
+        (lambda: resnetx.figures(3), "figures of a int: expected"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(ask, sentence):
+    with pytest.raises(resnetx.ConfigError) as refusal:
+        ask()
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_home_is_made_out_and_an_empty_group_is_no_study(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = resnetx.predict(systems=["gx8"], model="alexnet", gpus=1, out="~/kept")
+    assert resnetx.load("~/kept") == made
+    assert len(resnetx.describe(model={})) == 1
+
+
+def test_models_of_ones_own(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "wide.yaml").write_text("kind: resnetx\nx: 4\nwidth: 128\nclasses: 10\n")
+    with resnetx.config_dir(tmp_path):
+        (workload,) = resnetx.describe(model="wide")
+    assert workload.workload == "ResNet/4 width 128"
+
+
+def test_what_changes_a_result_is_a_warning(caplog):
+    with caplog.at_level(logging.WARNING, "resnetx"):
+        resnetx.compare(systems=["dgx1-p100", "gx8"], study="paper")
+    assert any("as in the paper" in message for message in caplog.messages)
+
+
+def test_a_long_collection_shows_its_size():
+    (first, *_) = repr(resnetx.describe(study="paper")).splitlines()
+    assert first.startswith("Workloads, 22 rows x ")

@@ -5,12 +5,16 @@ from pathlib import Path
 
 from resnetx.api.images import images, wanted_images
 from resnetx.cli import show
+from resnetx.errors import ConfigError
 from resnetx.study import Point
 from resnetx.units import si
 
 
 def images_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Makes a tree of JPEG files, or checks one; status 1 where an image has a fault."""
+    if len(paths) > 1 or (paths and "input.root" in asked):
+        other = paths[1] if len(paths) > 1 else f"input.root={asked['input.root']}"
+        raise ConfigError(f"{other}: a second folder beside {paths[0]}; `resnetx images` takes one")
     root, wanted = wanted_images(paths[0] if paths else None, asked)
     if options.verify:
         return _verified(root, images(root, verify=True, **asked))
