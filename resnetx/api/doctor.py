@@ -1,7 +1,7 @@
 """What this machine can run, and what is missing; or, with `clock`, which clock its GPUs hold."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from resnetx import packages
 from resnetx.config import run_settings_from
@@ -14,12 +14,11 @@ from resnetx.study import Point
 from resnetx.table import Records
 
 if TYPE_CHECKING:
-    from resnetx.measure.clocks.search import ClockSearchResult
     from resnetx.measure.doctor.finding import Finding
 
 
-def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Finding] | ClockSearchResult":
-    """Examines this machine: a finding for each thing that runs need. With `clock`: which clock its GPUs hold."""
+def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Any]":
+    """Examines this machine: a finding for each thing that runs need. With `clock`: one answer, the clock of its GPUs."""
     given = asked("doctor", settings)
     if given.get("clock") is None:
         return findings(given)
