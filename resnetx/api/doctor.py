@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Any]":
-    """Examines this machine: a finding for each thing that runs need. With `clock`: one answer, the clock of its GPUs."""
+    """Examines this machine: a finding for each thing that runs need. With `clock`: one, the clock of its GPUs."""
     given = asked("doctor", settings)
     if given.get("clock") is None:
         return findings(given)

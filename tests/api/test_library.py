@@ -211,3 +211,27 @@ def test_what_changes_a_result_is_a_warning(caplog):
 def test_a_long_collection_shows_its_size():
     (first, *_) = repr(resnetx.describe(study="paper")).splitlines()
     assert first.startswith("Workloads, 22 rows x ")
+
+
+PROGRAM = """
+import resnetx
+
+made = resnetx.predict(systems=["gx8"], model={"kind": "alexnet"}, gpus=[1, 8])
+print([point.speedup for point in made.points], resnetx.load("it").name)
+for finding in resnetx.doctor():
+    print(finding.topic)
+resnetx.predict(systms=["gx8"])
+resnetx.predicty()
+"""
+
+
+@pytest.mark.slow
+def test_a_checker_of_types_finds_misspelt_settings_and_functions(tmp_path):
+    (tmp_path / "mine.py").write_text(PROGRAM)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "mine.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    errors = [line for line in checked.stdout.splitlines() if ": error: " in line]
+    assert len(errors) == 2, checked.stdout
+    assert 'Unexpected keyword argument "systms"' in errors[0]
+    assert 'no attribute "predicty"' in errors[1]
