@@ -225,7 +225,7 @@ resnetx.predicty()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_checker_of_types_finds_misspelt_settings_and_functions(tmp_path):
     (tmp_path / "mine.py").write_text(PROGRAM)
     checked = subprocess.run(
