@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from resnetx.errors import ConfigError
 from resnetx.workloads.tables import classifiers
 
 PURE = [
@@ -100,3 +101,25 @@ def test_a_workload_that_is_not_kept_needs_torch():
 @pytest.mark.slow
 def test_the_probe_sees_torch_where_it_is_loaded():
     assert "torch" in loaded_by("resnetx.measure.rank.distributed")
+
+
+def test_a_rank_of_a_run_file_loads_no_hydra():
+    """Each rank of each run starts so; a run file needs none of the command line's grammar."""
+    asked = """
+from resnetx.cli import ranks
+from resnetx.measure.launch.moment import Moment
+try:
+    ranks.serve_run(["nowhere.json"], Moment.now())
+except Exception:
+    pass
+"""
+    assert "hydra" not in loaded_after(f"exec({asked!r})")
+    assert "hydra" in loaded_after(f"exec({asked.replace('nowhere.json', 'pick=2')!r})")
+
+
+def test_a_rank_started_by_hand_refuses_a_setting_of_another_verb():
+    from resnetx.cli import ranks
+    from resnetx.measure.launch.moment import Moment
+
+    with pytest.raises(ConfigError, match="not a setting of `resnetx train`"):
+        ranks.serve_run(["nodes=2"], Moment.now())

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from resnetx.api.train import task_of
-from resnetx.cli import OVERRIDE, _key, main
+from resnetx.cli import OVERRIDE, main
 from resnetx.cli.grammar import VERBS
+from resnetx.cli.lazy_words import key_of
 from resnetx.cli.words import settings_of
 from resnetx.config import check
 from resnetx.measure.launch import executor
@@ -148,7 +149,7 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
 @pytest.mark.parametrize("command", shell_lines())
 def test_a_shell_command_has_a_verb_that_reads_its_settings(command):
     _, verb, *words = shlex.split(command)
-    refuse_unread(verb, [_key(word) for word in words if OVERRIDE.match(word)], names())
+    refuse_unread(verb, [key_of(word) for word in words if OVERRIDE.match(word)], names())
     flags = [word.removeprefix("--") for word in words if word.startswith("--")]
     assert set(flags) <= {*VERBS[verb].flags, "config-dir"}
 

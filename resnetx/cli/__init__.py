@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from resnetx import __version__
 from resnetx.cli.grammar import CFG, VERBS, has_choices
 from resnetx.cli.help import VerbHelp
+from resnetx.cli.lazy_words import key_of, settings_in
 from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, searching
@@ -146,21 +147,12 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     _refuse_words(name, paths, words)
     folders = list(getattr(options, "config_dir", None) or [])
     if has_choices(name):
-        folders += [folder for word in overrides if _key(word) == SEARCH_PATH for folder in _searched(word)]
-        overrides = [word for word in overrides if _key(word) != SEARCH_PATH]
+        folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
+        overrides = [word for word in overrides if key_of(word) != SEARCH_PATH]
     with searching(folders):
-        changed = [_key(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
+        changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
         refuse_unread(name, changed, names())  # before Hydra is loaded
-        return _act(name, options, [Path(path_at_home(word)) for word in paths], _settings(overrides))
-
-
-def _settings(overrides: list[str]) -> "Point":
-    """The settings of these words, by name."""
-    if not overrides:
-        return {}
-    from resnetx.cli.words import settings_of  # loads Hydra's grammar, which takes 0.1 s
-
-    return settings_of(overrides)
+        return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides))
 
 
 def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
@@ -179,14 +171,9 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
         return act(options, paths, asked)
 
 
-def _key(word: str) -> str:
-    """The setting that a word of the command line is about: "model.x" of "model.x=4"."""
-    return word.lstrip("+~").partition("=")[0].partition("@")[0]
-
-
 def _searched(word: str) -> list[Path]:
     """The folders named by Hydra's own setting."""
-    (given,) = _settings([word]).values()
+    (given,) = settings_in([word]).values()
     return [Path(str(each).removeprefix("file://")) for each in (given if isinstance(given, list) else [given])]
 
 

@@ -1,7 +1,7 @@
 """The ranks that torchrun starts, through the entry module of their task: `resnetx.train` or `resnetx.collectives`.
 
-A launcher has checked what it starts, and settles its record. Of a task that is started by hand, each node checks what
-is asked of it, and rank 0 makes the folder of the task, records it and shows what came of it.
+A launcher has checked what it starts, and completes its record. Of a task that is started by hand, each node checks
+what is asked of it, and rank 0 makes the folder of the task, records it and shows what came of it.
 """
 
 import os
@@ -15,16 +15,18 @@ from typing import Generic
 from resnetx.api.obstacles import obstacle_to
 from resnetx.api.runs import check_file, note_copies, run_folder
 from resnetx.api.train import task_of
+from resnetx.cli.lazy_words import settings_in
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
 from resnetx.measure.launch import torchrun
 from resnetx.measure.launch.moment import Moment
 from resnetx.record import BenchFile, BenchRecord, Ended, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, read_task
+from resnetx.settings.compose import asked
 
 
 @dataclass(frozen=True)
-class _Asked(Generic[Ended]):
+class _RankTask(Generic[Ended]):
     """What one rank is started for."""
 
     task: TaskFile[Ended]
@@ -36,16 +38,17 @@ class _Asked(Generic[Ended]):
 
 def serve_run(words: list[str], started: Moment) -> int:
     """One rank of a run: of a run file, or of settings."""
-    from resnetx.cli.words import settings_of
-
     paths = [Path(word) for word in words if word.endswith(".json")]
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; a rank runs one")
-    given = settings_of([word for word in words if not word.endswith(".json")])
-    task, results = task_of(paths[0] if paths else None, given, torchrun.world_size())
+    task, results = task_of(
+        paths[0] if paths else None,
+        asked("train", settings_in([word for word in words if not word.endswith(".json")])),
+        torchrun.world_size(),
+    )
     if paths and _by_hand():
         check_file(task, paths[0], lambda: check(task.request))
-    run = _Asked(
+    run = _RankTask(
         task, results, partial(obstacle_to_run, task), partial(_measure_run, task, started), partial(_show_run, task)
     )
     return _serve(run, words, started)
@@ -62,7 +65,7 @@ def serve_bench(words: list[str], started: Moment) -> int:
     task = read_task(Path(words[0]), BenchFile)
     if _by_hand():
         check_file(task, Path(words[0]), lambda: check_bench(task.request))
-    bench = _Asked(
+    bench = _RankTask(
         task, Path("results"), partial(obstacle_to_bench, task), partial(_measure_bench, task, started), _show_bench
     )
     return _serve(bench, words, started)
@@ -72,23 +75,23 @@ def _by_hand() -> bool:
     return torchrun.launched_folder() is None
 
 
-def _serve(asked: _Asked[Ended], words: list[str], started: Moment) -> int:
+def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
     """Runs this rank, of a task that was launched or is started by hand."""
     from resnetx.measure import rank_process
     from resnetx.measure.launch import launcher
 
-    folder, task = torchrun.launched_folder(), asked.task
+    folder, task = torchrun.launched_folder(), rank.task
     os.environ.update(task.request.env)
-    if _by_hand() and (obstacle := asked.obstacle()):
+    if _by_hand() and (obstacle := rank.obstacle()):
         raise ConfigError(obstacle)
     if _by_hand() and torchrun.rank() == 0:
         if torchrun.on_one_node() and torchrun.has_open_store():
             print(_open_store(task, words), file=sys.stderr, flush=True)
-        folder = run_folder(asked.results, task.verb, task.request.slug)
+        folder = run_folder(rank.results, task.verb, task.request.slug)
         launcher.begin(task, folder, started)
-    record = rank_process.serve(task, asked.measure, folder, started)
+    record = rank_process.serve(task, rank.measure, folder, started)
     if _by_hand() and record is not None and folder is not None:
-        asked.show(record, folder)
+        rank.show(record, folder)
     return 0
 
 

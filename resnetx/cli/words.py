@@ -7,16 +7,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 
+from resnetx.cli.lazy_words import key_of
 from resnetx.config import PATHS, at_home
 from resnetx.errors import ConfigError, shortened
 from resnetx.study import Point
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
-
-
-def key_of(word: str) -> str:
-    """The setting that a word of the command line is about: "model.x" of "model.x=4"."""
-    return word.lstrip("+~").partition("=")[0].partition("@")[0]
 
 
 def settings_of(overrides: list[str]) -> Point:
