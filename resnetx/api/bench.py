@@ -31,7 +31,7 @@ from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of, struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
-from resnetx.table import Cell, Records
+from resnetx.table import Record, Records
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
@@ -61,12 +61,12 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Benches(Records[BenchRecord]):
     """What benches measured, one record for each number of ranks."""
 
-    def rows(self) -> list[dict[str, Cell]]:
+    def rows(self) -> list[Record]:
         """A row for each collective and size; bandwidths are those of nccl-tests, of the time that tells of them."""
         return [row for record in self for row in _rows(record)]
 
 
-def _rows(record: BenchRecord) -> Iterator[dict[str, Cell]]:
+def _rows(record: BenchRecord) -> Iterator[Record]:
     for name in dict.fromkeys(point.collective for point in record.points):
         points = [point for point in record.points if point.collective == name]
         for point, times_s in zip(points, telling_times(points), strict=True):

@@ -9,7 +9,7 @@ from resnetx import bounds, progress, record
 from resnetx.api import drawings, message_costs
 from resnetx.api.paper_settings import as_in_the_paper
 from resnetx.api.predict import predicted
-from resnetx.api.studies import only_study
+from resnetx.api.studies import loaded_study, only_study
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
@@ -21,8 +21,6 @@ from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.compare.studies import compare as compare_studies
-from resnetx.reporting.study import results
-from resnetx.reporting.study.results import Results
 from resnetx.reporting.systems.comparison import compare_systems
 from resnetx.reporting.systems.explanations import Causes
 from resnetx.settings import keywords
@@ -105,16 +103,9 @@ def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
     return Path(str(out)) if out else None, baseline
 
 
-def _study(path: Path) -> Results:
-    loaded = results.load(only_study(path))
-    for sentence in loaded.skipped:
-        progress.skipped(sentence)
-    return loaded
-
-
 def _studies(a: Path, b: Path, given: Point) -> OfStudies:
     out, baseline = out_and_baseline(given)
-    found = compare_studies(_study(a), _study(b), baseline)
+    found = compare_studies(loaded_study(only_study(a)), loaded_study(only_study(b)), baseline)
     if out:
         drawings.store_record(out, comparison_file(out), found)
     return OfStudies(found)
@@ -125,7 +116,7 @@ def _accuracy(prediction: Path, study: Path, given: Point) -> OfAccuracy:
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for two studies; iterations are compared here, not speed-ups")
     made = read_prediction(prediction)
-    found = check(made, _study(study))
+    found = check(made, loaded_study(only_study(study)))
     if out:
         drawings.store_record(out, accuracy_file(out), found)
         _draw_accuracy(out, found)

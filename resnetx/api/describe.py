@@ -10,7 +10,7 @@ from resnetx.record import Workload
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
-from resnetx.table import Cell, Records, row
+from resnetx.table import Record, Records, row
 
 if TYPE_CHECKING:
     from resnetx.workloads import Layer
@@ -32,7 +32,7 @@ class Workloads(Records[DescribedWorkload]):
         self.requests = tuple(requests)
         self.gpus = tuple(gpus)  # that intensities are shared out over
 
-    def rows(self) -> list[dict[str, Cell]]:
+    def rows(self) -> list[Record]:
         """A row for each workload."""
         return [row(each, leave_out=("model.kind", "stated")) for each in self]
 

@@ -1,5 +1,6 @@
 """What this machine can run, and what is missing; or, with `clock`, which clock its GPUs hold."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -10,7 +11,6 @@ from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose
 from resnetx.settings.verbs import CLOCKED, group_of
 from resnetx.settings.words import written
-from resnetx.study import Point
 from resnetx.table import Records
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Any]":
     """Examines this machine: a finding for each thing that runs need. With `clock`: one, the clock of its GPUs."""
-    given = asked("doctor", settings)
-    if given.get("clock") is None:
-        return findings(given)
+    if settings.get("clock") is None:
+        return findings(settings)
     from resnetx.api.doctor_clock import find_clock
 
-    return Records([find_clock(given).answer])
+    return Records([find_clock(settings).answer])
 
 
-def findings(given: Point) -> "Records[Finding]":
+def findings(settings: Mapping[str, object]) -> "Records[Finding]":
     """A finding for each thing that runs need, and for what would make them faster or their figures better."""
+    given = asked("doctor", settings)
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
     tree = compose(given)

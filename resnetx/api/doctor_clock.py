@@ -26,6 +26,7 @@ from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
 from resnetx.request import Request
+from resnetx.settings.compose import asked as settings_asked
 from resnetx.settings.compose import compose, one_point, struct_of
 from resnetx.settings.verbs import CLOCKED, READS, group_of
 from resnetx.settings.words import written
@@ -53,8 +54,9 @@ class FoundClock:
     some: bool  # the machine has other GPUs besides
 
 
-def find_clock(given: Point) -> FoundClock:
+def find_clock(settings: Mapping[str, object]) -> FoundClock:
     """Finds a clock, or tries one."""
+    given = settings_asked("doctor", settings)
     if obstacle := packages.not_unix():
         raise ConfigError(obstacle)
     for word in written({key: value for key, value in given.items() if group_of(key) not in CLOCKED}):

@@ -6,6 +6,7 @@ from typing import Unpack
 from resnetx import progress
 from resnetx.api.compare import out_and_baseline
 from resnetx.api.drawings import note_undrawn
+from resnetx.api.studies import loaded_study
 from resnetx.config import given_path
 from resnetx.errors import ConfigError, FileError
 from resnetx.record import StudyFolder
@@ -25,11 +26,10 @@ def report(*studies: keywords.Text, **settings: Unpack[keywords.ReportKeywords])
     with progress.waiting("reading records and drawing"):
         for each in found.values():
             try:
-                loaded.append(results.load(each))
+                loaded.append(loaded_study(each))
             except FileError as error:
                 unreadable.append(str(error))
-        for sentence in [*unreadable, *(sentence for study in loaded for sentence in study.skipped)]:
-            progress.skipped(sentence)
+                progress.skipped(str(error))
         if not loaded:
             raise ConfigError("report: none of the given studies can be read; expected at least one")
         folder = out or StudyFolder(loaded[0].folder).report

@@ -10,7 +10,7 @@ from resnetx.record import RunSummary, StudyFolder
 from resnetx.reporting.study import export, results
 from resnetx.reporting.study.points import StudyPoint, study_points
 from resnetx.reporting.study.results import Results
-from resnetx.table import Cell, Tabular
+from resnetx.table import Record, Tabular
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +37,7 @@ class MeasuredStudy(Tabular):
         keys = {key for request in requests for key in (request.key, *(twin.key for twin in request.twins.values()))}
         return [run for run in self.results.runs if run.key in keys and run.outcome in ("failed", "timeout", "oom")]
 
-    def rows(self) -> list[dict[str, Cell]]:
+    def rows(self) -> list[Record]:
         """A row for each point."""
         return export.points_table(self.points).records()
 
@@ -46,10 +46,16 @@ def measured_study(
     folder: StudyFolder, baseline: int | None = None, only: Collection[str] | None = None
 ) -> MeasuredStudy:
     """The study in a folder. `baseline`: GPUs that speed-ups are over; `only`: keys of the points that are wanted."""
+    loaded = loaded_study(folder)
+    return MeasuredStudy(loaded, study_points([loaded], baseline, only))
+
+
+def loaded_study(folder: StudyFolder) -> Results:
+    """The results in a folder; says which of its files are skipped."""
     loaded = results.load(folder)
     for sentence in loaded.skipped:
         progress.skipped(sentence)
-    return MeasuredStudy(loaded, study_points([loaded], baseline, only))
+    return loaded
 
 
 def only_study(path: Path) -> StudyFolder:

@@ -28,7 +28,7 @@ from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
 from resnetx.study import Point
-from resnetx.table import Cell, Records
+from resnetx.table import Record, Records
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import export
 from resnetx.traces.runs import read_all, subject
@@ -60,12 +60,12 @@ class AskedTraces:
 class Traces(Records[Trace]):
     """Traces, each of one workload on one device."""
 
-    def rows(self) -> list[dict[str, Cell]]:
+    def rows(self) -> list[Record]:
         """A row for each layer of each batch: medians over the iterations."""
         return [_row(trace, batch, layer) for trace in self for batch in trace.batches for layer in batch.times.layers]
 
 
-def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> dict[str, Cell]:
+def _row(trace: Trace, batch: TracedBatch, layer: TracedLayer) -> Record:
     return {
         "workload": trace.workload,
         "device": trace.device,
