@@ -1,7 +1,7 @@
-"""What whoever waits is told while something runs: notes, how far it is, and what is measured the longest.
+"""Progress reports: notes, warnings, and how much of a task is done.
 
-The command line shows it on a terminal (`cli.console`); the library says notes to Python's own logging, under
-"resnetx", and leaves the rest out. A program of its own may have it otherwise:
+The command line shows them on a terminal (`cli.show.Terminal`); the library logs notes with Python's own logging, under
+"resnetx", and shows no bars. A program of its own may have them otherwise:
 
     with reporting_to(mine):
         resnetx.sweep(study="quickstart")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from resnetx.config import CONFIGS, GROUPS, path_at_home
+from resnetx.config import CONFIGS, GROUPS, given_path
 from resnetx.errors import ConfigError
 from resnetx.loading import YAML_BYTES, File, is_folder
 
@@ -37,10 +37,9 @@ def searching(folders: Sequence[Path]) -> Iterator[None]:
 def config_dir(*folders: str | PathLike[str]) -> AbstractContextManager[None]:
     """While the block lasts, models, inputs, strategies and trackers of one's own are known, as with `--config-dir`.
 
-    with resnetx.config_dir("mine"):            # mine/model/wide.yaml
-        resnetx.describe(model="wide")
+    `with resnetx.config_dir("mine"): resnetx.describe(model="wide")` reads mine/model/wide.yaml.
     """
-    return searching([Path(path_at_home(str(folder))) for folder in folders])
+    return searching([given_path(folder) for folder in folders])
 
 
 def own_folders() -> tuple[Path, ...]:

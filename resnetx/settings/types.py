@@ -1,7 +1,6 @@
 """The types of settings in words, from the annotations of `keywords`: what a value may be, for help.
 
-words("predict", "clock")                # "text or number"
-words("predict", "batch_size")           # "integer or list": each value of the list is a point
+`words("predict", "batch_size")` is "integer or list", of which each value is a point; of "clock" "text or number".
 """
 
 import re

@@ -1,14 +1,13 @@
-import re
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
-from resnetx.reporting.charts import files, study_figures
+from resnetx.reporting.charts import study_figures
 from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.styles import DASHES, SeriesStyles
+from tests.reporting.drawn_figures import drawn, lines, texts
 
 
 @pytest.fixture(scope="module")
@@ -29,21 +28,6 @@ def figures_of(invented, grid, points_of):
 
 SMALL = {"model__x": [1, 4], "batch_size": [16, 32], "gpus": [1, 2, 4]}
 WITH_OOM = {"model__x": [4, 32], "batch_size": 64, "gpus": [1, 2, 4]}
-
-
-def drawn(figure):
-    return ElementTree.fromstring(files.drawn(figure.chart))
-
-
-def texts(figure):
-    return [line for each in drawn(figure).iter("{http://www.w3.org/2000/svg}text") for line in each.itertext()]
-
-
-def lines(figure):
-    """The paths of the drawn curves, in which L joins two points."""
-    svg = files.drawn(figure.chart)
-    groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg)
-    return [path for group in groups for path in re.findall(r' d="([^"]*)"', group)]
 
 
 def test_a_study_that_ran_has_all_five_figures(figures_of):

@@ -1,7 +1,6 @@
 """The figures of predictions hold what is predicted, and draw without a network."""
 
 import re
-from xml.etree import ElementTree
 
 import pytest
 
@@ -14,6 +13,7 @@ from resnetx.reporting.charts.system_figures import system_figures
 from resnetx.reporting.charts.timelines import timelines
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
+from tests.reporting.drawn_figures import drawn, lines, texts
 
 GRID = [("AlexNet", 256), ("AlexNet", 512), ("GoogLeNet", 256), ("ResNet/1", 16), ("ResNet/2", 16), ("ResNet/2", 32)]
 
@@ -53,21 +53,6 @@ def figures_of(predicted_of, prediction_of):
         return {figure.name: figure for figure in system_figures(found)}
 
     return make
-
-
-def drawn(figure):
-    return ElementTree.fromstring(files.drawn(figure.chart))
-
-
-def texts(figure):
-    return [line for each in drawn(figure).iter("{http://www.w3.org/2000/svg}text") for line in each.itertext()]
-
-
-def lines(figure):
-    """The paths of the drawn curves."""
-    svg = files.drawn(figure.chart)
-    groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg)
-    return [path for group in groups for path in re.findall(r' d="([^"]*)"', group)]
 
 
 def test_each_library_has_figures_of_its_rates_and_all_share_the_others(figures_of):
