@@ -1,6 +1,8 @@
 """The source of compute times: what one rank's step takes on a GPU, and where that is known from.
 
-    measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced ones
+    stated      one GPU's rate, as the user knows it; the roofline divides the step into layers (`stated_rate`)
+    measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced
+                ones; or the rate that a run measured, divided into layers in the same way
     rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
     roofline    no trace: the layer table and the roofline that is fitted to published rates of one GPU
 
@@ -10,7 +12,7 @@ much. A trace that was bound by its host, and does not say what the device alone
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
@@ -20,6 +22,7 @@ from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import roofline
 from resnetx.prediction.scenario import CPU, Point
+from resnetx.prediction.stated_rate import StatedRates
 from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin
@@ -72,7 +75,27 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
     gpu, image_size = system.gpu_part(point.devices[0]), subject.request.image_size
-    return of_roofline(subject.layers, image_size, images, subject.precision, gpu, clock_Hz)
+
+    def by_roofline(images: int) -> Compute:
+        assert subject.layers is not None
+        return of_roofline(subject.layers, image_size, images, subject.precision, gpu, clock_Hz)
+
+    return by_roofline(images) if subject.rates is None else _of_rates(subject.rates, images, by_roofline)
+
+
+def _of_rates(rates: StatedRates, images: int, by_roofline: Callable[[int], Compute]) -> Compute:
+    """The roofline's step, as many times as long as the known rates say."""
+    computed = by_roofline(images)
+    factor = rates.factor(images, lambda batch: by_roofline(batch).step.compute_s)
+    return replace(
+        computed,
+        step=computed.step.slowed(factor),
+        source=rates.source,
+        origin="assumed" if rates.source == "stated" else "measured here",
+        where=rates.where,
+        note=rates.note(images),
+        error=rates.error,
+    )
 
 
 def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:

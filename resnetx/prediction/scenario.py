@@ -14,6 +14,7 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.job import Overlap
+from resnetx.prediction.stated_rate import StatedRates
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -37,6 +38,7 @@ class Subject:
     trace: Trace | None = None
     intensity: float | None = None  # of one image
     scaling: Literal["strong", "weak"] = "strong"  # weak: its batches grew with the number of GPUs
+    rates: StatedRates | None = None  # of one GPU, where they are known; never together with a trace
 
     @classmethod
     def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":

@@ -15,7 +15,7 @@ from resnetx.request import Request, leave_out_defaults
 from resnetx.table import Record, Tabular, row
 
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
-ComputeSource = Literal["measured", "rescaled", "roofline"]
+ComputeSource = Literal["stated", "measured", "rescaled", "roofline"]
 Limit = Literal["compute", "communication", "input", "host"]
 Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]  # [low, high]
 

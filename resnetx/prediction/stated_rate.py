@@ -1,0 +1,51 @@
+"""One GPU's rate as somebody knows it: stated by the user, or read from a record.
+
+    rates = StatedRates(((32, 195.0), (64, 219.0)), source="stated", where="rate=")
+    rates.factor(images=48, roofline_s=step_of_batch)
+
+The roofline's step then only divides the known time into layers: at a batch whose rate is known, each of its layers is
+as many times as long as the whole step is. Between two known batches this factor lies on the line between theirs (over
+the logarithm of the batch), and outside of them it is that of the nearest: the rates follow the roofline's shape
+through the known points.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+RATE_ERROR = 0.02  # relative, of a rate, unless the user states another: what a user's own repeats differ by, assumed
+
+
+@dataclass(frozen=True)
+class StatedRates:
+    """Images/s of one GPU. `by_batch`: (images of a step, images/s), by ascending batch, at least one."""
+
+    by_batch: tuple[tuple[int, float], ...]
+    source: Literal["stated", "measured"]
+    where: str  # the setting, or the record
+    error: float = RATE_ERROR  # relative
+    any_batch: bool = False  # one rate, stated without a batch: it holds at each
+
+    def factor(self, images: int, roofline_s: Callable[[int], float]) -> float:
+        """How many times as long a step of `images` takes as the roofline says; `roofline_s`: its step, by batch."""
+        if self.any_batch:
+            return images / self.by_batch[0][1] / roofline_s(images)
+        known = [(batch, batch / rate / roofline_s(batch)) for batch, rate in self.by_batch]
+        if images <= known[0][0]:
+            return known[0][1]
+        for (low, at_low), (high, at_high) in pairwise(known):
+            if images <= high:
+                share = math.log(images / low) / math.log(high / low)
+                return at_low + share * (at_high - at_low)
+        return known[-1][1]
+
+    def note(self, images: int) -> str:
+        """What was known and what was not, in a sentence's end."""
+        stated = ", ".join(f"{rate:,.5g} images/s at batch {batch}" for batch, rate in self.by_batch)
+        if self.any_batch:
+            return f"one GPU does {self.by_batch[0][1]:,.5g} images/s, as stated for whatever batch"
+        if images in dict(self.by_batch):
+            return f"one GPU does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
+        return f"{self.source}: one GPU does {stated}; batch {images} follows the shape of the roofline through these"
