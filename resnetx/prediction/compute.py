@@ -142,7 +142,7 @@ def of_trace(
     model = roofline.fitted()
     step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
     assert trace.request is not None, "a trace with a layer table has a request"
-    error = _roofline_error(model, gpu, trace.request.precision)
+    error = roofline_error(model, gpu, trace.request.precision)
     note = (
         f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)} layer by layer, by a "
         f"roofline that nine of ten published one-GPU rates stay within {error:.0%} of{traced.note}"
@@ -198,7 +198,7 @@ def of_roofline(
         origin="published",
         where=PUBLISHED,
         note=f"{gpu.about}{_at_clock(clock_Hz)}: {model.source}",
-        error=_roofline_error(model, gpu, precision),
+        error=roofline_error(model, gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.value,
     )
@@ -208,7 +208,7 @@ def _at_clock(clock_Hz: float | None) -> str:
     return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
-def _roofline_error(model: roofline.Roofline, gpu: GpuSpec, precision: str) -> float:
+def roofline_error(model: roofline.Roofline, gpu: GpuSpec, precision: str) -> float:
     """What nine of ten published rates stay within where the fit had not seen their network or publisher.
 
     For a GPU of another generation: their generation. In half precision: never less than all half rates that there are.

@@ -133,15 +133,16 @@ def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | N
         error_90=_largest(errors.within_90(half=False) for errors in whole) or _rounded(left_out.max()),
         half_error_90=_largest(errors.within_90(half=True) for errors in whole),
         unseen_gpu_90=None if generations is None else generations.within_90(),
+        publishers=list(dict.fromkeys(row.rate.entry.publisher for row in chosen)),
         without=dict(_without_publishers(chosen, prior)),
     )
 
 
 def _without_publishers(chosen: Sequence[RateToFit], prior: Parameters | None) -> Iterator[tuple[str, Parameters]]:
-    """The fit to the rates of all other publishers; to none, where there are no others: what it is drawn to."""
+    """The fit to the rates of all other publishers, where there are others."""
     for publisher in dict.fromkeys(row.rate.entry.publisher for row in chosen):
         others = [row for row in chosen if row.rate.entry.publisher != publisher]
-        if others or prior:
+        if others:
             figures = fit(others, prior)
             yield publisher, Parameters(*(_rounded(figure) for figure in astuple(figures)))
 

@@ -69,17 +69,6 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
         return f"{self.part.compute_capability.value:.1f}"
 
 
-class Scaling(_Entry, frozen=True, kw_only=True):
-    """Weak scaling: images a second of all GPUs, by their count."""
-
-    system: str | None
-    library: str
-    batch_size_per_gpu: int
-    gradient_bytes: int | None
-    images_per_s: dict[int, float]
-    not_modelled: str | None  # the reason
-
-
 class LayerwiseTime(_Entry, frozen=True, kw_only=True):
     """Communication of all layers of a network, one all-reduce for each, summed."""
 
@@ -126,7 +115,6 @@ class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TrainingFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, ValidationGroup]
     one_gpu: list[OneGpu]
-    scaling: list[Scaling]
     small_allreduce: SmallAllreduce
     layerwise: list[LayerwiseTime]
     iterations: list[Iterations]

@@ -75,7 +75,8 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error_90: float
     half_error_90: float | None
     unseen_gpu_90: float | None  # the same with generations left out whole, in either precision
-    without: dict[str, Parameters]  # the figures as they are fitted to the rates of all other publishers, by publisher
+    publishers: list[str]  # of the rates
+    without: dict[str, Parameters]  # as fitted to the rates of all others, by publisher; empty: there is but one
 
     @property
     def source(self) -> str:
@@ -96,9 +97,13 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def parameters(self) -> Parameters:
         return Parameters(self.matmul_efficiency, self.square_speedup, self.pass_s)
 
-    def left_out(self, publisher: str) -> "Roofline":
-        """As fitted to the rates of all other publishers; the same if it has none of this one."""
-        figures = self.without.get(publisher, self.parameters)
+    def left_out(self, publisher: str) -> "Roofline | None":
+        """As fitted to the rates of all other publishers; None where there are none."""
+        if publisher not in self.publishers:
+            return self
+        figures = self.without.get(publisher)
+        if figures is None:
+            return None
         return msgspec.structs.replace(
             self,
             matmul_efficiency=figures.matmul_efficiency,
@@ -143,6 +148,16 @@ def fitted(gpu: GpuSpec | None = None) -> Roofline:
     return own or fits[ALL]
 
 
+def fitted_without(gpu: GpuSpec, publisher: str) -> Roofline:
+    """What `fitted` would be if this publisher had published nothing."""
+    fits = _fits()
+    own = fits.get(generation(gpu))
+    left = None if own is None else own.left_out(publisher)
+    left = left or fits[ALL].left_out(publisher)
+    assert left is not None, "several publishers have published rates"
+    return left
+
+
 def generation(gpu: GpuSpec) -> str:
     """GPUs of one compute capability are one generation."""
     return f"{gpu.compute_capability.value:.1f}"
@@ -163,6 +178,21 @@ def layer_times(
         LayerTime(layer.name, forward, backward, BYTES_PER_PARAMETER * sum(layer.parameters))
         for layer, forward, backward in zip(table, forward_s.tolist(), backward_s.tolist(), strict=True)
     ]
+
+
+def step_s(
+    roofline: Roofline,
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    gpu: GpuSpec,
+    precision: str,
+    clock_Hz: float | None = None,
+) -> float:
+    """A whole step of one GPU: all layers, forward and backward, and the update."""
+    times = layer_times(roofline, table, image_size, batch_size, gpu, precision, clock_Hz)
+    layers_s = sum(layer.forward_s + layer.backward_s for layer in times)
+    return layers_s + update_s(roofline, sum(layer.gradient_bytes for layer in times), gpu)
 
 
 def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec) -> float:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.config import request_from
-from resnetx.prediction import host_load
+from resnetx.prediction import compute, host_load, roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.predict import simulated, slowest_of
 from resnetx.prediction.published_scaling import Series, series, sources
@@ -27,6 +27,8 @@ class ScalingCase:
     series: Series
     gpus: int
     measured: float  # images/s
+    rate: StatedRates | None = None  # of one GPU; null: as published
+    fabric: Fabric | None = None  # null: as described
 
     @property
     def publisher(self) -> str:
@@ -36,11 +38,15 @@ class ScalingCase:
     def point(self) -> Point:
         """What is predicted; given nothing of the case but the rate of one GPU."""
         of = self.series
-        rates = StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
+        rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
         subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates)
-        fabric = Fabric(of.on(self.gpus), of.library)
+        fabric = self.fabric or Fabric(of.on(self.gpus), of.library)
         setting = TrainingSetup(gradients=of.gradients, costs=FREE)
         return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
+
+    @property
+    def source(self) -> str:
+        return sources()[self.series.source].text
 
     @property
     def kind(self) -> Kind:
@@ -70,6 +76,18 @@ class ScalingCase:
         iteration_s, compute_s, busy = self.free_s
         longer = slowest_of(self.gpus, costs.variation) * (1 + costs.host_load * busy) - 1
         return self.point.batch_size / (iteration_s + longer * compute_s)
+
+    def without_rate(self) -> "ScalingCase":
+        """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
+        of, gpu = self.series, self.point.fabric.system.gpu_part(0)
+        model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
+        rate = images / roofline.step_s(model, of.layers, of.image_size, images, gpu, of.precision)
+        error = compute.roofline_error(model, gpu, of.precision)
+        return replace(self, rate=StatedRates(((images, rate),), "stated", model.source, error))
+
+    def on(self, fabric: Fabric) -> "ScalingCase":
+        """The same on a fabric of which more is known."""
+        return replace(self, fabric=fabric)
 
     def log_error(self, predicted: float) -> float:
         """Of the time: measured over predicted, as a logarithm; above 0 where it took longer than predicted."""
