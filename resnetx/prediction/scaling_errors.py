@@ -45,8 +45,14 @@ class Kind(NamedTuple):
 
     @property
     def text(self) -> str:
-        exchange = "parameter server" if self.exchange == "server" else "all-reduce"
-        return f"{exchange}, {self.nodes}, {'a loader of JPEG files' if self.input == 'loader' else 'no loader'}"
+        return group_text(*self)
+
+
+def group_text(exchange: str, nodes: str, feed: str) -> str:
+    """A kind, or a group of kinds with "any" in places, for people."""
+    exchanges = {"server": "parameter server", "allreduce": "all-reduce", "any": "any exchange"}
+    feeds = {"loader": "a loader of JPEG files", "none": "synthetic or DALI", "any": "any input"}
+    return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
 
 
 class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +72,10 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     held: (
         float | None
     )  # share of points within an interval that was made without their publisher; null: there is but one
+
+    @property
+    def text(self) -> str:
+        return group_text(self.exchange, self.nodes, self.input)
 
 
 class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -143,7 +143,7 @@ def scaling_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
     widened = widening(predicted)
     errors = ScalingErrors(
         costs=fit(chosen),
-        points=len(chosen),
+        points=sum(case.kind.nodes == "one node" for case in chosen),
         publishers=len(publishers),
         without={row.case.publisher: row.costs for row in predicted},
         widened=_rounded(widened),

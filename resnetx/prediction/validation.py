@@ -47,6 +47,7 @@ class TrainingRow:
     predicted: float
     error: float
     seen: bool
+    publisher: str = ""  # left out of the fits; "": none was
     low: float | None = None  # the interval, in `unit`; null: there is none
     high: float | None = None
     linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
@@ -158,6 +159,7 @@ def _row(case: ScalingCase, group: str, given: str, linear: float | None) -> Tra
         low=images / longest_s,
         high=images / shortest_s,
         linear=linear,
+        publisher=case.publisher,
     )
 
 
@@ -202,6 +204,7 @@ def _one_gpu() -> Iterator[TrainingRow]:
             predicted=predicted,
             error=predicted / rate.images_per_s - 1,
             seen=entry.seen,
+            publisher=entry.publisher,
             low=predicted * exp(-error),
             high=predicted * exp(error),
         )
