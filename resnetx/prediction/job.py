@@ -49,6 +49,13 @@ class Job:
     def without_messages(self) -> "Job":
         return replace(self, messages=())
 
+    def computing_longer(self, more_s: float) -> "Job":
+        """With so much more computing at the end of each rank's step."""
+        classes = (
+            replace(ranks, step=replace(ranks.step, update_s=ranks.step.update_s + more_s)) for ranks in self.classes
+        )
+        return replace(self, classes=tuple(classes))
+
     @cached_property
     def cuts(self) -> list[int]:
         """After how many layers of the backward pass each message is ready; no earlier than the message before it."""

@@ -39,7 +39,7 @@ def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
         return alone_s
     exposed_s = alone_s - _without_contention_s(job.without_messages(), by)
     hidden_s = by.messages * sum(message.time_s for message in job.messages) - exposed_s
-    return alone_s + contention * max(0.0, hidden_s)
+    return _without_contention_s(job.computing_longer(contention * max(0.0, hidden_s)), by)
 
 
 def _without_contention_s(job: Job, by: Stretch) -> float:

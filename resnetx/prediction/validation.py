@@ -11,18 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp
 
-from resnetx.choices import After
+from resnetx.config import request_from
 from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import load
-from resnetx.prediction import compute, messages, roofline, ssgd
-from resnetx.prediction.job import Job, RankClass
+from resnetx.prediction import compute, roofline
+from resnetx.prediction.predict import simulated
 from resnetx.prediction.published import Iterations, LayerwiseTime, rates, training
 from resnetx.prediction.scaling_check import ScalingCase, cases
 from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.settings.compose import compose
 from resnetx.units import size
-from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 CALIBRATED = "dgx1-alexnet-2017"
@@ -257,11 +258,9 @@ def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
 
 
 def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
-    system, layers, devices = load(entry.system, nodes=1), entry.layers(), tuple(range(entry.gpus))
-    images, gpu = batch_size // entry.gpus, system.gpu_part(0)
-    found = compute.of_roofline(layers, entry.image_size, images, "fp32", gpu, entry.clock_MHz * 1e6)
-    made = plan(system, "allreduce", devices, library)
-    gradients = ready_order(layers, "fp32")
-    sent = messages.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
-    step = found.step.copying_gradients(1 / found.gradient_copy_Bps)
-    return ssgd.iteration_s(Job((RankClass(entry.gpus, step),), sent.messages))
+    """What the same point is predicted to take."""
+    words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
+    subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
+    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
+    fabric = Fabric(load(entry.system, nodes=1), library)
+    return simulated(Point(subject, fabric, tuple(range(entry.gpus)), batch_size, setting)).time_s

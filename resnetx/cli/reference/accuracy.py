@@ -98,11 +98,11 @@ def _publisher(name: str, rows: list[TrainingRow]) -> list[str]:
 def _intervals() -> Iterator[str]:
     errors = scaling_errors()
     yield (
-        "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as the "
-        "root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of the "
-        f"errors above, {errors.widened:.2f} times as wide: so wide that nine of ten rates lie within intervals that "
-        "are made without their publisher, counted over the kinds that four publishers have measured. A kind of fewer "
-        "than eight rates has the interval of all with as many nodes."
+        "Nine of ten measurements should lie within the interval of a prediction. It has the errors of all parts, as "
+        "the root of the sum of their squares. What scaling adds, by kind of case, are the 5th and 95th percentile of "
+        f"the errors above, {errors.widened:.2f} times as wide: then nine of ten rates lie within intervals that are "
+        "made without their publisher, counted over the kinds that four publishers have measured. A kind of fewer than "
+        "eight rates has the interval of all with as many nodes."
     )
     yield ""
     yield from table(
