@@ -1,25 +1,35 @@
 """The algorithms of a collective as arithmetic: rings, trees and in-switch reduction of NCCL, and rings over sockets.
 
-`collective` says what this assumes, and how much depends on each assumption.
+`collective` says what this assumes, and how much depends on each assumption. An algorithm has two prices: what the
+library expects, by which it chooses, and what it takes.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from resnetx.interconnect import protocols
 from resnetx.interconnect.generations import (
     IN_SWITCH_SHARE,
+    LAST_STEP_SHARE,
     PIECE_BYTES,
+    RINGS_SETTLING,
     SOCKET,
+    SWITCHES_SETTLING,
     TREE,
     TREE_SHARE,
     Generation,
     Hop,
+    MESH_HOP_s,
+    Settling,
     SOCKET_Bps,
+    START_s,
+    SWITCH_HOP_s,
 )
 from resnetx.interconnect.internode import NodeNetwork, join_nodes
 from resnetx.interconnect.node_rings import NodeRings
 from resnetx.interconnect.parts import GpuSpec, SwitchSpec
+from resnetx.interconnect.protocols import Protocol
 from resnetx.interconnect.system import System
 from resnetx.operations import Operation
 
@@ -28,7 +38,7 @@ Groups = Sequence[tuple[int, ...]]  # GPU ids, node by node
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Seconds = fixed + size x per byte + pieces that fill the ring."""
+    """Seconds = fixed + size x per byte + pieces that fill the ring + what NVSwitches take to reach their rate."""
 
     name: str  # "ring", "tree", "nvls"
     fixed_s: float
@@ -36,13 +46,28 @@ class Algorithm:
     limit: str  # the link that sets the rate
     fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
     channels: int = 1
+    settling: Settling | None = None  # None: the rate of large sizes is reached at once
+    protocol: str = ""  # of NCCL, where a ring has several
+    expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
 
     def time_s(self, size_bytes: float) -> float:
         return self.fixed_s + self.moving_s(size_bytes)
 
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""
-        return size_bytes * self.s_per_byte + self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        moving_s = size_bytes * self.s_per_byte
+        if self.settling:
+            moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
+        if self.fill_s_per_byte:
+            moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        return moving_s
+
+    def expected_s(self, size_bytes: float) -> float:
+        """What the library expects it to take, by which it chooses."""
+        if self.expected is None:
+            return self.time_s(size_bytes)
+        fixed_s, s_per_byte = self.expected
+        return fixed_s + size_bytes * s_per_byte
 
 
 @dataclass(frozen=True)
@@ -64,7 +89,17 @@ class NcclAlgorithms:
     def tree_Bps(self) -> float:
         return min(self.inside.chain_Bps, self._network_Bps)
 
-    def ring(self) -> Algorithm:
+    def rings(self) -> tuple[Algorithm, ...]:
+        """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
+        if not self.generation.protocols or self.between:
+            return (self._ring(),)
+        return tuple(
+            self._ring_by(each)
+            for each in protocols.of_capability(self._gpu.compute_capability.value)
+            if self._on_nvlink or not each.nvlink_only
+        )
+
+    def _ring(self) -> Algorithm:
         """Every byte goes around once for each round; steps between nodes cost the network's latency."""
         ranks, rounds = sum(map(len, self.groups)), self.operation.rounds
         handovers = 1 if rounds == 2 else self.generation.other_handovers
@@ -72,13 +107,34 @@ class NcclAlgorithms:
         crossings = min(steps, rounds * self._nodes) if self._nodes > 1 else 0
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
         steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
+        fills = self.operation.along_a_chain and self.generation.fills_chains
+        rate_Bps = self.ring_Bps * (self.generation.adding_share if self.operation.adds else 1)
         return Algorithm(
             "ring",
             self._launch_s + hop.base_s + handovers * steps_s,
-            self.operation.bus_factor(ranks) / self.ring_Bps,
+            self.operation.bus_factor(ranks) / rate_Bps,
             self._limit(self.ring_Bps, self.inside.ring_limit),
-            (ranks - 2) * channels / self.ring_Bps if self.operation.along_a_chain else 0.0,
+            (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
             channels,
+        )
+
+    def _ring_by(self, protocol: Protocol) -> Algorithm:
+        """A ring inside one node by one protocol of NCCL 2.4 and later."""
+        ranks, kind = len(self.groups[0]), protocols.shape(self.operation)
+        steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
+        source, factor = protocol.expected, self.operation.bus_factor(ranks)
+        simple = protocol.name == "Simple"
+        idle = 1 + LAST_STEP_SHARE / steps if simple and self._switched and kind != "chain" else 1.0
+        expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
+        hop_s = self._simple_hop_s if simple and self._on_nvlink else expected_hop_s
+        return Algorithm(
+            "ring",
+            self._launch_s + START_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
+            factor * idle / (self.ring_Bps * protocol.share[kind]),
+            self.inside.ring_limit,
+            settling=RINGS_SETTLING if simple and self._switched else None,
+            protocol=protocol.name,
+            expected=(source.base_s + steps * expected_hop_s, factor / (self.ring_Bps * source.share[kind])),
         )
 
     def tree(self) -> Algorithm | None:
@@ -88,11 +144,13 @@ class NcclAlgorithms:
             return None
         ranks = sum(map(len, self.groups))
         depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * hop.network_s
+        expected = (hop.base_s + 2 * depth_s, 1 / (self.tree_Bps * TREE_SHARE))
         return Algorithm(
             "tree",
-            self._launch_s + hop.base_s + 2 * depth_s,
-            1 / (self.tree_Bps * TREE_SHARE),
+            self._start_s + expected[0],
+            expected[1],
             self._limit(self.tree_Bps, self.inside.chain_limit),
+            expected=None if self.between else expected,
         )
 
     def in_switch(self) -> Algorithm | None:
@@ -107,9 +165,11 @@ class NcclAlgorithms:
             return None
         inside_s = (1 + 1 / ranks) / (shares[0] * port_Bps)
         between_s = (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._launch_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
+        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
         limit = self.between.limit if self.between and between_s > inside_s else "the GPUs' ports to the NVSwitch"
-        return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
+        expected = None if self.between else (switch_s, inside_s)
+        settling = None if self.between else SWITCHES_SETTLING
+        return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit, settling=settling, expected=expected)
 
     @property
     def _nodes(self) -> int:
@@ -129,6 +189,23 @@ class NcclAlgorithms:
     @property
     def _launch_s(self) -> float:
         return self._gpu.copy_s.value
+
+    @property
+    def _start_s(self) -> float:
+        """Before the first step; between nodes the fixed times of the source are taken as they are."""
+        return self._launch_s + (0.0 if self.between else START_s)
+
+    @property
+    def _on_nvlink(self) -> bool:
+        return self.inside.family == "nvlink"
+
+    @property
+    def _switched(self) -> bool:
+        return self._on_nvlink and self.inside.lanes is None
+
+    @property
+    def _simple_hop_s(self) -> float:
+        return SWITCH_HOP_s if self._switched else MESH_HOP_s
 
     def _step_s(self, hop: Hop) -> float:
         return hop.nvlink_s if self.inside.family == "nvlink" else hop.pcie_s

@@ -99,7 +99,7 @@ class CollectivePlan:
 
     def fastest(self, size_bytes: float) -> Algorithm:
         """The algorithm that takes least for `size_bytes`, by the uncalibrated model."""
-        return min(self.algorithms, key=lambda algorithm: algorithm.time_s(size_bytes))
+        return min(self.algorithms, key=lambda algorithm: algorithm.expected_s(size_bytes))
 
     def cost(self, size_bytes: float) -> Cost:
         """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
@@ -219,7 +219,7 @@ def _by_nccl(
         collective=collective,
         devices=devices,
         library=library,
-        algorithms=tuple(filter(None, (nccl.ring(), tree, in_switch))),
+        algorithms=tuple(filter(None, (*nccl.rings(), tree, in_switch))),
         rings=tuple(replace(ring, bandwidth_Bps=nccl.ring_Bps / len(inside.rings)) for ring in inside.rings),
         chains=() if tree is None else inside.chains,
         lanes=inside.lanes,

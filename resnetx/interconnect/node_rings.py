@@ -7,7 +7,7 @@ from itertools import combinations
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, rings
-from resnetx.interconnect.generations import GENERATIONS, Generation
+from resnetx.interconnect.generations import GENERATIONS, PCIE_RING_SHARE, Generation
 from resnetx.interconnect.max_min import Flow, fair_shares
 from resnetx.interconnect.parts import Family
 from resnetx.interconnect.paths import Transport
@@ -120,10 +120,13 @@ def _one_order(
     system: System, order: tuple[int, ...], flows: Sequence[Flow], kernels: bool, channels: int, notes: tuple[str, ...]
 ) -> NodeRings:
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
+    on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
+    if kernels and not on_nvlink:
+        copies_Bps, copies_limit = min(fair_shares(system, flows))
+        rate_Bps, limit = min((rate_Bps, limit), (PCIE_RING_SHARE * copies_Bps, copies_limit))
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
-    on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     return NodeRings(
         rings=(Ring(order, rate_Bps / channels, tuple(names)),) * channels,
         chains=(Ring(order, rate_Bps / channels, tuple(opened), closed=False),) * channels,
