@@ -9,22 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resnetx.interconnect import protocols
+from resnetx.interconnect.fitted import Fitted
 from resnetx.interconnect.generations import (
     IN_SWITCH_SHARE,
-    LAST_STEP_SHARE,
     PIECE_BYTES,
-    RINGS_SETTLING,
     SOCKET,
-    SWITCHES_SETTLING,
     TREE,
     TREE_SHARE,
     Generation,
     Hop,
-    MESH_HOP_s,
-    Settling,
     SOCKET_Bps,
-    START_s,
-    SWITCH_HOP_s,
 )
 from resnetx.interconnect.internode import NodeNetwork, join_nodes
 from resnetx.interconnect.node_rings import NodeRings
@@ -34,6 +28,15 @@ from resnetx.interconnect.system import System
 from resnetx.operations import Operation
 
 Groups = Sequence[tuple[int, ...]]  # GPU ids, node by node
+_SWITCH_PORTS = "the GPUs' ports to the NVSwitch"
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What is lost on the way to the rate of large sizes, half of it once bytes have moved for `over_s`."""
+
+    lost_s: float
+    over_s: float
 
 
 @dataclass(frozen=True)
@@ -80,14 +83,26 @@ class NcclAlgorithms:
     generation: Generation
     inside: NodeRings
     between: NodeNetwork | None  # None: there is one node
+    fitted: Fitted
 
     @property
     def ring_Bps(self) -> float:
-        return min(self.inside.ring_Bps, self._network_Bps)
+        over_bus_Bps = self.fitted.pcie_ring_share * self.inside.copies_Bps
+        return min(self.inside.ring_Bps, over_bus_Bps, self._network_Bps)
 
     @property
     def tree_Bps(self) -> float:
         return min(self.inside.chain_Bps, self._network_Bps)
+
+    @property
+    def tries_switches(self) -> bool:
+        return self.operation.name == "allreduce" and self.generation.in_switch_s is not None
+
+    def all(self) -> tuple[Algorithm, ...]:
+        """All that the generation tries: rings; of an allreduce also trees and in-switch reduction."""
+        tree = self.tree() if self.operation.name == "allreduce" else None
+        in_switch = self.in_switch() if self.tries_switches else None
+        return tuple(filter(None, (*self.rings(), tree, in_switch)))
 
     def rings(self) -> tuple[Algorithm, ...]:
         """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
@@ -108,7 +123,9 @@ class NcclAlgorithms:
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
         steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
         fills = self.operation.along_a_chain and self.generation.fills_chains
-        rate_Bps = self.ring_Bps * (self.generation.adding_share if self.operation.adds else 1)
+        rate_Bps = self.ring_Bps * (
+            self.fitted.nccl1_adding_share if self.generation.one_ring and self.operation.adds else 1
+        )
         return Algorithm(
             "ring",
             self._launch_s + hop.base_s + handovers * steps_s,
@@ -124,15 +141,16 @@ class NcclAlgorithms:
         steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
         source, factor = protocol.expected, self.operation.bus_factor(ranks)
         simple = protocol.name == "Simple"
-        idle = 1 + LAST_STEP_SHARE / steps if simple and self._switched and kind != "chain" else 1.0
+        settles = simple and self._switched
+        idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
         expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
         hop_s = self._simple_hop_s if simple and self._on_nvlink else expected_hop_s
         return Algorithm(
             "ring",
-            self._launch_s + START_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
-            factor * idle / (self.ring_Bps * protocol.share[kind]),
+            self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
+            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind)),
             self.inside.ring_limit,
-            settling=RINGS_SETTLING if simple and self._switched else None,
+            settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
             expected=(source.base_s + steps * expected_hop_s, factor / (self.ring_Bps * source.share[kind])),
         )
@@ -158,18 +176,28 @@ class NcclAlgorithms:
 
         None where no NVSwitch that reduces joins the GPUs, or the library does not use it.
         """
-        shares = [share for least, share in IN_SWITCH_SHARE if self._gpu.compute_capability.value >= least]
+        capability = self._gpu.compute_capability.value
+        expected_share = next((share for least, share in IN_SWITCH_SHARE if capability >= least), None)
         port_Bps = _port_Bps(self.system, self.groups[0])
         ranks, switch_s = min(map(len, self.groups)), self.generation.in_switch_s
-        if not shares or switch_s is None or port_Bps is None or ranks < 2:
+        if expected_share is None or switch_s is None or port_Bps is None or ranks < 2:
             return None
-        inside_s = (1 + 1 / ranks) / (shares[0] * port_Bps)
-        between_s = (2 if self._nodes > 2 else 1) / self._network_Bps
+        hopper = capability < 10
+        share = self.fitted.hopper_in_switch_share if hopper else expected_share
+        moved = (1 + 1 / ranks) / port_Bps
+        if self.between is None:
+            return Algorithm(
+                "nvls",
+                self._start_s + self.fitted.in_switch_s,
+                moved / share,
+                _SWITCH_PORTS,
+                settling=Settling(self.fitted.in_switch_lost_s, self.fitted.in_switch_over_s),
+                expected=(switch_s, moved / expected_share),
+            )
+        inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
         fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
-        limit = self.between.limit if self.between and between_s > inside_s else "the GPUs' ports to the NVSwitch"
-        expected = None if self.between else (switch_s, inside_s)
-        settling = None if self.between else SWITCHES_SETTLING
-        return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit, settling=settling, expected=expected)
+        limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
+        return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
 
     @property
     def _nodes(self) -> int:
@@ -193,7 +221,7 @@ class NcclAlgorithms:
     @property
     def _start_s(self) -> float:
         """Before the first step; between nodes the fixed times of the source are taken as they are."""
-        return self._launch_s + (0.0 if self.between else START_s)
+        return self._launch_s + (0.0 if self.between else self.fitted.start_s)
 
     @property
     def _on_nvlink(self) -> bool:
@@ -205,7 +233,7 @@ class NcclAlgorithms:
 
     @property
     def _simple_hop_s(self) -> float:
-        return SWITCH_HOP_s if self._switched else MESH_HOP_s
+        return self.fitted.switch_hop_s if self._switched else self.fitted.mesh_hop_s
 
     def _step_s(self, hop: Hop) -> float:
         return hop.nvlink_s if self.inside.family == "nvlink" else hop.pcie_s

@@ -47,6 +47,7 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
 from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, socket_rate, socket_ring
 from resnetx.interconnect.calibration import Calibration, PlannedTime, fit
+from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import by_node, join_nodes
 from resnetx.interconnect.measured import MeasuredCollective
@@ -204,27 +205,33 @@ def _by_nccl(
     system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport
 ) -> CollectivePlan:
     """Rings; of an allreduce also trees and in-switch reduction, where the generation has them."""
-    generation, groups = GENERATIONS[library], by_node(system, devices)
-    inside = _slowest_node(system, groups, library, transport)
-    between = join_nodes(system, groups) if len(groups) > 1 else None
-    nccl = NcclAlgorithms(system, OPERATIONS[collective], groups, generation, inside, between)
-    tree = nccl.tree() if collective == "allreduce" else None
-    tries_switches = collective == "allreduce" and generation.in_switch_s is not None
-    in_switch = nccl.in_switch() if tries_switches else None
+    nccl = nccl_algorithms(system, collective, devices, library, transport)
+    inside, between = nccl.inside, nccl.between
+    found = nccl.all()
     notes = [*inside.notes, *([between.note] if between else [])]
-    if tries_switches and in_switch is None:
+    if nccl.tries_switches and not any(algorithm.name == "nvls" for algorithm in found):
         notes.append("No NVSwitch joins these GPUs that could reduce inside, so nvls is nccl2.4 here.")
     return CollectivePlan(
         system=system,
         collective=collective,
         devices=devices,
         library=library,
-        algorithms=tuple(filter(None, (*nccl.rings(), tree, in_switch))),
+        algorithms=found,
         rings=tuple(replace(ring, bandwidth_Bps=nccl.ring_Bps / len(inside.rings)) for ring in inside.rings),
-        chains=() if tree is None else inside.chains,
+        chains=inside.chains if any(algorithm.name == "tree" for algorithm in found) else (),
         lanes=inside.lanes,
         notes=tuple(notes),
     )
+
+
+def nccl_algorithms(
+    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport = "auto"
+) -> NcclAlgorithms:
+    """What a generation of NCCL can run on these GPUs."""
+    groups = by_node(system, devices)
+    inside = _slowest_node(system, groups, library, transport)
+    between = join_nodes(system, groups) if len(groups) > 1 else None
+    return NcclAlgorithms(system, OPERATIONS[collective], groups, GENERATIONS[library], inside, between, fitted())
 
 
 def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> NodeRings:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, rings
-from resnetx.interconnect.generations import GENERATIONS, PCIE_RING_SHARE, Generation
+from resnetx.interconnect.generations import GENERATIONS, Generation
 from resnetx.interconnect.max_min import Flow, fair_shares
 from resnetx.interconnect.parts import Family
 from resnetx.interconnect.paths import Transport
@@ -36,6 +36,7 @@ class NodeRings:
     chain_limit: str
     lanes: Lanes | None  # direct NVLink lanes between the GPUs, where rings were packed into them
     notes: tuple[str, ...]
+    copies_Bps: float = math.inf  # what copies would get along the ring, of which kernels get a share; inf: no limit
 
     @property
     def ring_Bps(self) -> float:
@@ -122,9 +123,7 @@ def _one_order(
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
     on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
-    if kernels and not on_nvlink:
-        copies_Bps, copies_limit = min(fair_shares(system, flows))
-        rate_Bps, limit = min((rate_Bps, limit), (PCIE_RING_SHARE * copies_Bps, copies_limit))
+    copies_Bps = min(fair_shares(system, flows))[0] if kernels and not on_nvlink else math.inf
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
     return NodeRings(
@@ -135,6 +134,7 @@ def _one_order(
         chain_limit=limit,
         lanes=None,
         notes=notes,
+        copies_Bps=copies_Bps,
     )
 
 

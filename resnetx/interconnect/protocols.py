@@ -6,8 +6,7 @@
 
 The library takes the protocol that its own estimate (tuning.cc of its source) says is fastest. That estimate is
 repeated here, as it puts the change from LL128 to Simple where measured times have a kink: between 4 and 6 MiB on four
-V100s and 12 and 16 MiB on eight, 16 and 24 MiB on eight A100s. What a protocol then takes is not what the library
-expects; the rates and hops called measured are fitted, each to the source that is named with it.
+V100s and 12 and 16 MiB on eight, 16 and 24 MiB on eight A100s. What a protocol then takes is fitted (`fitted`).
 """
 
 from dataclasses import dataclass
@@ -30,11 +29,10 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Protocol:
-    """One protocol: what the library expects of it, and what was measured."""
+    """One protocol, and what the library expects of it."""
 
     name: str
     expected: Expectation
-    share: dict[Shape, float]  # of the links' rate
     handovers: dict[Shape, int]  # in each step
     nvlink_only: bool = False
 
@@ -45,11 +43,7 @@ _QUARTER: dict[Shape, float] = {"twice": 1 / 4, "once": 1 / 4, "chain": 1 / 4}
 _LL128: dict[Shape, float] = {"twice": 0.92, "once": 0.92, "chain": 0.92}
 _FULL: dict[Shape, float] = {"twice": 1.0, "once": 1.0, "chain": 1.0}
 
-# Fitted to SuperBench's log of 8 A100s, 64 to 512 KiB. Nothing else that is published tells it for one node.
-_LL_MEASURED: dict[Shape, float] = {"twice": 0.15, "once": 0.085, "chain": 0.095}
-# Twice: fitted to vTrain's V100s (0.65 on 8 GPUs, 0.70 on 4), and found again on A100s. Others: SuperBench's 8 A100s.
-_LL128_MEASURED: dict[Shape, float] = {"twice": 0.67, "once": 0.40, "chain": 0.92}
-# Fitted to SuperBench's log: gathering and scattering take as long as all-reduce, in half the steps.
+# From SuperBench's log of 8 A100s: gathering and scattering take as long as all-reduce, in half the steps.
 _TWICE_IN_ONE: dict[Shape, int] = {"twice": 1, "once": 2, "chain": 2}
 _TWICE_IN_SIMPLE: dict[Shape, int] = {"twice": 1, "once": 2, "chain": 1}
 
@@ -64,9 +58,9 @@ def _protocols(ll_base_s: float, ll128_base_s: float, ll_hop_s: float, planned: 
     ll128 = Expectation(ll128_base_s, 1.9e-6, 2.5e-6, _scaled(_LL128, planned))
     simple = Expectation(8.4e-6, 3.4e-6, 5.7e-6, _scaled(_FULL, planned))
     return (
-        Protocol("LL", ll, _LL_MEASURED, _TWICE_IN_ONE),
-        Protocol("LL128", ll128, _LL128_MEASURED, _TWICE_IN_ONE, nvlink_only=True),
-        Protocol("Simple", simple, _FULL, _TWICE_IN_SIMPLE),
+        Protocol("LL", ll, _TWICE_IN_ONE),
+        Protocol("LL128", ll128, _TWICE_IN_ONE, nvlink_only=True),
+        Protocol("Simple", simple, _TWICE_IN_SIMPLE),
     )
 
 
