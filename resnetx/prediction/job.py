@@ -43,6 +43,8 @@ class Job:
     overlap: Overlap = Overlap()
     at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
     host: HostShare | None = None
+    # Of the time in which messages are on their way behind computing, what computing loses to them: 0 nothing, 1 all.
+    contention: float = 0.0
 
     def without_messages(self) -> "Job":
         return replace(self, messages=())

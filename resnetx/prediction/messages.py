@@ -15,6 +15,10 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Mean error of the messages of ResNet-50 between four nodes, none calibrated (Shi et al. 2018; `predict --validate`).
 BETWEEN_NODES = 0.38
+# Of the time in which messages are on their way, what computing on a GPU loses: the share of the multiprocessors that
+# kernels of the library occupy (8 to 32 blocks of 56 to 132), assumed; in-switch reduction needs fewer. The interval
+# reaches from nothing to all. On CPUs `job.HostShare` has it.
+CONTENTION = {"nccl1": 0.2, "nccl2": 0.2, "nccl2.4": 0.2, "nvls": 0.1}
 LARGE_BYTES = 2**30  # a size at which only bandwidth counts
 
 
@@ -29,6 +33,7 @@ class Exchange:
     calibrated: str  # what the plan was refined by; "" if by nothing
     limiting_link: str | None
     link_share: float | None  # of the rate that large messages reach, while these move
+    contention: float = 0.0  # of the time they are on their way, what computing loses to them
 
     @property
     def time_s(self) -> float:
@@ -66,6 +71,7 @@ def exchange(
         "" if made.calibration is None else made.calibration.source,
         max(costs, key=lambda cost: cost.time_s).limiting_link,
         sum(sizes) / large.algbw_Bps / sum(cost.time_s for cost in costs),
+        CONTENTION.get(made.library, 0.0),
     )
 
 

@@ -16,7 +16,10 @@ from resnetx.workloads.counts import Layer
 
 FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
-TrainedNetwork = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
+# torchvision's names
+TrainedNetwork = Literal[
+    "alexnet", "efficientnet_b0", "efficientnet_b4", "inception_v3", "resnet50", "resnet152", "vgg16"
+]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
@@ -24,6 +27,11 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: str
     network: TrainedNetwork
     seen: bool
+
+    @property
+    def publisher(self) -> str:
+        """Who published it: the first words of the source. Figures of one publisher are left out together."""
+        return self.source.split(",")[0].split(" ")[0]
 
     def table(self, image_size: int) -> list[Layer]:
         """The layers of torchvision's network, which ship as data."""

@@ -43,7 +43,17 @@ ALL = "all"  # the fit to all generations of GPUs
 MEMORY_EFFICIENCY = 0.8
 UPDATE_PASSES = 5  # SGD with momentum reads weights, gradients and momenta, and writes weights and momenta
 
+HALF = ("bf16", "fp16")  # precisions in which the software stack, not the GPU, decides up to a factor of two
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # of an activation
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What is fitted; see `Roofline`."""
+
+    matmul_efficiency: float
+    square_speedup: float
+    pass_s: float
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,13 +68,22 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error: float  # mean over these rows, each predicted by a fit to the others
     worst_error: float
     unseen_network_error: float  # mean, each network predicted by a fit to the others
-    unseen_gpu_error: float | None  # mean, each generation predicted by a fit to the others; null: there is but one
+    unseen_source_error: float | None  # the same with publishers; null: there is but one
+    unseen_gpu_error: float | None  # the same with generations; null: likewise
+    # What nine of ten rates stay within, as |ln(predicted / measured)|, in full (fp32, tf32) and half precision: the
+    # larger with networks and with publishers left out; null: no such rate is published for these GPUs.
+    error_90: float
+    half_error_90: float | None
+    unseen_gpu_90: float | None  # the same with generations left out whole, in either precision
+    without: dict[str, Parameters]  # the figures as they are fitted to the rates of all other publishers, by publisher
 
     @property
     def source(self) -> str:
         """Where its figures are from, for people."""
         gpus = "all GPUs" if self.generation == ALL else f"GPUs of compute capability {self.generation}"
         unseen = f"networks left out whole {self.unseen_network_error:.0%}"
+        if self.unseen_source_error is not None:
+            unseen += f", publishers left out whole {self.unseen_source_error:.0%}"
         if self.unseen_gpu_error is not None:
             unseen += f", GPUs left out whole {self.unseen_gpu_error:.0%}"
         return (
@@ -74,17 +93,18 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     @property
-    def parameters(self) -> "Parameters":
+    def parameters(self) -> Parameters:
         return Parameters(self.matmul_efficiency, self.square_speedup, self.pass_s)
 
-
-@dataclass(frozen=True)
-class Parameters:
-    """What is fitted; see `Roofline`."""
-
-    matmul_efficiency: float
-    square_speedup: float
-    pass_s: float
+    def left_out(self, publisher: str) -> "Roofline":
+        """As fitted to the rates of all other publishers; the same if it has none of this one."""
+        figures = self.without.get(publisher, self.parameters)
+        return msgspec.structs.replace(
+            self,
+            matmul_efficiency=figures.matmul_efficiency,
+            square_speedup=figures.square_speedup,
+            pass_s=figures.pass_s,
+        )
 
 
 @dataclass(frozen=True)

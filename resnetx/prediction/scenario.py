@@ -138,6 +138,14 @@ class Fabric:
 
 
 @dataclass(frozen=True)
+class ScalingCosts:
+    """What scaling costs beyond what is simulated; see `scaling_errors`."""
+
+    variation: float  # standard deviation of a rank's step from one to the next, over its mean
+    host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
+
+
+@dataclass(frozen=True)
 class TrainingSetup:
     """How it is trained."""
 
@@ -151,6 +159,7 @@ class TrainingSetup:
     clock_Hz: float | None = None  # of the GPUs where a roofline is used; null: as described
     sensitivity: bool = False
     timeline: bool = False
+    costs: ScalingCosts | None = None  # null: as fitted to published rates
 
 
 @dataclass(frozen=True)

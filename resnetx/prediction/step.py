@@ -87,6 +87,7 @@ class Stretch:
     copying: float = 1.0  # to the device
     host: float = 1.0  # while the device waits
     queueing: float = 1.0  # by the host, while the device runs
+    contention: float | None = None  # in place of the job's; null: as the job has it
 
 
 @dataclass(frozen=True)
