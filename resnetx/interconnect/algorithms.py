@@ -53,6 +53,11 @@ class Algorithm:
     protocol: str = ""  # of NCCL, where a ring has several
     expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
 
+    @property
+    def label(self) -> str:
+        """Its name, with the protocol where it has one."""
+        return f"{self.name} ({self.protocol})" if self.protocol else self.name
+
     def time_s(self, size_bytes: float) -> float:
         return self.fixed_s + self.moving_s(size_bytes)
 
@@ -87,8 +92,12 @@ class NcclAlgorithms:
 
     @property
     def ring_Bps(self) -> float:
-        over_bus_Bps = self.fitted.pcie_ring_share * self.inside.copies_Bps
-        return min(self.inside.ring_Bps, over_bus_Bps, self._network_Bps)
+        return min(self._planned_ring_Bps, self.fitted.pcie_ring_share * self.inside.copies_Bps)
+
+    @property
+    def _planned_ring_Bps(self) -> float:
+        """What the library expects; its choice depends on nothing that is fitted."""
+        return min(self.inside.ring_Bps, self._network_Bps)
 
     @property
     def tree_Bps(self) -> float:
@@ -152,7 +161,7 @@ class NcclAlgorithms:
             self.inside.ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
-            expected=(source.base_s + steps * expected_hop_s, factor / (self.ring_Bps * source.share[kind])),
+            expected=(source.base_s + steps * expected_hop_s, factor / (self._planned_ring_Bps * source.share[kind])),
         )
 
     def tree(self) -> Algorithm | None:

@@ -39,6 +39,10 @@ class Calibration:
     held_out_error: float  # mean relative error of each point, predicted from the others; nan with two points
     held_out_q90: float  # that 90 % of these errors are within
 
+    def covers(self, size_bytes: float) -> bool:
+        """Whether its error holds for a size: always, as its bands reach over all."""
+        return True
+
     def at(self, size_bytes: float) -> tuple[float, float]:
         """(factor on the fixed time, factor on the bandwidth) of the band that holds a size."""
         band = max(0, bisect_right(self.from_bytes, size_bytes) - 1)

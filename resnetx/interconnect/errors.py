@@ -39,6 +39,13 @@ class MeasuredError:
     q90: float
     points: int
     source: str
+    held_out: bool = False  # of points that calibrate the plan, each predicted from the others
+
+    @property
+    def text(self) -> str:
+        """As a sentence of results has it."""
+        of = "held out of" if self.held_out else "mean of"
+        return f"off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class ErrorCell(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many figures lay within the 90 % that the figures of other sources give."""
 
+    what: str
     points: int
     within: int
 
@@ -97,7 +105,7 @@ class SourceError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
-    held: Held
+    held: list[Held]
     sources: list[SourceError]
     cells: list[ErrorCell]
 
@@ -114,14 +122,16 @@ def cells(residuals: Sequence[Residual]) -> list[ErrorCell]:
     return [_cell(key, found) for key, found in grouped.items()]
 
 
-def held(residuals: Sequence[Residual]) -> Held:
+def held(residuals: Sequence[Residual]) -> list[Held]:
     """Each source judged by the cells of all others."""
-    within = 0
+    within: dict[Residual, bool] = {}
     for source in dict.fromkeys(residual.source for residual in residuals):
         others = {cell.key: cell for cell in cells([each for each in residuals if each.source != source])}
-        own = [each for each in residuals if each.source == source]
-        within += sum(each.error <= _looked_up(others, each, each.nodes > 1).q90 for each in own)
-    return Held(len(residuals), within)
+        for each in (each for each in residuals if each.source == source):
+            within[each] = each.error <= _looked_up(others, each, each.nodes > 1).q90
+    large = [each for each in residuals if each.collective == "allreduce" and each.size_bytes >= 2**20]
+    kinds = {"figures": residuals, "all-reduces of 1 MiB and more": large}
+    return [Held(what, len(kind), sum(within[each] for each in kind)) for what, kind in kinds.items()]
 
 
 def _keys(place: Residual, several: bool) -> Iterator[Key]:
@@ -173,12 +183,15 @@ def _by_key() -> dict[Key, ErrorCell]:
 
 def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     """How far off `plan.cost(size_bytes)` is: as its calibration held out, else as published figures say."""
-    if plan.calibration is not None and plan.calibration.points > 2:
-        calibration = plan.calibration
-        source = f"held-out error of {calibration.source}"
-        return MeasuredError(calibration.held_out_error, calibration.held_out_q90, calibration.points, source)
+    calibration = plan.calibration
+    if calibration is not None and calibration.points > 2 and calibration.covers(size_bytes):
+        return MeasuredError(
+            calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
+        )
     name = plan.system.name
-    return _published_error(name, plan.library, plan.collective, plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes))
+    return _published_error(
+        name, plan.library, plan.collective, plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes)
+    )
 
 
 @cache
@@ -203,7 +216,7 @@ def _looked_up(known: dict[Key, ErrorCell], asked: Residual, several: bool) -> M
 
 def _whose(cell: ErrorCell) -> str:
     """Which published points these are, in words."""
-    about = " ".join(filter(None, (cell.library, cell.collective))) or "any library and collective"
-    where = f"of {about} on {cell.system}" if cell.system else f"of {about} on other systems"
+    about = " ".join(filter(None, (cell.library, cell.collective))) or "any library"
+    where = f"of {about} on {cell.system}" if cell.system else f"of {about} on any system"
     sources = ", ".join(cell.sources[:3]) + (f" and {len(cell.sources) - 3} more" if len(cell.sources) > 3 else "")
-    return f"published points {where} ({sources})"
+    return f"published points {where}: {sources}"

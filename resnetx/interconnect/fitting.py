@@ -55,12 +55,13 @@ def main() -> None:
     written = msgspec.to_builtins(table)
     text = yaml.safe_dump(written, sort_keys=False, default_flow_style=None, width=200)
     ERRORS_FILE.write_text(_comment("errors") + text, encoding="utf-8")
-    for each in sources:
+    for source in sources:
         print(
-            f"{each.publication:35} {each.system:20} {each.points:4}  fitted {each.fitted_error:6.1%}  "
-            f"left out {each.left_out_error:6.1%}"
+            f"{source.publication:35} {source.system:20} {source.points:4}  fitted {source.fitted_error:6.1%}  "
+            f"left out {source.left_out_error:6.1%}"
         )
-    print(f"90 % intervals held {table.held.within} of {table.held.points} figures of sources left out")
+    for each in table.held:
+        print(f"within 90 % of sources left out: {each.within} of {each.points} {each.what}")
 
 
 def _comment(what: str) -> str:
@@ -80,18 +81,14 @@ def _left_out(points: Sequence[PublishedTime], everything: Fitted) -> tuple[list
         errors = np.abs(relative_errors(own, without))
         residuals += [_residual(point, float(error)) for point, error in zip(own, errors, strict=True)]
         known = np.abs(relative_errors(own, everything))
-        sources.append(
-            SourceError(*source, len(own), round(float(known.mean()), 4), round(float(errors.mean()), 4))
-        )
+        sources.append(SourceError(*source, len(own), round(float(known.mean()), 4), round(float(errors.mean()), 4)))
     return residuals, sources
 
 
 def _residual(point: PublishedTime, error: float) -> Residual:
     entry = point.entry
     nodes = entry.cluster.nodes if entry.cluster else 1
-    return Residual(
-        entry.system, entry.library, entry.collective, nodes, point.size_bytes, entry.publication, error
-    )
+    return Residual(entry.system, entry.library, entry.collective, nodes, point.size_bytes, entry.publication, error)
 
 
 # ---- fitting

@@ -34,7 +34,12 @@ class CollectiveRow:
     calibrated: bool
     explained: str | None
     stated_error: float  # mean error that is stated for it
-    stated_q90: float | None  # 90 % are said to be within; null: of a ratio, or calibrated
+    stated_q90: float | None  # 90 % of times are said to be within; null: of a ratio, or calibrated
+
+    @property
+    def time_error(self) -> float:
+        """Relative error of the time, not negative."""
+        return abs(self.error if self.unit == "time_us" else 1 / (1 + self.error) - 1)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def summaries(rows: Sequence[CollectiveRow]) -> list[CollectiveSummary]:
                 mean_error=sum(errors) / len(errors),
                 worst_error=max(errors),
                 stated_error=sum(row.stated_error for row in judged) / len(judged),
-                within=_share(abs(row.error) <= row.stated_q90 for row in judged if row.stated_q90 is not None),
+                within=_share(row.time_error <= row.stated_q90 for row in judged if row.stated_q90 is not None),
             )
         )
     return found

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resnetx.choices import After
-from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute, messages, ssgd
 from resnetx.prediction.job import Job, RankClass
@@ -135,7 +135,7 @@ def _scaling(entry: Scaling, iteration: SecondsPerIteration, calibrated: bool) -
 def _two_points(made: CollectivePlan) -> MeasuredCollective:
     """A large and a small all-reduce that were measured on the same GPUs."""
     gpus, small = len(made.devices), training().small_allreduce
-    measured = collectives.published_points(made.system.name, made.library, made.collective, gpus)
+    measured = published_points(made.system.name, made.library, made.collective, gpus)
     large = [point for point in measured if point.size_bytes == LARGE]
     assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
     points = (MeasuredSize(size(small.size), small.time_us[gpus] * 1e-6), *large)
