@@ -115,8 +115,10 @@ class NcclAlgorithms:
 
     def rings(self) -> tuple[Algorithm, ...]:
         """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
-        if not self.generation.protocols or self.between:
+        if self.between or self.generation.one_ring:
             return (self._ring(),)
+        if not self.generation.protocols:
+            return (self._ring_before_tuning(), self._ring())
         return tuple(
             self._ring_by(each)
             for each in protocols.of_capability(self._gpu.compute_capability.value)
@@ -132,16 +134,31 @@ class NcclAlgorithms:
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
         steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
         fills = self.operation.along_a_chain and self.generation.fills_chains
-        rate_Bps = self.ring_Bps * (
-            self.fitted.nccl1_adding_share if self.generation.one_ring and self.operation.adds else 1
-        )
+        one_ring = self.generation.one_ring
+        chooses = not (self.between or one_ring)
+        s_per_byte = self.operation.bus_factor(ranks) / self.ring_Bps
+        if one_ring and self.operation.adds:
+            s_per_byte /= self.fitted.nccl1_adding_share
         return Algorithm(
             "ring",
             self._launch_s + hop.base_s + handovers * steps_s,
-            self.operation.bus_factor(ranks) / rate_Bps,
+            s_per_byte,
             self._limit(self.ring_Bps, self.inside.ring_limit),
             (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
             channels,
+            protocol="Simple" if chooses else "",
+            expected=(hop.base_s + steps_s, s_per_byte) if chooses else None,
+        )
+
+    def _ring_before_tuning(self) -> Algorithm:
+        """The ring of NCCL 2.0 to 2.3 in LL; measured with one process that launches all GPUs one after the other."""
+        ranks, ll = len(self.groups[0]), protocols.BEFORE_TUNING
+        steps = self.operation.rounds * (ranks - 1)
+        fixed_s = ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s)
+        s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share[protocols.shape(self.operation)])
+        launched_s = self._launch_s + ranks * self.fitted.nccl2_launch_s + fixed_s
+        return Algorithm(
+            "ring", launched_s, s_per_byte, self.inside.ring_limit, protocol="LL", expected=(fixed_s, s_per_byte)
         )
 
     def _ring_by(self, protocol: Protocol) -> Algorithm:

@@ -33,6 +33,7 @@ _RANGES = {
     "last_step_share": (0.0, 1.0, 0.1),
     "rings_lost_s": _TIMES_s,
     "rings_over_s": (50e-6, 5e-3, 0.2e-3),
+    "nccl2_launch_s": _HOPS_s,
     "in_switch_s": _TIMES_s,
     "in_switch_lost_s": _TIMES_s,
     "in_switch_over_s": (10e-6, 5e-3, 0.1e-3),

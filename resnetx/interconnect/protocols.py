@@ -72,6 +72,10 @@ PROTOCOLS = (
 )
 
 
+# LL of NCCL 2.0 to 2.3, which do not say when they take it: tuning.cc of 2.5.6 is the oldest that does.
+BEFORE_TUNING = Expectation(3.6e-6, 0.47e-6, 1.0e-6, _QUARTER)
+
+
 def of_capability(compute_capability: float) -> tuple[Protocol, ...]:
     """The protocols as the library of this GPU's time expects them."""
     return next(protocols for least, protocols in PROTOCOLS if compute_capability >= least)
