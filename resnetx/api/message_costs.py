@@ -33,7 +33,6 @@ def collectives(points: Iterable[PredictedPoint], machines: Mapping[str, System]
 
 def _curve(machine: System, library: str, name: str, devices: Sequence[int]) -> Iterator[CollectivePoint]:
     plan = collective.plan(machine, name, devices, library)
-    error = error_of(plan)
     for size_bytes in SIZES_BYTES:
         cost = plan.cost(size_bytes)
         yield CollectivePoint(
@@ -44,7 +43,7 @@ def _curve(machine: System, library: str, name: str, devices: Sequence[int]) -> 
             size_bytes=size_bytes,
             time_s=cost.time_s,
             algbw_Bps=cost.algbw_Bps,
-            error=error,
+            error=error_of(plan, [size_bytes]),
         )
 
 

@@ -13,7 +13,7 @@ from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.measured import UNCALIBRATED, MeasuredCollective
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
@@ -76,7 +76,7 @@ def _check(settings: PredictSettings) -> None:
     for library in settings.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
-    if settings.calibration is not None and len(settings.systems) * len(settings.library) > 1:
+    if settings.calibration not in (None, UNCALIBRATED) and len(settings.systems) * len(settings.library) > 1:
         raise ConfigError(f"calibration={settings.calibration}: valid for one system and one library; give one of each")
 
 
@@ -104,7 +104,15 @@ def _fabric(
 ) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
-    return Fabric(machine, library or machine.library, settings.transport, found, bandwidth, settings.what_if.latency)
+    return Fabric(
+        machine,
+        library or machine.library,
+        settings.transport,
+        found,
+        bandwidth,
+        settings.what_if.latency,
+        published=settings.calibration is None,
+    )
 
 
 def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:
@@ -144,7 +152,7 @@ def _clock_Hz(given: str | float | None) -> float | None:
 
 def _measured(settings: PredictSettings) -> dict[int | None, MeasuredCollective]:
     """Measured all-reduces by the number of GPUs, to calibrate with."""
-    return {} if settings.calibration is None else measured.by_gpus(settings.calibration, "allreduce")
+    return {} if settings.calibration in (None, UNCALIBRATED) else measured.by_gpus(settings.calibration, "allreduce")
 
 
 def _time(given: str | float) -> float:

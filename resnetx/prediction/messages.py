@@ -1,12 +1,10 @@
 """What the ranks of a point send each other, and what that costs on a system."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from resnetx import choices
-from resnetx.interconnect import validation
+from resnetx.interconnect import errors
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.prediction.step import TimedMessage
 from resnetx.workloads import buckets
@@ -67,7 +65,7 @@ def exchange(
         messages,
         sizes,
         made.library,
-        error_of(made),
+        error_of(made, sizes),
         "" if made.calibration is None else made.calibration.source,
         max(costs, key=lambda cost: cost.time_s).limiting_link,
         sum(sizes) / large.algbw_Bps / sum(cost.time_s for cost in costs),
@@ -75,15 +73,9 @@ def exchange(
     )
 
 
-def error_of(made: CollectivePlan) -> float:
-    """How far off a cost may be: as the calibration held out, else as the published measurements of this kind say."""
-    if made.calibration is not None and not math.isnan(made.calibration.held_out_error):
-        return made.calibration.held_out_error
-    allowed = _tolerance(made.system.name, made.library)
-    return max(allowed, BETWEEN_NODES) if made.system.nodes > 1 else allowed
-
-
-@cache
-def _tolerance(system: str, library: str) -> float:
-    """The largest mean error that the validation allows for this system and library; for any, where it has none."""
-    return validation.mean_tolerance(system, library)
+def error_of(made: CollectivePlan, sizes_bytes: Sequence[int]) -> float:
+    """What nine of ten times of these messages were off by at most: each by its size, for the time that it takes."""
+    times_s = [made.cost(size_bytes).time_s for size_bytes in sizes_bytes]
+    measured = [errors.error_of(made, size_bytes).q90 for size_bytes in sizes_bytes]
+    error = sum(time_s * error for time_s, error in zip(times_s, measured, strict=True)) / sum(times_s)
+    return max(error, BETWEEN_NODES) if made.system.nodes > 1 and made.calibration is None else error

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Literal
 
 from resnetx.choices import Strategy
-from resnetx.interconnect.calibration import Calibration
-from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
+from resnetx.interconnect.collective import CollectivePlan, Correction, calibrate, plan
 from resnetx.interconnect.host_io import Supply, from_host, from_storage
+from resnetx.interconnect.ladder import ladder
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
@@ -81,6 +81,7 @@ class Fabric:
     measured: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPU count
     bandwidth: Mapping[str, float] = field(default_factory=dict)  # kinds of links that many times as fast
     latency: float = 1.0  # the fixed time of a collective, times this
+    published: bool = False  # published times calibrate the systems that they are of, where nothing is measured
 
     @cached_property
     def system(self) -> System:
@@ -106,12 +107,14 @@ class Fabric:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
         return self.measured.get(gpus, self.measured.get(None))
 
-    def _calibration(self, devices: tuple[int, ...]) -> Calibration | None:
+    def _calibration(self, devices: tuple[int, ...]) -> Correction | None:
         """The calibration of the machine as it is described, which is applied to a changed one, too."""
         found = self.measured_on(len(devices))
-        if found is None:
+        if found is None and not (self.published and self.transport == "auto"):
             return None
         described = plan(self.described, "allreduce", devices, self.library, self.transport)
+        if found is None:
+            return ladder(described)
         return calibrate(described, found).calibration
 
     @cached_property

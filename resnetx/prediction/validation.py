@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from resnetx.config import request_from
-from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute, roofline
 from resnetx.prediction.predict import simulated
@@ -167,7 +167,7 @@ def _row(case: ScalingCase, group: str, given: str, linear: float | None) -> Tra
 def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
     """A large and a small all-reduce that were measured on the same GPUs."""
     small = training().small_allreduce
-    measured = collectives.published_points(system, library, "allreduce", gpus)
+    measured = published_points(system, library, "allreduce", gpus)
     large = [point for point in measured if point.size_bytes == LARGE]
     assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
     points = (MeasuredSize(size(small.size), small.time_us[gpus] * 1e-6), *large)
