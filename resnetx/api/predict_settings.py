@@ -31,6 +31,10 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
     "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False)),
 }
 
+# Those that were also used with a parameter server: with strategy=server they keep it, and only overlap is theirs.
+# TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
+SERVERS = ("tensorflow",)
+
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
 
@@ -84,7 +88,11 @@ def wanted_of(settings: PredictSettings) -> Wanted:
     """What this verb's settings say of the points."""
     strategy = FRAMEWORKS[settings.framework][0] if settings.framework else None
     return Wanted(
-        None if settings.devices is None else tuple(settings.devices), strategy, settings.convention, settings.baseline
+        None if settings.devices is None else tuple(settings.devices),
+        strategy,
+        settings.convention,
+        settings.baseline,
+        settings.framework in SERVERS,
     )
 
 

@@ -1,7 +1,7 @@
 """The task graph of synchronous SGD.
 
 The graph is that of Shi et al. 2018, Fig. 1: each rank reads its share of a batch, copies it to its device, runs
-forward layer by layer and backward in the reverse order; messages of gradients are all-reduced between all ranks as
+forward layer by layer and backward in the reverse order; messages of gradients are sent between all ranks as
 they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
 
     reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
@@ -83,7 +83,7 @@ def _add_iteration(
         graph.add(
             "collectives",
             ALL_RANKS,
-            f"all-reduce {index + 1}",
+            f"{message.name} {index + 1}",
             message.time_s * by.messages,
             [tasks.layers_done[cut] for tasks in computed],
         )
