@@ -29,11 +29,12 @@ class Exchange:
     calibrated: str  # what the plan was refined by; "" if by nothing
     limiting_link: str | None
     link_share: float | None  # of the rate that large messages reach, while these move
+    fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
 
     @property
     def time_s(self) -> float:
         """All messages, one after the other."""
-        return sum(message.time_s for message in self.messages)
+        return sum(message.time_s for message in (*self.messages, *self.fetched))
 
 
 NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)

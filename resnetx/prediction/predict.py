@@ -74,7 +74,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
-    return Job(tuple(classes), exchange.messages, point.setting.overlap, at_once, _host(point))
+    return Job(tuple(classes), exchange.messages, point.setting.overlap, at_once, _host(point), exchange.fetched)
 
 
 def _crowding(point: Point) -> float:

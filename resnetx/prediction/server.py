@@ -2,10 +2,11 @@
 
     exchange(point, computed).messages
 
-As `strategy=server` trains (`measure.rank.server`) and the parameter server of TensorFlow's benchmarks did: each
-variable's gradient goes to the server when it is ready, from all ranks at once, is added up and updated there, one
-variable after the other, beside the backward pass; behind the backward pass all parameters come back, and the next
-step waits for them. What copies get where they share links is `interconnect.star`'s.
+As `strategy=server` trains (`measure.rank.server`): each variable's gradient goes to the server when it is ready, from
+all ranks at once, is added up and updated there, one variable after the other, beside the backward pass; behind the
+backward pass all parameters come back, and the next step waits for them. TensorFlow fetches them while the next forward
+pass runs (`overlap.parameters`): each layer waits for its own, and they come in the order of the forward pass. What
+copies get where they share links is `interconnect.star`'s.
 
 **Adding up and updating** is bound by memory: adding one buffer to another moves three halves of what copying it moves
 (two reads and a write), updating by SGD with momentum five halves (gradient, momentum and parameter are read, the
@@ -18,6 +19,7 @@ operation, and that copies of one variable may run beside those of the next.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
 
 from resnetx.choices import Server
 from resnetx.errors import ConfigError
@@ -43,19 +45,22 @@ def exchange(point: Point, computed: Compute, bytes_each: int) -> Exchange:
     sent = tuple(_sent(point, computed, copies, bytes_each))
     sizes = [gradient.elements * bytes_each for gradient in point.subject.gradients]
     whole = [gradient.size_bytes for gradient in point.subject.gradients]
-    back_s = sum(map(copies.outward.time_s, whole))
-    first = computed.step.layers[0].name  # with whose backward pass all is computed
-    messages = (*sent, TimedMessage((first,), back_s, name="parameters back"))
+    back = tuple(_back(point, copies))
+    last = TimedMessage(  # behind the whole backward pass
+        (computed.step.layers[0].name,), sum(message.time_s for message in back), name="parameters"
+    )
+    overlaps = point.setting.overlap.parameters
     moving_s = sum(sizes) / copies.inward.bandwidth_Bps + sum(whole) / copies.outward.bandwidth_Bps
     slower = min(copies.inward, copies.outward, key=lambda way: way.bandwidth_Bps)
     return Exchange(
-        messages=messages,
+        messages=sent if overlaps else (*sent, last),
+        fetched=back if overlaps else (),
         sizes_bytes=(*sizes, sum(whole)),
         library="server",
         error=SERVER_ERROR,
         calibrated="",
         limiting_link=slower.limit,
-        link_share=moving_s / sum(message.time_s for message in messages),
+        link_share=moving_s / sum(message.time_s for message in (*sent, last)),
     )
 
 
@@ -65,6 +70,14 @@ def _sent(point: Point, computed: Compute, copies: Star, bytes_each: int) -> Ite
     for gradient in point.subject.gradients:
         time_s = copies.inward.time_s(gradient.elements * bytes_each) + work_s(gradient.size_bytes)
         yield TimedMessage((gradient.layer,), time_s, name="gradient")
+
+
+def _back(point: Point, copies: Star) -> Iterator[TimedMessage]:
+    """The parameters of each layer on their way back, in the order of the forward pass."""
+    for layer, own in groupby(reversed(point.subject.gradients), key=lambda gradient: gradient.layer):
+        yield TimedMessage(
+            (layer,), sum(copies.outward.time_s(gradient.size_bytes) for gradient in own), name="parameters"
+        )
 
 
 def _server_s(point: Point, computed: Compute, size_bytes: int) -> float:

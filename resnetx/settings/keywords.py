@@ -96,6 +96,7 @@ class OverlapSettings(TypedDict, total=False):
 
     input: bool
     host_to_device: bool
+    parameters: bool
 
 
 class WhatIfSettings(TypedDict, total=False):
