@@ -68,8 +68,8 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         step = times.step.slowed(_crowding(point) * slowest_of(point.gpus, computed.jitter))
         if exchange.messages:
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
-        if isinstance(point.subject.strategy, Server) and exchange.messages:
-            step = replace(step, update_s=0.0)  # the server's, and part of its messages
+        if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
+            step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         classes.append(RankClass(ranks, step))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)

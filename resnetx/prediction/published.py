@@ -69,6 +69,7 @@ class Scaling(_Entry, frozen=True, kw_only=True):
     batch_size_per_gpu: int
     gradient_bytes: int | None
     images_per_s: dict[int, float]
+    exchange: Literal["allreduce", "server"] = "allreduce"  # server: on the CPU
     not_modelled: str | None  # the reason
 
 

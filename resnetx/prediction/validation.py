@@ -3,7 +3,9 @@
 Each row says what was given and what was predicted. AlexNet of 2017 on the P100 DGX-1 is the one published case in
 which an all-reduce of known algorithm follows a step of known time: gradients were replicated by NCCL 1, in one go
 behind the backward pass. It is predicted twice: with the plan of the all-reduce corrected by two measured points (a
-large and a small one) on the same number of GPUs, and without. AlexNet as Tallent et al. 2017 ran it is predicted from
+large and a small one) on the same number of GPUs, and without. TensorFlow's other rates of that time went through a
+parameter server on the CPU: they are predicted as `predict` does (strategy=server framework=tensorflow), given the rate
+of one GPU. AlexNet as Tallent et al. 2017 ran it is predicted from
 descriptions alone. What is not modelled is listed with the reason.
 """
 
@@ -11,19 +13,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from resnetx.choices import After
+from resnetx.config import request_from
 from resnetx.interconnect import validation as collectives
 from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import load
 from resnetx.prediction import compute, messages, ssgd
-from resnetx.prediction.job import Job, RankClass
+from resnetx.prediction.job import Job, Overlap, RankClass
+from resnetx.prediction.predict import simulated
 from resnetx.prediction.published import Iterations, LayerwiseTime, Scaling, training
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.stated_rate import StatedRates
+from resnetx.settings.compose import compose
 from resnetx.units import size
 from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 CALIBRATED, UNCALIBRATED = "dgx1-alexnet-2017", "dgx1-alexnet-2017-uncalibrated"
+SERVED = "tensorflow-server-2017"
 LAYERWISE, ITERATIONS, NOT_MODELLED = "layerwise", "tallent2017-alexnet", "not-modelled"
+FETCHED = Overlap(host_to_device=False, parameters=True)  # TensorFlow's, as `api.predict_settings` has it
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
 # (seconds of a step on one GPU, seconds of its all-reduce) -> seconds of an iteration.
@@ -77,8 +86,10 @@ def validate(iteration: SecondsPerIteration = after) -> list[TrainingRow]:
     """All published rates of more than one GPU, with their predictions, group by group."""
     published = training()
     modelled = [entry for entry in published.scaling if entry.not_modelled is None]
-    rows = [row for entry in modelled for row in _scaling(entry, iteration, calibrated=True)]
-    rows += [row for entry in modelled for row in _scaling(entry, iteration, calibrated=False)]
+    reduced, served = ([each for each in modelled if each.exchange == kind] for kind in ("allreduce", "server"))
+    rows = [row for entry in reduced for row in _scaling(entry, iteration, calibrated=True)]
+    rows += [row for entry in reduced for row in _scaling(entry, iteration, calibrated=False)]
+    rows += [row for entry in served for row in _served(entry)]
     rows += map(_layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
     for entry in published.scaling:
@@ -144,6 +155,45 @@ def _two_points(made: CollectivePlan) -> MeasuredCollective:
 
 def _what(entry: Scaling) -> str:
     return f"{entry.network}, batch {entry.batch_size_per_gpu} per GPU"
+
+
+# ---- weak scaling with a parameter server
+
+
+def _served(entry: Scaling) -> Iterator[TrainingRow]:
+    """Every count of GPUs but the first, from the rate on one: the same prediction as of any point."""
+    assert entry.system is not None, entry.source
+    batch, rate = entry.batch_size_per_gpu, entry.images_per_s[1]
+    fabric = Fabric(load(entry.system, nodes=1), entry.library)
+    subject = replace(_subject(entry), rates=StatedRates(((batch, rate),), "stated", entry.source))
+    for gpus, measured in entry.images_per_s.items():
+        if gpus == 1:
+            continue
+        point = Point(subject, fabric, tuple(range(gpus)), gpus * batch, TrainingSetup(overlap=FETCHED))
+        predicted = point.batch_size / simulated(point).time_s
+        yield TrainingRow(
+            group=SERVED,
+            source=entry.source,
+            system=entry.system,
+            library=None,
+            what=_what(entry),
+            gpus=gpus,
+            unit="images/s",
+            given=f"{rate:g} images/s on one GPU",
+            measured=measured,
+            predicted=predicted,
+            error=predicted / measured - 1,
+            seen=entry.seen,
+            calibrated=False,
+            not_modelled=None,
+        )
+
+
+def _subject(entry: Scaling) -> Subject:
+    """The network with a parameter server on the CPU."""
+    settings = {"model": "torchvision", "model.name": entry.network, "input": "synthetic", "strategy": "server"}
+    request = request_from(compose(settings))
+    return Subject.of(request, entry.table(request.image_size), "torch")
 
 
 # ---- other groups
