@@ -28,8 +28,12 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
     "caffe-mpi": (Layerwise(), Overlap(input=True, host_to_device=True)),
     "cntk": (After(), Overlap(input=True, host_to_device=False)),
     "mxnet": (Layerwise(), Overlap(input=True, host_to_device=False)),
-    "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False)),
+    "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False, parameters=True)),
 }
+
+# Those that were also used with a parameter server: with strategy=server they keep it, and only overlap is theirs.
+# TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
+SERVERS = ("tensorflow",)
 
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
@@ -38,6 +42,7 @@ ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: bool
     host_to_device: bool
+    parameters: bool
 
 
 class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,7 +89,11 @@ def wanted_of(settings: PredictSettings) -> Wanted:
     """What this verb's settings say of the points."""
     strategy = FRAMEWORKS[settings.framework][0] if settings.framework else None
     return Wanted(
-        None if settings.devices is None else tuple(settings.devices), strategy, settings.convention, settings.baseline
+        None if settings.devices is None else tuple(settings.devices),
+        strategy,
+        settings.convention,
+        settings.baseline,
+        settings.framework in SERVERS,
     )
 
 
@@ -126,7 +135,7 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
 
 def setting_of(settings: PredictSettings) -> TrainingSetup:
     """How it is trained, as this verb's settings say."""
-    overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device)
+    overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device, settings.overlap.parameters)
     return TrainingSetup(
         overlap=FRAMEWORKS[settings.framework][1] if settings.framework else overlap,
         gradients=settings.gradients,

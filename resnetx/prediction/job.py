@@ -8,10 +8,11 @@ from resnetx.prediction.step import StepTimes, TimedMessage
 
 @dataclass(frozen=True)
 class Overlap:
-    """What the next iteration's input may do while this one computes."""
+    """What the next iteration's input may do while this one computes, and what may come while the next one does."""
 
     input: bool = True
     host_to_device: bool = True
+    parameters: bool = False  # of a parameter server: each layer waits for its own, not the step for all of them
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class Job:
     host: HostShare | None = None
     # Of the time in which messages are on their way behind computing, what computing loses to them: 0 nothing, 1 all.
     contention: float = 0.0
+    fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
 
     def without_messages(self) -> "Job":
-        return replace(self, messages=())
+        return replace(self, messages=(), fetched=())
 
     def computing_longer(self, more_s: float) -> "Job":
         """With so much more computing at the end of each rank's step."""

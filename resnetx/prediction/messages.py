@@ -32,11 +32,12 @@ class Exchange:
     limiting_link: str | None
     link_share: float | None  # of the rate that large messages reach, while these move
     contention: float = 0.0  # of the time they are on their way, what computing loses to them
+    fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
 
     @property
     def time_s(self) -> float:
         """All messages, one after the other."""
-        return sum(message.time_s for message in self.messages)
+        return sum(message.time_s for message in (*self.messages, *self.fetched))
 
 
 NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)

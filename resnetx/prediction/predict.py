@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
+from resnetx.choices import Server
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.prediction import compute, host_load, input, messages
+from resnetx.prediction import compute, host_load, input, messages, server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import Iteration
@@ -55,8 +56,10 @@ def simulated(point: Point) -> Iteration:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    plan, subject = point.fabric.plan(point.devices), point.subject
     bytes_each = _BYTES_EACH[point.setting.gradients]
+    if isinstance(point.subject.strategy, Server):
+        return server.exchange(point, computed, bytes_each)
+    plan, subject = point.fabric.plan(point.devices), point.subject
     return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
 
 
@@ -66,11 +69,21 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         step = times.step.slowed(_crowding(point) * _waiting(point, computed))
         if exchange.messages:
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
+        if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
+            step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         classes.append(RankClass(ranks, step))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
-    return Job(tuple(classes), exchange.messages, point.setting.overlap, at_once, _host(point), exchange.contention)
+    return Job(
+        tuple(classes),
+        exchange.messages,
+        point.setting.overlap,
+        at_once,
+        _host(point),
+        fetched=exchange.fetched,
+        contention=exchange.contention,
+    )
 
 
 def _waiting(point: Point, computed: Compute) -> float:

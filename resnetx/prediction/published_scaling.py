@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.choices import After, Bucket, Strategy, Torchvision
+from resnetx.choices import Torchvision
 from resnetx.interconnect.system import System, load
 from resnetx.loading import own_yaml
 from resnetx.prediction.published import FOLDER, Precision, TrainedNetwork
@@ -45,9 +45,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     precision: Precision
     gradients: Literal["fp32", "fp16"]
     library: str
-    exchange: Literal["allreduce", "server"]
+    exchange: Literal["allreduce", "server"]  # server: each variable has its place on the CPU
     input: Feed  # loader: the framework's own decoding on CPUs; unknown: the source does not say
-    strategy: Literal["bucket", "after"] = "bucket"
+    strategy: Literal["bucket", "after"] = "bucket"  # of an all-reduce; buckets stand for what frameworks fuse
     cluster: Cluster | None = None
     seen: bool
     images_per_s: dict[int, float]
@@ -61,13 +61,6 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         found = tables.kept(self.model, self.image_size)
         assert found is not None, f"{self.network} at {self.image_size} pixels is not among workloads.tables.KEPT"
         return found
-
-    @property
-    def sent(self) -> Strategy:
-        """DDP's buckets stand for what frameworks fuse; nothing is known of their sizes."""
-        if self.strategy == "after":
-            return After()
-        return Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
 
     def on(self, gpus: int) -> System:
         """The system with as many nodes as so many GPUs take."""

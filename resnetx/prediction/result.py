@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from resnetx.choices import Server
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import MemoryNeed
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
@@ -151,7 +152,7 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     if exchange.limiting_link is None:
         return ()
     system = point.fabric.described.name
-    what = f"all-reduce on {point.gpus} GPUs of {system} with {point.fabric.library}"
+    what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.fabric.library}"
     origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
     source = exchange.calibrated or f"not calibrated: the links of {system}, each with its source"
     return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
@@ -168,6 +169,11 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     whose = f"{error.points} rates of {error.publishers} publisher{'s' * (error.publishers != 1)}, left out of the fit"
     what = f"scaling by {Kind.of_point(point).text}"
     return (RecordInput(what, value, "published", f"results/published/scaling-errors.yaml: {whose}", error.mean),)
+
+
+def _exchanged(point: Point) -> str:
+    strategy = point.subject.strategy
+    return f"parameter server ({strategy.device})" if isinstance(strategy, Server) else "all-reduce"
 
 
 def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:

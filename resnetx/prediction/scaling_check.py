@@ -9,6 +9,7 @@ from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.config import request_from
 from resnetx.prediction import compute, host_load, roofline
 from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import simulated, slowest_of
 from resnetx.prediction.published_scaling import Series, series, sources
 from resnetx.prediction.scaling_errors import Kind
@@ -17,6 +18,7 @@ from resnetx.prediction.stated_rate import StatedRates
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 
+FETCHED = Overlap(host_to_device=False, parameters=True)  # TensorFlow's, as `api.predict_settings` has it
 FREE = ScalingCosts(variation=0.0, host_load=0.0)
 
 
@@ -41,7 +43,8 @@ class ScalingCase:
         rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
         subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates)
         fabric = self.fabric or Fabric(of.on(self.gpus), of.library)
-        setting = TrainingSetup(gradients=of.gradients, costs=FREE)
+        overlap = FETCHED if of.exchange == "server" else Overlap()
+        setting = TrainingSetup(overlap=overlap, gradients=of.gradients, costs=FREE)
         return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
     @property
@@ -113,6 +116,6 @@ def _request(of: Series) -> Request:
         "gpus": 1,
         "precision": of.precision,
         "input": feeds[of.input].__struct_config__.tag,
-        "strategy": of.strategy,
+        "strategy": "server" if of.exchange == "server" else of.strategy,
     }
     return request_from(compose(words))

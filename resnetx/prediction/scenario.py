@@ -11,6 +11,7 @@ from resnetx.interconnect.host_io import Supply, from_host, from_storage
 from resnetx.interconnect.ladder import ladder
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.star import Star, star
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.job import Overlap
@@ -120,6 +121,17 @@ class Fabric:
     @cached_property
     def _plans(self) -> dict[tuple[int, ...], CollectivePlan]:
         return {}
+
+    @cached_property
+    def _stars(self) -> dict[tuple[tuple[int, ...], bool], Star]:
+        return {}
+
+    def star(self, devices: tuple[int, ...], on_host: bool) -> Star:
+        """Copies between these GPUs and a parameter server: the first of them, or its host's memory."""
+        if (devices, on_host) not in self._stars:
+            made = star(self.system, devices, on_host, self.library, self.transport)
+            self._stars[devices, on_host] = made.with_latency(self.latency)
+        return self._stars[devices, on_host]
 
     @cached_property
     def _supplies(self) -> dict[tuple[int, ...], tuple[Supply | None, Supply | None]]:

@@ -46,9 +46,12 @@ def _without_contention_s(job: Job, by: Stretch) -> float:
     """By a formula where there is one."""
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queues_ahead = not step.queue_s or (all(overlap) and not step.host_s)
+    waits = bool(step.host_s or step.input_s or step.host_to_device_s)  # while parameters arrive
+    if job.fetched and waits:
+        return simulated_s(job, by)
     if len(job.classes) > 1 or job.host is not None or job.at_once > 1 or not queues_ahead:
         return simulated_s(job, by)
-    return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by)
+    return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by, job.fetched)
 
 
 def simulated_s(job: Job, by: Stretch = AS_IT_IS) -> float:
