@@ -1,12 +1,13 @@
 """What `predict` is asked about: workloads by name, by their traces, or by traces that others have measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from resnetx import bounds, study, workloads
+from resnetx.api.known_rates import KnownRates
 from resnetx.choices import Strategy
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
@@ -34,6 +35,7 @@ class Wanted:
     strategy: Strategy | None  # of a framework; None: as the points say
     convention: str  # of counting activations and parameters
     baseline: int  # GPUs of the denominator of speed-ups
+    rates: KnownRates | None = None  # of one GPU, where they are known
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
@@ -70,6 +72,8 @@ def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterato
     """The curves of the workloads that are given; with traces, those of each trace."""
     if not paths:
         yield from _through(_named(given, wanted), wanted, None)
+    elif wanted.rates is not None:
+        raise ConfigError(f"{wanted.rates.where}: {paths[0]} has the times of a step already; give a trace or a rate")
     for path in paths:
         for trace in traces(path):
             _refuse_known(trace, given)
@@ -94,6 +98,8 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         points = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
+        if wanted.rates is not None:
+            subject = replace(subject, rates=wanted.rates.of(first))
         yield Curve(subject, list(points), wanted.base(first))
 
 

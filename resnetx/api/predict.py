@@ -78,7 +78,11 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     settings, workload = split(given)
     on, setting = fabrics(settings), setting_of(settings)
-    wanted = list(curves(paths, workload, wanted_of(settings)))
+    asked = wanted_of(settings)
+    wanted = list(curves(paths, workload, asked))
+    if asked.rates is not None:
+        requests = [each.subject.request for each in wanted if each.subject.request is not None]
+        asked.rates.check(requests, [fabric.described for fabric in on])
     _refuse_unsaid(on[0].measured, wanted, settings.calibration)
     _refuse_unread(setting.image_bytes, wanted)
     points = points_on(on, wanted, setting)

@@ -7,6 +7,7 @@ import msgspec
 
 from resnetx import bounds
 from resnetx.api.curves import Wanted
+from resnetx.api.known_rates import Rate, known_rates
 from resnetx.api.system_settings import SystemSettings
 from resnetx.choices import After, Layerwise, Strategy
 from resnetx.config import FIND, bytes_from, clock_from
@@ -48,6 +49,8 @@ class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     """The settings of a prediction that do not describe the workload."""
 
+    rate: Rate | None
+    rate_error: float | None
     framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
     overlap: _Overlap
     gradients: Literal["fp32", "bf16", "fp16"]
@@ -78,13 +81,19 @@ def _check(settings: PredictSettings) -> None:
             raise unknown_name("library generation", library, LIBRARIES, "library")
     if settings.calibration is not None and len(settings.systems) * len(settings.library) > 1:
         raise ConfigError(f"calibration={settings.calibration}: valid for one system and one library; give one of each")
+    if settings.rate is not None and settings.clock is not None:
+        raise ConfigError("clock: a known rate has the clock of its GPU in it; leave clock or rate out")
 
 
 def wanted_of(settings: PredictSettings) -> Wanted:
     """What this verb's settings say of the points."""
     strategy = FRAMEWORKS[settings.framework][0] if settings.framework else None
     return Wanted(
-        None if settings.devices is None else tuple(settings.devices), strategy, settings.convention, settings.baseline
+        None if settings.devices is None else tuple(settings.devices),
+        strategy,
+        settings.convention,
+        settings.baseline,
+        known_rates(settings.rate, settings.rate_error),
     )
 
 

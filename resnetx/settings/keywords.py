@@ -283,6 +283,8 @@ class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
 class PredictKeywords(PredictionKeywords, total=False):
     """Settings of `predict`."""
 
+    rate: float | Mapping[int | str, float] | Text | None
+    rate_error: float | None
     results: Text
 
 

@@ -116,7 +116,8 @@ def _common_settings(point: PredictedPoint, alike: set[str]) -> str:
 
 
 _COMPUTE = {
-    "measured": "measured (traces of this GPU)",
+    "stated": "by the stated rate of one GPU",
+    "measured": "measured on this GPU",
     "rescaled": "rescaled from another GPU's traces",
     "roofline": "by the roofline",
     None: "unknown",
