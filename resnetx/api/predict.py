@@ -8,7 +8,16 @@ from resnetx import progress
 from resnetx.api import drawings
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
-from resnetx.api.predict_settings import ASSUMED, fabrics, setting_of, split, wanted_of
+from resnetx.api.known_rates import known_rates
+from resnetx.api.predict_settings import (
+    ASSUMED,
+    PredictSettings,
+    by_framework,
+    fabrics,
+    setting_of,
+    split,
+    wanted_of,
+)
 from resnetx.choices import SyntheticInput
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
@@ -77,27 +86,30 @@ def _name(point: PredictedPoint) -> str:
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     settings, workload = split(given)
-    on, setting = fabrics(settings), setting_of(settings)
-    asked = wanted_of(settings)
-    wanted = list(curves(paths, workload, asked))
-    if asked.rates is not None:
-        requests = [each.subject.request for each in wanted if each.subject.request is not None]
-        asked.rates.check(requests, [fabric.described for fabric in on])
+    on, trained = fabrics(settings), [each for own in by_framework(settings) for each in _trained(paths, workload, own)]
+    wanted = [each for each, _ in trained]
+    _refuse_other_rates(settings, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, settings.calibration)
-    _refuse_unread(setting.image_bytes, wanted)
-    points = points_on(on, wanted, setting)
+    _refuse_unread(settings.image_bytes, wanted)
+    points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 
 
-def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
+def _trained(paths: Sequence[Path], workload: Point, settings: PredictSettings) -> list[tuple[Curve, TrainingSetup]]:
+    """The curves of one framework, each with how it is trained."""
+    setting = setting_of(settings)
+    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings))]
+
+
+def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return [
         point
         for fabric in on
-        for asked in wanted
+        for asked, setting in trained
         for point in curve(asked.subject, fabric, asked.points, asked.baseline, setting)
     ]
 
@@ -119,6 +131,14 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
+def _refuse_other_rates(settings: PredictSettings, wanted: Sequence[Curve], on: Sequence[Fabric]) -> None:
+    """A known rate is of one model of GPU, and a stated one of one workload."""
+    known = known_rates(settings.rate, settings.rate_error)
+    if known is not None:
+        requests = [each.subject.request for each in wanted if each.subject.request is not None]
+        known.check(requests, [fabric.described for fabric in on])
+
+
 def _refuse_unsaid(
     found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str | None
 ) -> None:
@@ -131,7 +151,7 @@ def _refuse_unsaid(
         )
 
 
-def _refuse_unread(image_bytes: int | None, wanted: Sequence[Curve]) -> None:
+def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> None:
     """The size of stored images says something only where images are read."""
     if image_bytes is None:
         return

@@ -51,7 +51,7 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
 
     rate: Rate | None
     rate_error: float | None
-    framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
+    framework: list[str | None]  # an axis: `by_framework` has one of each
     overlap: _Overlap
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
@@ -70,12 +70,15 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
 def split(given: Point) -> tuple[PredictSettings, Point]:
     """The settings of the prediction itself, and those that describe the workload."""
     own = {key: value for key, value in given.items() if group_of(key) in PredictSettings.__struct_fields__}
-    settings = struct_of(own, PredictSettings, listed=("systems", "library"))
+    settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework"))
     _check(settings)
     return settings, {key: value for key, value in given.items() if key not in own}
 
 
 def _check(settings: PredictSettings) -> None:
+    for framework in settings.framework:
+        if framework is not None and framework not in FRAMEWORKS:
+            raise unknown_name("framework", framework, FRAMEWORKS, "framework")
     for library in settings.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
@@ -85,12 +88,19 @@ def _check(settings: PredictSettings) -> None:
         raise ConfigError("clock: a known rate has the clock of its GPU in it; leave clock or rate out")
 
 
+def by_framework(settings: PredictSettings) -> list[PredictSettings]:
+    """The same settings with each framework by itself."""
+    if not settings.framework:
+        raise ConfigError(f"framework=[]: expected one of {', '.join(FRAMEWORKS)}, or several")
+    return [msgspec.structs.replace(settings, framework=[name]) for name in dict.fromkeys(settings.framework)]
+
+
 def wanted_of(settings: PredictSettings) -> Wanted:
     """What this verb's settings say of the points."""
-    strategy = FRAMEWORKS[settings.framework][0] if settings.framework else None
+    (framework,) = settings.framework
     return Wanted(
         None if settings.devices is None else tuple(settings.devices),
-        strategy,
+        FRAMEWORKS[framework][0] if framework else None,
         settings.convention,
         settings.baseline,
         known_rates(settings.rate, settings.rate_error),
@@ -126,10 +136,12 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
 
 
 def setting_of(settings: PredictSettings) -> TrainingSetup:
-    """How it is trained, as this verb's settings say."""
+    """How it is trained, as this verb's settings say; see `by_framework`."""
+    (framework,) = settings.framework
     overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device)
     return TrainingSetup(
-        overlap=FRAMEWORKS[settings.framework][1] if settings.framework else overlap,
+        framework=framework,
+        overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,
         straggler=settings.straggler,
         host_s=_time(settings.host_time),

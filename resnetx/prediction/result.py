@@ -35,6 +35,7 @@ class Description(TypedDict):
     batch_size: int
     scaling: Literal["strong", "weak"]
     strategy: str
+    framework: str
     precision: str
     system: str
     library: str
@@ -58,6 +59,7 @@ def _described(point: Point) -> Description:
         "batch_size": point.batch_size,
         "scaling": subject.scaling,
         "strategy": subject.strategy.kind,
+        "framework": point.setting.framework or "",
         "precision": subject.precision,
         "system": point.fabric.described.name,
         "library": point.fabric.library,

@@ -141,6 +141,7 @@ class Fabric:
 class TrainingSetup:
     """How it is trained."""
 
+    framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     overlap: Overlap = field(default_factory=Overlap)
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes

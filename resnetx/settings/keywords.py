@@ -263,7 +263,7 @@ class TopologyKeywords(MachineKeywords, total=False):
 class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
     """Settings of whatever predicts."""
 
-    framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
+    framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
