@@ -90,6 +90,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     wanted = [each for each, _ in trained]
     _refuse_other_rates(settings, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, settings.calibration)
+    _refuse_unsaid_messages(settings, wanted)
     _refuse_unread(settings.image_bytes, wanted)
     points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
@@ -143,12 +144,29 @@ def _refuse_unsaid(
     found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str | None
 ) -> None:
     """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
-    counts = sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
+    counts = _counts(wanted)
     if None in found and len(counts) > 1:
         raise ConfigError(
             f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
             f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
         )
+
+
+def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
+    """The same of the messages of traces."""
+    if settings.communication != "trace" or len(_counts(wanted)) < 2:
+        return
+    for trace in (each.subject.trace for each in wanted):
+        if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
+            raise ConfigError(
+                f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
+                f"gpus={_counts(wanted)}; request one of them, or state it (`resnetx trace --import ... gpus=2`)"
+            )
+
+
+def _counts(wanted: Sequence[Curve]) -> list[int]:
+    """The numbers of GPUs that send anything."""
+    return sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
 
 
 def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> None:

@@ -36,6 +36,10 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
 
 
+# Settings that only say how messages are modelled.
+MODELLED = ("calibration", "gradients", "library", "sensitivity", "transport", "what_if")
+
+
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: bool
     host_to_device: bool
@@ -51,6 +55,7 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
 
     rate: Rate | None
     rate_error: float | None
+    communication: Literal["model", "trace"]
     framework: list[str | None]  # an axis: `by_framework` has one of each
     overlap: _Overlap
     gradients: Literal["fp32", "bf16", "fp16"]
@@ -72,6 +77,11 @@ def split(given: Point) -> tuple[PredictSettings, Point]:
     own = {key: value for key, value in given.items() if group_of(key) in PredictSettings.__struct_fields__}
     settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework"))
     _check(settings)
+    for key in own:
+        if settings.communication == "trace" and group_of(key) in MODELLED:
+            raise ConfigError(
+                f"{key}: changes how messages are modelled, and communication=trace takes those of a trace"
+            )
     return settings, {key: value for key, value in given.items() if key not in own}
 
 
@@ -104,6 +114,7 @@ def wanted_of(settings: PredictSettings) -> Wanted:
         settings.convention,
         settings.baseline,
         known_rates(settings.rate, settings.rate_error),
+        settings.communication == "trace",
     )
 
 
@@ -140,6 +151,7 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
     (framework,) = settings.framework
     overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device)
     return TrainingSetup(
+        communication=settings.communication,
         framework=framework,
         overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,

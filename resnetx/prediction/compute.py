@@ -62,7 +62,9 @@ def of_point(point: Point, images: int) -> Compute:
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
     step = replace(computed.step, host_s=point.setting.host_s, queue_s=queue_s)
-    if subject.trace is None or is_own_host(subject.trace, system):
+    # Messages as traced are those of the trace's own machine, and so is all else.
+    own_host = subject.trace is None or is_own_host(subject.trace, system) or point.setting.communication == "trace"
+    if own_host or subject.trace is None:
         return replace(computed, step=step)
     # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
     step = replace(step, input_s=0.0, host_to_device_s=0.0)

@@ -24,6 +24,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
 from resnetx.prediction.scenario import Fabric, Point
+from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -54,7 +55,11 @@ def simulated(point: Point) -> Iteration:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    plan, subject = point.fabric.plan(point.devices), point.subject
+    subject = point.subject
+    if point.setting.communication == "trace":
+        assert subject.trace is not None, "communication=trace without a trace"
+        return traced_exchange(subject.trace, point.shares[0][0], point.gpus, subject.strategy)
+    plan = point.fabric.plan(point.devices)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
 
@@ -63,7 +68,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
         step = times.step.slowed(_crowding(point) * slowest_of(point.gpus, computed.jitter))
-        if exchange.messages:
+        if exchange.messages and point.setting.communication == "model":
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         classes.append(RankClass(ranks, step))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be

@@ -11,9 +11,11 @@ import msgspec
 
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import MemoryNeed
+from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import Errors
+from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import Origin, PredictedGpu, PredictedPoint, Sensitivity
 from resnetx.request import Request
@@ -95,6 +97,7 @@ def predicted(
     base = baseline or Baseline(point.gpus, images_per_s)
     speedup, errors = images_per_s / base.images_per_s, iteration.errors
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
+    no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = PredictedPoint(
         **_described(point),
         outcome="ok",
@@ -113,8 +116,8 @@ def predicted(
         input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
-        limiting_link=known(no_messages if exchange.limiting_link is None else exchange.limiting_link),
-        link_share=known(no_messages if exchange.link_share is None else exchange.link_share),
+        limiting_link=known(no_link if exchange.limiting_link is None else exchange.limiting_link),
+        link_share=known(no_link if exchange.link_share is None else exchange.link_share),
         memory_bytes=known(memory.needed_bytes),
         memory_capacity_bytes=known(memory.capacity_bytes),
         gpu=_gpu(point, compute.clock_Hz),
@@ -149,13 +152,24 @@ def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """Where the cost of the messages is from; empty where none are sent."""
     point, exchange = iteration.point, iteration.exchange
-    if exchange.limiting_link is None:
+    if not exchange.messages:
         return ()
     system = point.fabric.described.name
+    if exchange.limiting_link is None:
+        return (_traced_messages(point, exchange),)
     what = f"all-reduce on {point.gpus} GPUs of {system} with {point.fabric.library}"
     origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
     source = exchange.calibrated or f"not calibrated: the links of {system}, each with its source"
     return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
+
+
+def _traced_messages(point: Point, exchange: Exchange) -> RecordInput:
+    """Messages that are taken from the trace; one that does not say its GPUs is taken to be of these."""
+    trace = point.subject.trace
+    unsaid = trace is not None and not any(batch.communication_gpus for batch in trace.batches)
+    value = "each layer's as traced" + "; the trace does not say on how many GPUs" * unsaid
+    origin: Origin = "assumed" if unsaid else "published"
+    return RecordInput(f"messages between {point.gpus} GPUs", value, origin, exchange.calibrated, exchange.error)
 
 
 def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:

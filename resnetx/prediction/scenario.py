@@ -141,6 +141,7 @@ class Fabric:
 class TrainingSetup:
     """How it is trained."""
 
+    communication: Literal["model", "trace"] = "model"  # trace: the messages of the trace, as they were measured
     framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     overlap: Overlap = field(default_factory=Overlap)
     gradients: str = "fp32"  # in which precision they are sent

@@ -285,6 +285,7 @@ class PredictKeywords(PredictionKeywords, total=False):
 
     rate: float | Mapping[int | str, float] | Text | None
     rate_error: float | None
+    communication: Literal["model", "trace"]
     results: Text
 
 
