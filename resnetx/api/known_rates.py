@@ -135,20 +135,30 @@ def _spread(runs: Sequence[RunSummary]) -> float:
     """What nine of ten runs, and nine of ten of their windows, are within; where neither is known, what is assumed."""
     known = [values for values in ([run.images_per_s or 0.0 for run in runs], *(run.rates for run in runs))
              if len(values) > 1]  # fmt: skip
-    return max((NINE_OF_TEN * stdev(values) / fmean(values) for values in known), default=RATE_ERROR)
+    return max(map(spread, known), default=RATE_ERROR)
+
+
+def spread(values: Sequence[float]) -> float:
+    """What nine of ten values are within, relative; 0 for one value."""
+    return NINE_OF_TEN * stdev(values) / fmean(values) if len(values) > 1 else 0.0
 
 
 def _refuse_mixed(known: KnownRates, runs: Sequence[RunSummary]) -> None:
     """Refuses runs on several machines, or that differ in what their rate depends on."""
-    machines = {f"{device.name} of {device.node}" for run in runs for device in run.devices or []}
-    if len(machines) > 1:
-        raise ConfigError(f"{known.where}: has runs on {' and on '.join(sorted(machines))}; give the runs of one")
+    refuse_several_machines(known.where, runs)
     for name in ("channels_last", "env", "memory_limit"):
         values = {value_word(getattr(run.request, name)) for run in runs}
         if len(values) > 1:
             raise ConfigError(
                 f"{known.where}: its runs differ in {name} ({' and '.join(sorted(values))}); give the folder of one run"
             )
+
+
+def refuse_several_machines(where: str, runs: Sequence[RunSummary]) -> None:
+    """Refuses runs on several nodes, or on several models of GPU."""
+    machines = {f"{device.name} of {device.node}" for run in runs for device in run.devices or []}
+    if len(machines) > 1:
+        raise ConfigError(f"{where}: has runs on {' and on '.join(sorted(machines))}; give the runs of one")
 
 
 def _refuse_other_gpu(where: str, name: str, gpus: Mapping[str, GpuSpec]) -> None:

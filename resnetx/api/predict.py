@@ -1,6 +1,7 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -25,6 +26,7 @@ from resnetx.formats import chrome
 from resnetx.host import node_name
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.prediction import provenance
+from resnetx.prediction.decoding import decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, TrainingSetup
@@ -89,7 +91,8 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     on, trained = fabrics(settings), [each for own in by_framework(settings) for each in _trained(paths, workload, own)]
     wanted = [each for each, _ in trained]
     _refuse_other_rates(settings, wanted, on)
-    _refuse_unsaid(on[0].measured, wanted, settings.calibration)
+    _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
+    _refuse_other_loaders(on, wanted)
     _refuse_unsaid_messages(settings, wanted)
     _refuse_unread(settings.image_bytes, wanted)
     points = points_on(on, trained)
@@ -101,8 +104,16 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
 
 def _trained(paths: Sequence[Path], workload: Point, settings: PredictSettings) -> list[tuple[Curve, TrainingSetup]]:
     """The curves of one framework, each with how it is trained."""
-    setting = setting_of(settings)
+    setting = replace(setting_of(settings), decoding_threads=_decoding_threads(workload))
     return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings))]
+
+
+def _decoding_threads(workload: Point) -> int | None:
+    """The threads of each rank's input, if they are asked for."""
+    threads = workload.get("input.threads")
+    if isinstance(threads, list):
+        raise ConfigError(f"input.threads={threads}: a prediction has one number of them; predict for each in turn")
+    return threads
 
 
 def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
@@ -140,9 +151,7 @@ def _refuse_other_rates(settings: PredictSettings, wanted: Sequence[Curve], on: 
         known.check(requests, [fabric.described for fabric in on])
 
 
-def _refuse_unsaid(
-    found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str | None
-) -> None:
+def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:
     """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
     counts = _counts(wanted)
     if None in found and len(counts) > 1:
@@ -150,6 +159,18 @@ def _refuse_unsaid(
             f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
             f"gpus={counts}; request one of them, or add it (`gpus: 8` in YAML, `resnetx bench --import ... gpus=8`)"
         )
+
+
+def _refuse_other_loaders(on: Sequence[Fabric], wanted: Sequence[Curve]) -> None:
+    """A measured rate of decoding says something only where images are decoded by the same means."""
+    inputs = [each.subject.request.input for each in wanted if each.subject.request is not None]
+    for rate in (rate for fabric in on for rate in fabric.decoding):
+        if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
+            cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
+            raise ConfigError(
+                f"calibration={rate.source}: has how fast {rate.loader} decodes with one {rate.unit}, which no point "
+                f"does; add input={rate.loader}{cpu}"
+            )
 
 
 def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:

@@ -6,15 +6,14 @@ from typing import Literal
 import msgspec
 
 from resnetx import bounds
+from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Wanted
 from resnetx.api.known_rates import Rate, known_rates
 from resnetx.api.system_settings import SystemSettings
 from resnetx.choices import After, Layerwise, Strategy
 from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect import measured
 from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
@@ -53,6 +52,7 @@ class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     """The settings of a prediction that do not describe the workload."""
 
+    calibration: list[str | None]  # files, each for what it knows
     rate: Rate | None
     rate_error: float | None
     communication: Literal["model", "trace"]
@@ -71,11 +71,15 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     convention: str
     baseline: int
 
+    @property
+    def calibration_files(self) -> list[str]:
+        return [path for path in self.calibration if path is not None]
+
 
 def split(given: Point) -> tuple[PredictSettings, Point]:
     """The settings of the prediction itself, and those that describe the workload."""
     own = {key: value for key, value in given.items() if group_of(key) in PredictSettings.__struct_fields__}
-    settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework"))
+    settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework", "calibration"))
     _check(settings)
     for key in own:
         if settings.communication == "trace" and group_of(key) in MODELLED:
@@ -92,8 +96,8 @@ def _check(settings: PredictSettings) -> None:
     for library in settings.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
-    if settings.calibration is not None and len(settings.systems) * len(settings.library) > 1:
-        raise ConfigError(f"calibration={settings.calibration}: valid for one system and one library; give one of each")
+    if (files := settings.calibration_files) and len(settings.systems) * len(settings.library) > 1:
+        raise ConfigError(f"calibration={','.join(files)}: valid for one system and one library; give one of each")
     if settings.rate is not None and settings.clock is not None:
         raise ConfigError("clock: a known rate has the clock of its GPU in it; leave clock or rate out")
 
@@ -125,16 +129,22 @@ def fabrics(settings: PredictSettings) -> list[Fabric]:
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
-    found = _measured(settings)
+    found = calibrations(settings.calibration_files)
     return [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
 
 
-def _fabric(
-    settings: PredictSettings, machine: System, library: str | None, found: Mapping[int | None, MeasuredCollective]
-) -> Fabric:
+def _fabric(settings: PredictSettings, machine: System, library: str | None, found: Calibrations) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
-    return Fabric(machine, library or machine.library, settings.transport, found, bandwidth, settings.what_if.latency)
+    return Fabric(
+        machine,
+        library or machine.library,
+        settings.transport,
+        found.collectives,
+        bandwidth,
+        settings.what_if.latency,
+        found.decoding,
+    )
 
 
 def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:
@@ -173,11 +183,6 @@ def _clock_Hz(given: str | float | None) -> float | None:
             "highest that GPUs sustain; give it here, e.g. clock=1227MHz"
         )
     return None if given is None else clock_from(given)
-
-
-def _measured(settings: PredictSettings) -> dict[int | None, MeasuredCollective]:
-    """Measured all-reduces by the number of GPUs, to calibrate with."""
-    return {} if settings.calibration is None else measured.by_gpus(settings.calibration, "allreduce")
 
 
 def _time(given: str | float) -> float:

@@ -63,6 +63,7 @@ class CpuSpec(_Spec, frozen=True, kw_only=True):
     staging_Bps: SourcedValue
     staging_duplex_Bps: SourcedValue | None = None  # null: twice the one-way rate
     staging_s: SourcedValue  # a small staged copy, whole
+    cores: SourcedValue | None = None  # that decode images; null: not stated
     peer_Bps: SourcedValue | None = None  # GPU-to-GPU traffic through its PCIe root; null: refused, so staged
 
 
@@ -86,6 +87,7 @@ class StorageSpec(_Spec, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "storage"
     bandwidth_Bps: SourcedValue  # sequential reading
+    shared: bool = False  # one server for all nodes of a cluster, not one in each
 
 
 class WireSpec(_Spec, frozen=True, kw_only=True):

@@ -134,9 +134,13 @@ def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
 
 def is_own_host(trace: Trace, system: System) -> bool:
     """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
+    return CPU in system.gpu_part(0).product_names or is_cpu_of(trace.cpu or "", system)
+
+
+def is_cpu_of(name: str, system: System) -> bool:
+    """Whether a CPU, as its host names it, is one that the system has."""
     cpus = [component.part.about for component in system.components if isinstance(component.part, CpuSpec)]
-    on_cpus = CPU in system.gpu_part(0).product_names
-    return on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
+    return any(_same_cpu(name, about) for about in cpus)
 
 
 def of_trace(

@@ -13,6 +13,7 @@ from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
+from resnetx.prediction.decoding import DecodingRate
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.record.prediction import Origin
@@ -81,6 +82,7 @@ class Fabric:
     measured: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPU count
     bandwidth: Mapping[str, float] = field(default_factory=dict)  # kinds of links that many times as fast
     latency: float = 1.0  # the fixed time of a collective, times this
+    decoding: tuple[DecodingRate, ...] = ()  # of loaders, as they were measured
 
     @cached_property
     def system(self) -> System:
@@ -147,6 +149,7 @@ class TrainingSetup:
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
+    decoding_threads: int | None = None  # of each rank, if the user sets them; null: the host's cores, shared
     image_bytes: int | None = None  # of an image where it is stored; null: by the recipe that it is read with
     memory_bytes: int | None = None  # of each GPU; null: as described
     memory_model: str = "torch"

@@ -160,7 +160,6 @@ class MachineKeywords(TypedDict, total=False):
     devices: Sequence[int] | None
     transport: Transport
     library: Axis[str | None]
-    calibration: Text | None
 
 
 # ---- one for each verb ----------------------------------------------------------------------------------------------
@@ -252,6 +251,7 @@ class BenchKeywords(TypedDict, total=False):
 class TopologyKeywords(MachineKeywords, total=False):
     """Settings of `topology`."""
 
+    calibration: Text | None
     collective: str | None
     size: Axis[int | str]
     pick: int | None
@@ -263,6 +263,7 @@ class TopologyKeywords(MachineKeywords, total=False):
 class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
     """Settings of whatever predicts."""
 
+    calibration: Sequence[Text] | Text | None
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
     gradients: Literal["fp32", "bf16", "fp16"]
