@@ -9,7 +9,7 @@ from resnetx import progress
 from resnetx.api import drawings
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
-from resnetx.api.known_rates import known_rates
+from resnetx.api.known_rates import KnownRates, known_rates
 from resnetx.api.predict_settings import (
     ASSUMED,
     PredictSettings,
@@ -88,9 +88,10 @@ def _name(point: PredictedPoint) -> str:
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     settings, workload = split(given)
-    on, trained = fabrics(settings), [each for own in by_framework(settings) for each in _trained(paths, workload, own)]
+    on, known = fabrics(settings), known_rates(settings.rate, settings.rate_error)
+    trained = [each for own in by_framework(settings) for each in _trained(paths, workload, own, known)]
     wanted = [each for each, _ in trained]
-    _refuse_other_rates(settings, wanted, on)
+    _refuse_other_rates(known, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
     _refuse_other_loaders(on, wanted)
     _refuse_unsaid_messages(settings, wanted)
@@ -102,10 +103,12 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 
 
-def _trained(paths: Sequence[Path], workload: Point, settings: PredictSettings) -> list[tuple[Curve, TrainingSetup]]:
+def _trained(
+    paths: Sequence[Path], workload: Point, settings: PredictSettings, known: KnownRates | None
+) -> list[tuple[Curve, TrainingSetup]]:
     """The curves of one framework, each with how it is trained."""
     setting = replace(setting_of(settings), decoding_threads=_decoding_threads(workload))
-    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings))]
+    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, known))]
 
 
 def _decoding_threads(workload: Point) -> int | None:
@@ -143,9 +146,8 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_other_rates(settings: PredictSettings, wanted: Sequence[Curve], on: Sequence[Fabric]) -> None:
+def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Fabric]) -> None:
     """A known rate is of one model of GPU, and a stated one of one workload."""
-    known = known_rates(settings.rate, settings.rate_error)
     if known is not None:
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
         known.check(requests, [fabric.described for fabric in on])

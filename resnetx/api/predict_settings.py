@@ -8,7 +8,7 @@ import msgspec
 from resnetx import bounds
 from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Wanted
-from resnetx.api.known_rates import Rate, known_rates
+from resnetx.api.known_rates import KnownRates, Rate
 from resnetx.api.system_settings import SystemSettings
 from resnetx.choices import After, Layerwise, Strategy
 from resnetx.config import FIND, bytes_from, clock_from
@@ -33,7 +33,6 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
-
 
 # Settings that only say how messages are modelled.
 MODELLED = ("calibration", "gradients", "library", "sensitivity", "transport", "what_if")
@@ -109,16 +108,16 @@ def by_framework(settings: PredictSettings) -> list[PredictSettings]:
     return [msgspec.structs.replace(settings, framework=[name]) for name in dict.fromkeys(settings.framework)]
 
 
-def wanted_of(settings: PredictSettings) -> Wanted:
-    """What this verb's settings say of the points."""
+def wanted_of(settings: PredictSettings, rates: KnownRates | None = None) -> Wanted:
+    """What this verb's settings say of the points; `rates`: those of `known_rates`, which reads files."""
     (framework,) = settings.framework
     return Wanted(
         None if settings.devices is None else tuple(settings.devices),
         FRAMEWORKS[framework][0] if framework else None,
         settings.convention,
         settings.baseline,
-        known_rates(settings.rate, settings.rate_error),
-        settings.communication == "trace",
+        rates,
+        as_traced=settings.communication == "trace",
     )
 
 

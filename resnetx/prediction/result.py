@@ -146,6 +146,8 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     point, compute = iteration.point, iteration.computes[0]
     what = f"compute of {point.subject.label} on {point.fabric.described.name}"
+    if point.subject.rates is not None:
+        what += f", {point.subject.rates.in_short(point.shares[0][0])}"
     return (RecordInput(what, compute.note, compute.origin, compute.where, iteration.errors.compute),)
 
 

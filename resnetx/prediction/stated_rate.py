@@ -55,6 +55,11 @@ class StatedRates:
         shape = BETWEEN if batches[0] < images < batches[-1] else OUTSIDE
         return math.hypot(self.error, shape * math.sqrt(octaves))
 
+    def in_short(self, images: int) -> str:
+        """Whether the rate of a batch is known, in a few words."""
+        known = self.any_batch or images in dict(self.by_batch)
+        return f"batch {images} as {self.source}" if known else f"batch {images} by the rates of others"
+
     def note(self, images: int, shape: str) -> str:
         """What was known and what was not, in a sentence's end; `shape`: what batches between known ones follow."""
         stated = ", ".join(f"{rate:,.5g} images/s at batch {batch}" for batch, rate in self.by_batch)

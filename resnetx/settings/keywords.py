@@ -284,7 +284,7 @@ class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
 class PredictKeywords(PredictionKeywords, total=False):
     """Settings of `predict`."""
 
-    rate: float | Mapping[int | str, float] | Text | None
+    rate: float | Mapping[int, float] | Text | None
     rate_error: float | None
     communication: Literal["model", "trace"]
     results: Text

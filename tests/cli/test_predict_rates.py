@@ -75,6 +75,8 @@ def test_strong_scaling_between_stated_batches_says_which_were_stated(predict, c
     out = " ".join(capsys.readouterr().out.split())
     assert "compute by the stated rate of one GPU" in out
     assert "one GPU does 219 images/s at batch 64, as stated" in out
+    assert "resnet50 on dgx1-p100, batch 32 as stated" in out
+    assert "resnet50 on dgx1-p100, batch 16 by the rates of others" in out
 
 
 def test_from_python_rates_are_a_mapping_of_numbers():
