@@ -39,6 +39,7 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
 class TopologySettings(SystemSettings, frozen=True, kw_only=True):
     """The settings of questions about systems."""
 
+    calibration: str | None
     collective: str | None
     size: list[int | str]
     pick: int | None
