@@ -9,7 +9,7 @@ from resnetx.api import drawings
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
 from resnetx.api.predict_settings import ASSUMED, fabrics, setting_of, split, wanted_of
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Server, SyntheticInput
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
@@ -81,11 +81,20 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     wanted = list(curves(paths, workload, wanted_of(settings)))
     _refuse_unsaid(on[0].measured, wanted, settings.calibration)
     _refuse_unread(setting.image_bytes, wanted)
+    _refuse_no_server(settings.overlap.parameters, wanted)
     points = points_on(on, wanted, setting)
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
+
+
+def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
+    """Only a parameter server sends parameters."""
+    if parameters_overlap and not any(isinstance(each.subject.strategy, Server) for each in wanted):
+        raise ConfigError(
+            "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
+        )
 
 
 def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
