@@ -56,8 +56,13 @@ class Wanted:
 
     def checked(self, request: Request, split: str = "even") -> Request:
         """The request with the strategy that is wanted; refused where it could run nowhere."""
-        if not (self.serves and isinstance(request.strategy, Server)):
-            request = msgspec.structs.replace(request, strategy=self.strategy or request.strategy)
+        if self.strategy is not None and isinstance(request.strategy, Server) and not self.serves:
+            raise ConfigError(
+                "strategy=server: this framework is not known to have trained with a parameter server; leave framework "
+                "out, or use framework=tensorflow"
+            )
+        if self.strategy is not None and not isinstance(request.strategy, Server):
+            request = msgspec.structs.replace(request, strategy=self.strategy)
         check(msgspec.structs.replace(request, split=split))
         return request
 

@@ -19,7 +19,7 @@ from resnetx.api.predict_settings import (
     split,
     wanted_of,
 )
-from resnetx.choices import SyntheticInput
+from resnetx.choices import Server, SyntheticInput
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
@@ -96,11 +96,20 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     _refuse_other_loaders(on, wanted)
     _refuse_unsaid_messages(settings, wanted)
     _refuse_unread(settings.image_bytes, wanted)
+    _refuse_no_server(settings.overlap.parameters, wanted)
     points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
+
+
+def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
+    """Only a parameter server sends parameters."""
+    if parameters_overlap and not any(isinstance(each.subject.strategy, Server) for each in wanted):
+        raise ConfigError(
+            "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
+        )
 
 
 def _trained(
