@@ -287,9 +287,13 @@ class PredictKeywords(PredictionKeywords, total=False):
 
 
 class CompareKeywords(PredictionKeywords, total=False):
-    """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`."""
+    """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`.
+
+    `papers` goes with `out` alone.
+    """
 
     explain: bool
+    papers: Sequence[str] | str
 
 
 class ReportKeywords(TypedDict, total=False):
