@@ -95,6 +95,36 @@ def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> 
     return max(published.groups[each.group].tolerance.mean for each in alike or plain)
 
 
+@dataclass(frozen=True)
+class PublishedCollective:
+    """One published figure of a collective on the first GPUs of a system, as its source has it."""
+
+    source: str
+    system: str
+    nodes: int | None  # null: the system's own
+    network: str | None
+    nics: int | None
+    library: str
+    collective: str
+    gpus: int
+    size_bytes: int
+    unit: Quantity
+    value: float
+    seen: bool
+
+
+def published_collectives() -> Iterator[PublishedCollective]:
+    """All published figures but ratios, in the order of the file; some groups share figures."""
+    for entry in _published().entries:
+        unit, _ = entry.figures
+        if unit == "ratio" or entry.calibrate_from:  # those are in another group, too
+            continue
+        cluster = entry.cluster or _Cluster(nodes=1, network="", nics=0)
+        of = (entry.source, entry.system, cluster.nodes, cluster.network or None, cluster.nics or None)
+        for _, gpus, size_bytes, value in entry.points():
+            yield PublishedCollective(*of, entry.library, entry.collective, gpus, size_bytes, unit, value, entry.seen)
+
+
 def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
     """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
     wanted = (system, library, collective, None)

@@ -68,6 +68,8 @@ class Scaling(_Entry, frozen=True, kw_only=True):
     library: str
     batch_size_per_gpu: int
     gradient_bytes: int | None
+    exchange: Literal["all-reduce", "parameter server"] = "all-reduce"
+    data: Literal["synthetic", "real"] = "synthetic"
     images_per_s: dict[int, float]
     not_modelled: str | None  # the reason
 

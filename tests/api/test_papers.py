@@ -1,4 +1,4 @@
-"""What papers state beside what is predicted of the same: every statement of every file is checked, and by the model."""
+"""What papers state beside what is predicted of the same: every statement is checked, and by the model."""
 
 import msgspec
 import pytest

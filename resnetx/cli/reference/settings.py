@@ -41,6 +41,7 @@ STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [
 STATED = {
     "study": ["text", "list of text"],
     "papers": ["text", "list of text"],
+    "score": ["text", "list of text"],
     "explain": ["`true`", "`false`"],
     "env": ["map of names to text or numbers"],
     "convention": [code(each) for each in CONVENTIONS],
