@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Unpack
 
 from resnetx import bounds, progress, record
-from resnetx.api import drawings, message_costs
+from resnetx.api import drawings, message_costs, score
 from resnetx.api.paper_settings import as_in_the_paper
+from resnetx.api.papers import check_papers
 from resnetx.api.predict import predicted
 from resnetx.api.studies import loaded_study, only_study
 from resnetx.config import given_path
@@ -16,16 +17,20 @@ from resnetx.interconnect import system
 from resnetx.interconnect.system import System
 from resnetx.loading import is_file, is_folder
 from resnetx.record.accuracy import Accuracy, accuracy_file
+from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
 from resnetx.record.comparison import Comparison, comparison_file
 from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record.score import Score, score_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.compare.studies import compare as compare_studies
 from resnetx.reporting.systems.comparison import compare_systems
 from resnetx.reporting.systems.explanations import Causes
+from resnetx.reporting.table import table_of, write_csv
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked
 from resnetx.settings.verbs import group_of
+from resnetx.settings.words import written
 from resnetx.study import Point
 
 
@@ -45,6 +50,13 @@ class OfAccuracy:
 
 
 @dataclass(frozen=True)
+class OfPapers:
+    """Statements of papers beside what is predicted of the same."""
+
+    record: CheckedPapers
+
+
+@dataclass(frozen=True)
 class OfSystems:
     """Systems point by point, by a prediction; and what decides the statements of the paper, if that is asked for."""
 
@@ -53,13 +65,21 @@ class OfSystems:
     causes: Causes | None
 
 
-Compared = OfStudies | OfAccuracy | OfSystems
+@dataclass(frozen=True)
+class OfScore:
+    """How far off predictions of published figures are."""
+
+    record: Score
+
+
+Compared = OfStudies | OfAccuracy | OfSystems | OfPapers | OfScore
 
 
 def compare(
     *paths: keywords.Text, **settings: Unpack[keywords.CompareKeywords]
-) -> Comparison | Accuracy | SystemComparison:
-    """Compares two studies (B over A), or `systems`, or the systems of a stored prediction, or that with a study.
+) -> Comparison | Accuracy | SystemComparison | CheckedPapers | Score:
+    """Compares two studies (B over A), or `systems`, or the systems of a stored prediction, or that with a study; or
+    what `papers` state with what is predicted; or published figures with predictions of them (`score`).
 
     The record is kept where `out` says, with tables and figures.
     """
@@ -70,6 +90,10 @@ def compared(paths: Sequence[keywords.Text], settings: Mapping[str, object]) -> 
     """What is compared, of whatever is given."""
     given = asked("compare", settings)
     files = list(map(given_path, paths))
+    if "papers" in given:
+        return _papers(files, given)
+    if "score" in given:
+        return _score(files, given)
     if "systems" in given or (len(files) == 1 and is_prediction(files[0])):
         return _systems(files, given)
     if len(files) != 2:
@@ -128,6 +152,44 @@ def _draw_accuracy(folder: Path, found: Accuracy) -> None:
 
     if any(point.error is not None for point in found.points):
         drawings.store([accuracy_figure(found)], folder)
+
+
+# ---- published ------------------------------------------------------------------------------------------------------
+
+
+def _papers(paths: Sequence[Path], given: Point) -> OfPapers:
+    _refuse_beside("papers", paths, given)
+    found = check_papers(_names("papers", given))
+    if out := given.get("out"):
+        folder = Path(str(out))
+        drawings.store_record(folder, checked_papers_file(folder), found)
+        write_csv(folder / "claims.csv", table_of(found.claims))
+    return OfPapers(found)
+
+
+def _score(paths: Sequence[Path], given: Point) -> OfScore:
+    _refuse_beside("score", paths, given)
+    found = score.score(_names("score", given))
+    if out := given.get("out"):
+        folder = Path(str(out))
+        drawings.store_record(folder, score_file(folder), found)
+        score.write_tables(found, folder)
+    return OfScore(found)
+
+
+def _names(setting: str, given: Point) -> list[str]:
+    """One name, or several."""
+    value = given[setting]
+    names = list(map(str, value if isinstance(value, list) else [value]))
+    if not names or value is None:
+        raise ConfigError(f"{setting}={value}: nothing to look at; expected a name, or a list of names")
+    return names
+
+
+def _refuse_beside(setting: str, paths: Sequence[Path], given: Point) -> None:
+    """Refuses whatever is given beside a setting that predicts what was published, as it was published."""
+    for word in (*map(str, paths), *written({key: given[key] for key in given if key not in (setting, "out")})):
+        raise ConfigError(f"{word}: not with {setting}=, which predicts what was published as it was; only out= is")
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What messages cost by themselves on the systems of a comparison: collectives over sizes, copies to single GPUs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from resnetx.errors import ConfigError
@@ -28,18 +28,21 @@ def collectives(points: Iterable[PredictedPoint], machines: Mapping[str, System]
     for (name, library, gpus), devices in asked.items():
         if name in machines and gpus in drawn:
             for each in COLLECTIVES:
-                yield from _curve(machines[name], library, each, devices)
+                plan = collective.plan(machines[name], each, devices, library)
+                yield from curve(plan, SIZES_BYTES, machines[name].name, library)
 
 
-def _curve(machine: System, library: str, name: str, devices: Sequence[int]) -> Iterator[CollectivePoint]:
-    plan = collective.plan(machine, name, devices, library)
-    for size_bytes in SIZES_BYTES:
+def curve(
+    plan: collective.CollectivePlan, sizes_bytes: Iterable[int], system: str, library: str
+) -> Iterator[CollectivePoint]:
+    """What a collective costs at each size, under the names that the points are to have."""
+    for size_bytes in sizes_bytes:
         cost = plan.cost(size_bytes)
         yield CollectivePoint(
-            system=machine.name,
+            system=system,
             library=library,
-            collective=name,
-            gpus=len(devices),
+            collective=plan.collective,
+            gpus=len(plan.devices),
             size_bytes=size_bytes,
             time_s=cost.time_s,
             algbw_Bps=cost.algbw_Bps,
@@ -52,15 +55,30 @@ def copies(machines: Mapping[str, System]) -> Iterator[CopyPoint]:
     for name, machine in machines.items():
         for target in range(1, len(machine.gpus) // machine.nodes):
             with suppress(ConfigError):  # of GPUs that are no peers, without a CPU to stage copies in
-                yield from _copied(name, machine, target)
-        if bus := from_host(machine, [0]):
-            for size_bytes in COPIED_BYTES:
-                time_s = machine.gpu_part(0).copy_s.value + size_bytes / bus.rate_Bps
-                yield CopyPoint(system=name, source=None, target=0, size_bytes=size_bytes, time_s=time_s, peers=False)
+                yield from copied(paths.copy_path(machine, 0, target), COPIED_BYTES, name)
+        yield from copied_from_host(machine, COPIED_BYTES, name)
 
 
-def _copied(name: str, machine: System, target: int) -> Iterator[CopyPoint]:
-    path, peers = paths.copy_path(machine, 0, target), paths.are_peers(machine, 0, target)
-    for size_bytes in COPIED_BYTES:
-        time_s = path.latency_s + size_bytes / path.bandwidth_Bps
-        yield CopyPoint(system=name, source=0, target=target, size_bytes=size_bytes, time_s=time_s, peers=peers)
+def copied_from_host(machine: System, sizes_bytes: Iterable[int], system: str) -> Iterator[CopyPoint]:
+    """Copies from the host's memory to GPU 0; none where no CPU is described."""
+    if bus := from_host(machine, [0]):
+        for size_bytes in sizes_bytes:
+            time_s = machine.gpu_part(0).copy_s.value + size_bytes / bus.rate_Bps
+            yield CopyPoint(system=system, source=None, target=0, size_bytes=size_bytes, time_s=time_s, peers=False)
+
+
+def copied(
+    path: paths.Path, sizes_bytes: Iterable[int], system: str, through: int | None = None
+) -> Iterator[CopyPoint]:
+    """Copies of each size on a path, under the name that the points are to have."""
+    for size_bytes in sizes_bytes:
+        yield CopyPoint(
+            system=system,
+            source=path.source,
+            target=path.target,
+            size_bytes=size_bytes,
+            time_s=path.latency_s + size_bytes / path.bandwidth_Bps,
+            peers=path.kind != "host",
+            duplex_Bps=path.duplex_Bps,
+            through=through,
+        )

@@ -87,7 +87,7 @@ def validate() -> list[TrainingRow]:
     rows += [
         _calibrated(case) for case in scaled if case.series.strategy == "after" and case.series.input == "synthetic"
     ]
-    rows += map(_layerwise, published.layerwise)
+    rows += map(layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
     return rows
 
@@ -214,7 +214,7 @@ def _one_gpu() -> Iterator[TrainingRow]:
 # ---- other groups
 
 
-def _layerwise(entry: LayerwiseTime) -> TrainingRow:
+def layerwise(entry: LayerwiseTime) -> TrainingRow:
     """The time of all layers' all-reduces, one after the other."""
     system = load(entry.system)
     made = plan(system, "allreduce", None, entry.library)

@@ -127,6 +127,10 @@ class CopyPoint(RecordPart, frozen=True):
     size_bytes: int
     time_s: float
     peers: bool  # without staging in the host's memory
+    duplex_Bps: float | None = (
+        None  # of this copy and the opposite one at once, large ones, summed; null: not looked at
+    )
+    through: int | None = None  # the GPU that relays it; null: none does
 
 
 class CheckedClaim(RecordPart, frozen=True, kw_only=True):
@@ -150,6 +154,8 @@ class CheckedClaim(RecordPart, frozen=True, kw_only=True):
     outcome: Outcome
     note: str  # the count of points that agree, where the check is over several
     cause: str = ""  # of a miss: what decides it, or that nothing explains it
+    paper: str = ""  # the file of statements that it is from: "li2019"
+    seen: bool | None = None  # whether it was known while the model was written; null: an older record
 
 
 class Explanation(RecordPart, frozen=True):

@@ -293,9 +293,14 @@ class PredictKeywords(PredictionKeywords, total=False):
 
 
 class CompareKeywords(PredictionKeywords, total=False):
-    """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`."""
+    """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`.
+
+    `papers` and `score` go with `out` alone.
+    """
 
     explain: bool
+    papers: Sequence[str] | str
+    score: Sequence[Text] | Text
 
 
 class ReportKeywords(TypedDict, total=False):

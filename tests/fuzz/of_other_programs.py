@@ -8,6 +8,7 @@ from typing import Any
 from resnetx import record
 from resnetx.cli.tables import show_trace
 from resnetx.errors import ConfigError
+from resnetx.formats.predictions_csv import read_predictions
 from resnetx.interconnect import measured
 from resnetx.traces import files
 from tests.fuzz.harness import Target, seldom
@@ -47,6 +48,16 @@ COLUMNS = [
     b"# two\n0\tdata\t100\t0\t0\t0\n1\tconv 1\t200\t300\t50\t1024\n\n"
     b"0\tdata\t90\t0\t0\t0\n1\tconv 1\t210\t310\t51\t1024\n",
 ]
+
+
+PREDICTIONS = [
+    b"id,predicted,low,high\nallreduce/a/1,58.2,50,66.9\nrate/b/2,195,,\n",
+    b'"predicted",note,id\n1.5e3,"more, and ""more""",rate/b/2\n',
+]
+
+
+def _use_predictions(path: Path) -> None:
+    read_predictions(path, ["allreduce/a/1", "rate/b/2"])
 
 
 def _use_nccl_tests(path: Path) -> None:
@@ -113,5 +124,6 @@ TARGETS = (
     Target("kineto", "profile.json", _profiles, _use_import),
     Target("kineto-gz", "profile.json.gz", _profiles, _use_import, pack=lambda data: gzip.compress(data, 1)),
     Target("chrome", "events.json", _event_lists, _use_import),
+    Target("predictions", "predictions.csv", lambda: PREDICTIONS, _use_predictions),
     Target("six-columns", "alexnet.tsv", lambda: COLUMNS, _use_import),
 )

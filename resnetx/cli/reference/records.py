@@ -10,8 +10,10 @@ from resnetx.cli.reference.comments import field_comments
 from resnetx.cli.reference.markdown import GENERATED, code, table
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.accuracy import Accuracy
+from resnetx.record.checked_papers import CheckedPapers
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
+from resnetx.record.score import Score
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 
@@ -24,6 +26,8 @@ RECORDS: dict[type, str] = {  # with what writes it, and where
     Comparison: "Comparison of studies: `comparison.json` (`compare STUDY_A STUDY_B out=`)",
     Accuracy: "Prediction and measurement: `accuracy.json` (`compare PREDICTION STUDY out=`)",
     SystemComparison: "Comparison of systems: `systems.json` (`compare systems=[...] out=`)",
+    Score: "Score: `score.json` (`compare score=... out=`)",
+    CheckedPapers: "Statements of papers: `papers.json` (`compare papers=[...] out=`)",
 }
 HEAD = f"""# Records
 

@@ -40,6 +40,8 @@ STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [
 # Settings that are read before any struct has them, or that a struct has in another form than the command line.
 STATED = {
     "study": ["text", "list of text"],
+    "papers": ["text", "list of text"],
+    "score": ["text", "list of text"],
     "explain": ["`true`", "`false`"],
     "env": ["map of names to text or numbers"],
     "convention": [code(each) for each in CONVENTIONS],

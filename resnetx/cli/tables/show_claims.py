@@ -23,7 +23,7 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
         return
     show.say()
     for _, same in groupby(checked, lambda each: each.claim):
-        _statement(list(same))
+        statement(list(same))
 
 
 # ---- how many -------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def _kind(claim: CheckedClaim) -> str:
 # ---- one by one -----------------------------------------------------------------------------------------------------
 
 
-def _statement(same: Sequence[CheckedClaim]) -> None:
+def statement(same: Sequence[CheckedClaim]) -> None:
     """A statement with its outcomes; a cause that misses share stands once, below them."""
     first = same[0]
     reading = f" [{first.reading}]" * bool(first.reading)

@@ -3,9 +3,17 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.compare import Compared, OfAccuracy, OfStudies, OfSystems, compared
+from resnetx.api.compare import Compared, OfAccuracy, OfPapers, OfScore, OfStudies, OfSystems, compared
 from resnetx.cli import show
-from resnetx.cli.tables import show_accuracy, show_claims, show_comparison, show_predict, show_systems
+from resnetx.cli.tables import (
+    show_accuracy,
+    show_claims,
+    show_comparison,
+    show_papers,
+    show_predict,
+    show_score,
+    show_systems,
+)
 from resnetx.study import Point
 
 
@@ -26,6 +34,10 @@ def _show(comparison: Compared) -> None:
         case OfAccuracy(record, prediction):
             show_accuracy.accuracy(record)
             show_predict.sources(prediction)
+        case OfPapers(record):
+            show_papers.papers(record)
+        case OfScore(record):
+            show_score.score(record)
         case OfSystems(record, prediction, causes):
             show_systems.comparison(record)
             if causes:

@@ -1,6 +1,6 @@
 """One statement of a paper as data: which figures it speaks of, and what it says of them.
 
-`results/published/tallent2017.yaml` explains the fields.
+`results/published/tallent2017.yaml` explains the fields, `li2019.yaml` those of papers with cases of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,10 @@ from resnetx.reporting.systems.claim_items import NO_SYSTEM, Item
 Check = Literal["value", "bound", "ahead", "apart", "is", "falls"]
 PointField = Literal["workload", "batch_size", "gpus"]
 Take = Literal["each", "min", "max", "mean"]
-ItemKind = Literal["points", "workloads", "copies", "allreduce", "broadcast"]
-Unit = Literal["", "share", "iterations/s", "act./param.", "M", "MB", "GiB/s", "of 16 GB/s", "of 20 GB/s"]
+ItemKind = Literal["points", "workloads", "copies", "allreduce", "allgather", "broadcast", "reduce", "reduce_scatter"]
+Unit = Literal[
+    "", "share", "iterations/s", "act./param.", "M", "MB", "us", "s", "GB/s", "GiB/s", "of 16 GB/s", "of 20 GB/s"
+]  # fmt: skip
 
 Items = Mapping[str, Sequence[Item]]  # kind -> items
 
@@ -52,7 +54,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of: ItemKind = "points"
     where: Where = Where()
     quantity: str
-    system: str = NO_SYSTEM  # of copies the pair, too: "gx8 0-4"
+    system: str = NO_SYSTEM  # or the case; of copies the pair, too: "gx8 0-4", "v100-nvlink 0-4-7" by way of GPU 4
     over: str = ""
     take: Take = "each"
 
@@ -61,6 +63,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.over:
             return item.ratio(self.quantity, self.system, self.over)
         return item.values.get(self.quantity, {}).get(self.system)
+
+    @property
+    def places(self) -> list[str]:
+        """The systems or cases that it reads."""
+        return [place for place in (self.system, self.over) if place]
 
     def there(self, items: Items) -> list[Item]:
         """The items that it speaks of."""
@@ -91,4 +98,5 @@ class Claim(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at_least: float | None = None
     at_most: float | None = None
     given: bool = False
+    seen: bool | None = None  # null: as the file says
     because: str = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from resnetx.record.system_comparison import CheckedClaim, Estimate, Outcome
 from resnetx.reporting.systems.claim import Claim, Items, Take, Unit
-from resnetx.reporting.systems.claim_items import Item
+from resnetx.reporting.systems.claim_items import Item, scaled
 from resnetx.reporting.systems.rate_ratios import quotient
 
 # Base units in one of a statement's.
@@ -17,6 +17,9 @@ _UNITS: dict[Unit, float] = {
     "act./param.": 1.0,
     "M": 1e6,
     "MB": 1e6,
+    "us": 1e-6,
+    "s": 1.0,
+    "GB/s": 1e9,
     "GiB/s": 2.0**30,
     "of 16 GB/s": 16e9,
     "of 20 GB/s": 20e9,
@@ -31,13 +34,15 @@ class ClaimCase:
     variant: str
     items: Items  # of this variant, and of the kinds that no setting changes
     tolerance: float
+    paper: str = ""
+    seen: bool | None = None
 
     def figures(self) -> list[tuple[Item, Estimate]]:
         """What the statement speaks of: in its unit, or over what it is held against."""
         claim = self.claim
         figures = claim.figures(self.items)
         if claim.against is None:
-            return [(item, _scaled(value, 1 / _UNITS[claim.unit])) for item, value in figures]
+            return [(item, scaled(value, 1 / _UNITS[claim.unit])) for item, value in figures]
         others = [value for _, value in claim.against.figures(self.items)]
         if not others:
             return []
@@ -81,11 +86,9 @@ class ClaimCase:
             outcome="given" if claim.given and outcome == "hit" else outcome,
             note=note,
             cause=claim.because if outcome == "miss" else "",
+            paper=self.paper,
+            seen=self.seen,
         )
-
-
-def _scaled(value: Estimate, factor: float) -> Estimate:
-    return Estimate(value=value.value * factor, low=value.low * factor, high=value.high * factor)
 
 
 def taken(values: Sequence[Estimate], take: Take) -> Estimate:

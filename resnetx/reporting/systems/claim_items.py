@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from resnetx.choices import Model
-from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint
+from resnetx.operations import OPERATIONS
+from resnetx.record.system_comparison import CollectivePoint, CopyPoint, Estimate, SystemPoint, SystemSide
 from resnetx.reporting.systems.rate_ratios import over, quotient
 from resnetx.units import size_text
 from resnetx.workloads import counts, tables
@@ -45,6 +46,11 @@ class Item:
         return known or quotient(values[system], values[other])
 
 
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """An estimate and its ends, times a factor."""
+    return Estimate(value=estimate.value * factor, low=estimate.low * factor, high=estimate.high * factor)
+
+
 def exact(value: float) -> Estimate:
     """A value that is no prediction, or whose error nobody states."""
     return Estimate(value=value, low=value, high=value)
@@ -54,7 +60,7 @@ def exact(value: float) -> Estimate:
 
 
 def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator[Item]:
-    """Rates, and whether a system lacks the memory (`missing`) or waits for its input (`input_bound`)."""
+    """Rates and times, and whether a system lacks the memory (`missing`) or waits for its input (`input_bound`)."""
     for point in points:
         sides = [side for side in point.sides if side.system in systems]
         rates = {side.system: side.iterations_per_s for side in sides if side.iterations_per_s}
@@ -67,6 +73,7 @@ def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator
                 "iterations_per_s": rates,
                 "missing": {side.system: exact(side.outcome == "oom") for side in sides if side.outcome != "refused"},
                 "input_bound": limits,
+                **_shares_of(sides),
             },
             workload=point.workload,
             batch_size=point.batch_size,
@@ -78,6 +85,18 @@ def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator
                 if a != b and (found := over(point, a, b))
             },
         )
+
+
+def _shares_of(sides: Sequence[SystemSide]) -> Values:
+    """The speed-up, the times of a step, and the share of communication that is exposed; nobody states their errors."""
+    values: dict[str, dict[str, Estimate]] = defaultdict(dict)
+    for side in sides:
+        for name in ("speedup", "compute_s", "communication_s"):
+            if (found := getattr(side, name)) is not None:
+                values[name][side.system] = exact(found)
+        if side.communication_s and side.exposed_communication_s is not None:
+            values["exposed"][side.system] = exact(side.exposed_communication_s / side.communication_s)
+    return values
 
 
 def _gpus(count: int) -> str:
@@ -137,7 +156,7 @@ def _workload(workload: str, batch_size: int, gpus: int | None, figures: Mapping
 
 
 def of_collectives(collectives: Iterable[CollectivePoint]) -> Iterator[Item]:
-    """Each collective at each size: its effective bandwidth, and which share of the largest size's (`saturation`)."""
+    """Each collective at each size: its time and bandwidths, and which share of the largest size's (`saturation`)."""
     curves: dict[tuple[str, str, int], dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
     for each in collectives:
         rate = _with_error(each.algbw_Bps, each.error or 0.0)
@@ -145,25 +164,43 @@ def of_collectives(collectives: Iterable[CollectivePoint]) -> Iterator[Item]:
     for (collective, library, gpus), systems in curves.items():
         for size_bytes, values in _by_size("algbw", systems):
             words = f"{collective}, {_gpus(gpus)}"
+            factor = OPERATIONS[collective].bus_factor(gpus)
+            bus = {system: scaled(rate, factor) for system, rate in values["algbw"].items()}
+            values = {**values, "busbw": bus, "time": _times(values["algbw"], size_bytes)}
             yield Item(collective, library, words, values, gpus=gpus, size_bytes=size_bytes)
 
 
 def of_copies(copies: Iterable[CopyPoint]) -> Iterator[Item]:
-    """Each size of copies: on "gx8 0-4" (the system, the two GPUs) the rate, `saturation`, and whether as `peers`."""
+    """Each size of copies: on "gx8 0-4" (the system, the two GPUs) the rate, the time and `saturation`; and whether as
+    `peers`, and what this copy and the opposite one get at once (`duplex`)."""
     curves: dict[str, dict[int, Estimate]] = defaultdict(dict)
     peers: dict[str, Estimate] = {}
+    duplex: dict[str, Estimate] = {}
     for copy in copies:
-        pair = f"{copy.system} {'host' if copy.source is None else copy.source}-{copy.target}"
+        way = ["host" if copy.source is None else copy.source, copy.through, copy.target]
+        pair = f"{copy.system} {'-'.join(str(place) for place in way if place is not None)}"
         curves[pair][copy.size_bytes] = exact(copy.size_bytes / copy.time_s)
         peers[pair] = exact(copy.peers)
+        if copy.duplex_Bps is not None:
+            duplex[pair] = exact(copy.duplex_Bps)
     for size_bytes, values in _by_size("rate", curves):
         words = f"copies of {size_text(size_bytes)}"
-        yield Item(COPIES, COPIES, words, {**values, "peers": peers}, size_bytes=size_bytes)
+        both = {"peers": peers, "duplex": duplex, "time": _times(values["rate"], size_bytes)}
+        yield Item(COPIES, COPIES, words, {**values, **both}, size_bytes=size_bytes)
 
 
 def _with_error(rate_Bps: float, error: float) -> Estimate:
     """A rate whose time is off by a relative error."""
     return Estimate(value=rate_Bps, low=rate_Bps / (1 + error), high=rate_Bps / max(1 - error, 1e-3))
+
+
+def _times(rates: Mapping[str, Estimate], size_bytes: int) -> dict[str, Estimate]:
+    """The seconds that a size takes at each rate."""
+    of = {
+        system: (size_bytes / rate.value, size_bytes / rate.high, size_bytes / rate.low)
+        for system, rate in rates.items()
+    }
+    return {system: Estimate(value=value, low=low, high=high) for system, (value, low, high) in of.items()}
 
 
 def _by_size(quantity: str, systems: Mapping[str, Mapping[int, Estimate]]) -> Iterator[tuple[int, Values]]:

@@ -1,9 +1,14 @@
 """What a paper states of its systems beside what a prediction says of the same: hits and misses alike.
 
-The statements are data, `results/published/tallent2017.yaml`; `claim_checks` has the few kinds of checks that they
-need, `claim_items` what they are checked on. The paper names no library generation, so each statement is checked with
-every library that was predicted, and with every other setting that makes a grid of its own. What decides a statement
-that misses is searched for by `resnetx.api.explain`, and kept (`explanations`).
+The statements are data, a file in `results/published` for each paper; `claim_checks` has the few kinds of checks that
+they need, `claim_items` what they are checked on.
+
+Tallent et al. compared two systems over a study, which a user can predict with other settings: its file names the
+`systems` and the `study`, and its statements are checked on whatever was predicted of them. As it names no library
+generation, each statement is checked with every library that was predicted. What decides a statement that misses is
+searched for by `resnetx.api.explain`, and kept (`explanations`).
+
+The other papers have `cases` of their own (a system, a library, a transport), which `resnetx.api.papers` predicts.
 """
 
 from collections import defaultdict
@@ -13,6 +18,7 @@ from functools import cache
 import msgspec
 
 from resnetx.config import CONFIGS
+from resnetx.interconnect.paths import Transport
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
 from resnetx.reporting.systems.claim import Claim, Items
@@ -31,10 +37,12 @@ from resnetx.reporting.systems.claim_items import (
 # A wheel carries `results/published` beside `configs`.
 PUBLISHED = CONFIGS.parent / "results" / "published"
 
+PAPERS = ("tallent2017", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
+COMPARED = "tallent2017"  # the one whose comparison `compare` makes
 WITHOUT_SETTINGS = (WORKLOADS, COPIES)  # kinds of items that no library and no strategy changes
 
 
-Value = str | int | float | list[str] | dict[str, float]  # of a setting
+Value = str | bool | int | float | list[str | int] | dict[str, float]  # of a setting
 
 
 class PaperSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,14 +75,32 @@ class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str
 
 
-class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that a paper compares: a system, and what messages take there."""
+
+    system: str
+    library: str | None = None  # null: the system's
+    transport: Transport = "auto"
+    nodes: int | None = None  # null: the system's, or one
+    network: str | None = None
+    nics: int | None = None
+    devices: list[int] = []  # which GPUs take part, as many of them as a statement says; none: all
+    settings: dict[str, Value] = {}  # of its points, beside those of the paper
+    points: bool = False  # whether the paper's workloads are predicted on it
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file of published statements says."""
 
-    systems: list[str]
-    study: str
-    settings: dict[str, PaperSetting]
-    assumptions: dict[str, Assumption]
+    title: str  # of the paper: "Tallent et al. 2017"
+    systems: list[str] = []  # of the comparison that the paper made; none: it has cases
+    study: str = ""
+    cases: dict[str, Case] = {}
+    workloads: list[dict[str, Value]] = []  # of the points of its cases, each in settings of the command line
+    settings: dict[str, PaperSetting] = {}
+    assumptions: dict[str, Assumption] = {}
     tolerance: float
+    seen: bool  # whether its figures were known while the model was written; a statement may say otherwise
     claims: list[Claim]
     left_out: list[LeftOut]
 
@@ -82,20 +108,26 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check_claims(
     points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint] = (), copies: Sequence[CopyPoint] = ()
 ) -> list[CheckedClaim]:
-    """Every statement of the paper, for every variant of the points; none unless its systems are among them."""
-    stated = published("tallent2017")
+    """Every statement of the paper of a comparison, for every variant of the points; none of other systems."""
+    stated = published(COMPARED)
     there = {side.system for point in points for side in point.sides}
     if not there.issuperset(stated.systems):
         return []
     copied = [copy for copy in copies if copy.system in stated.systems]
-    items = [
-        *of_points(points, stated.systems),
-        *of_workloads(points),
-        *of_collectives(collectives),
-        *of_copies(copied),
-    ]
+    return check_paper(COMPARED, [*of_points(points, stated.systems), *of_messages(points, collectives, copied)])
+
+
+def of_messages(
+    points: Sequence[SystemPoint], collectives: Sequence[CollectivePoint], copies: Sequence[CopyPoint]
+) -> list[Item]:
+    """What is checked besides points: their workloads, and messages alone."""
+    return [*of_workloads(points), *of_collectives(collectives), *of_copies(copies)]
+
+
+def check_paper(paper: str, items: Iterable[Item]) -> list[CheckedClaim]:
+    """Every statement of a paper, for every variant of the items."""
     variants = _by_variant(items)
-    return [checked for claim in stated.claims for checked in _checked(claim, variants, stated.tolerance)]
+    return [checked for claim in published(paper).claims for checked in _checked(claim, variants, paper)]
 
 
 def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
@@ -114,8 +146,16 @@ def published(name: str) -> Claims:
     return stated
 
 
-def _checked(claim: Claim, variants: Mapping[str, Items], tolerance: float) -> Iterator[CheckedClaim]:
-    """One statement, in every variant that has items of its kind."""
-    for variant, items in variants.items():
-        if claim.of in items and (claim.of not in WITHOUT_SETTINGS or claim.of == variant):
-            yield from CHECKS[claim.check](ClaimCase(claim, variant, items, claim.tolerance or tolerance))
+def _checked(claim: Claim, variants: Mapping[str, Items], paper: str) -> Iterator[CheckedClaim]:
+    """One statement, in every variant that has items of its kind; a paper with cases has none left out."""
+    stated = published(paper)
+    tolerance, seen = claim.tolerance or stated.tolerance, stated.seen if claim.seen is None else claim.seen
+    there = {
+        variant: items
+        for variant, items in variants.items()
+        if claim.of in items and (claim.of not in WITHOUT_SETTINGS or claim.of == variant)
+    }
+    if stated.cases and not there:
+        yield ClaimCase(claim, "", {}, tolerance, paper, seen).not_predicted(0)
+    for variant, items in there.items():
+        yield from CHECKS[claim.check](ClaimCase(claim, variant, items, tolerance, paper, seen))

@@ -1,0 +1,174 @@
+"""The dataset of published figures, and the score of anybody's predictions beside two baselines."""
+
+import csv
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx.api.dataset.known import id_of
+from resnetx.api.dataset.sources import FILE, dataset, known_figures
+from resnetx.api.score import ALPHA_BETA, LINEAR, OWN
+from resnetx.cli import main
+from resnetx.errors import ConfigError
+from resnetx.interconnect.published import published_collectives
+from resnetx.interconnect.validation import validate
+from resnetx.record import read
+from resnetx.record.score import Score, score_file
+from resnetx.reporting.table import write_csv
+
+KNOWN = {each.figure.id: each for each in known_figures()}
+
+
+def scaling(gpus):
+    """AlexNet of 2017 on so many GPUs of the P100 DGX-1."""
+    (found,) = [
+        each
+        for each in KNOWN.values()
+        if each.figure.id.startswith(f"scaling/dgx1-p100/alexnet/512/{gpus}/all-reduce/synthetic")
+    ]
+    return found
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    """Writes a CSV of predictions."""
+
+    def make(text):
+        path = tmp_path / "mine.csv"
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def score_of(found, predictor, kind):
+    (score,) = [each for each in found.scores if (each.predictor, each.kind) == (str(predictor), kind)]
+    return score
+
+
+# ---- the dataset
+
+
+def test_the_dataset_that_ships_is_that_of_the_files(tmp_path):
+    write_csv(tmp_path / "figures.csv", dataset())
+    assert FILE.read_text() == (tmp_path / "figures.csv").read_text(), "python -m resnetx.api.dataset writes it"
+
+
+def test_every_figure_has_a_source_a_unit_and_an_id_of_its_own():
+    figures = [each.figure for each in KNOWN.values()]
+    assert all(figure.source and figure.unit and figure.value > 0 for figure in figures)
+    assert {figure.seen for figure in figures} == {True, False}
+
+
+def test_every_collective_of_the_validation_is_there_once_with_its_value():
+    rows = {(row.collective, row.library, row.gpus, row.size_bytes, row.source): row for row in validate()}
+    for each in published_collectives():
+        row = rows[each.collective, each.library, each.gpus, each.size_bytes, each.source]
+        assert (row.measured, row.unit) == (each.value, each.unit)
+    places = {
+        (each.collective, each.system, each.nodes, each.library, each.gpus, each.size_bytes, each.source)
+        for each in published_collectives()
+    }
+    assert sum(each.figure.size_bytes is not None for each in KNOWN.values()) == len(places)
+
+
+def test_an_id_says_what_was_measured_and_not_what_came_out():
+    assert id_of("a b", None, 8, source="s") == id_of("a b", 8, source="s") != id_of("a b", 8, source="t")
+
+
+# ---- predictors
+
+
+def test_own_predictions_are_those_of_the_validation():
+    """One collective, one rate, and the messages of a network: as the commands that validate them have them."""
+    each = next(each for each in KNOWN.values() if each.figure.id.startswith("allreduce/dgx1-p100/nccl2/8/1GiB"))
+    made = each.own()
+    rows = [row for row in validate() if row.group == "nccl2-large" and row.source == each.figure.source]
+    (row,) = [row for row in rows if (row.gpus, row.size_bytes) == (8, 2**30)]
+    assert made.predicted == pytest.approx(row.predicted)
+    assert made.low < made.predicted < made.high
+    assert scaling(8).own().predicted == pytest.approx(17822, rel=0.1)
+
+
+def test_linear_is_the_rate_of_one_gpu_times_gpus(predictions):
+    path = predictions(f"id,predicted\n{scaling(8).figure.id},17822\n")
+    found = resnetx.compare(score=path)
+    (linear,) = [each for each in found.predictors if each.predictor == LINEAR]
+    assert [each.predicted for each in linear.predictions] == [8 * 2987]
+    assert score_of(found, path, "training, one node").mean_error == 0
+    assert score_of(found, LINEAR, "training, one node").bias == pytest.approx(8 * 2987 / 17822 - 1)
+    assert score_of(found, ALPHA_BETA, "training, one node").predicted == 1
+
+
+def test_baselines_have_the_figures_that_somebody_predicts(predictions):
+    path = predictions(f"id,predicted\n{scaling(2).figure.id},5000\n")
+    found = resnetx.compare(score=[path])
+    assert {each.predictor: each.predicted for each in found.scores if each.kind == "all"} == {
+        str(path): 1,
+        LINEAR: 1,
+        ALPHA_BETA: 1,
+    }
+
+
+def test_own_predictions_come_back_in_the_form_that_is_read(tmp_path, capsys):
+    assert main(["compare", f"score={OWN}", f"out={tmp_path / 'scored'}"]) == 0
+    capsys.readouterr()
+    found = read(score_file(tmp_path / "scored"), Score)
+    again = resnetx.compare(score=tmp_path / "scored" / f"{OWN}.csv")
+    mine = {each.kind: each for each in found.scores if each.predictor == OWN}
+    theirs = {each.kind: each for each in again.scores if each.predictor.endswith(f"{OWN}.csv")}
+    assert mine.keys() == theirs.keys()
+    for kind, score in mine.items():
+        assert msgspec.structs.replace(theirs[kind], predictor=OWN) == score
+    with (tmp_path / "scored" / "figures.csv").open() as file:
+        assert {row["id"] for row in csv.DictReader(file)} == KNOWN.keys()
+
+
+def test_the_screen_has_the_predictor_beside_both_baselines(predictions, capsys):
+    assert main(["compare", f"score={predictions(f'id,predicted{chr(10)}{scaling(4).figure.id},10509{chr(10)}')}"]) == 0
+    shown = capsys.readouterr().out
+    assert "linear" in shown
+    assert "alpha-beta" in shown
+
+
+# ---- what is refused
+
+
+ID = "rate/p100-sxm2-16gb/resnet50/fp32/32/dccf7e"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,rate\nx,1\n", "line 1: no column predicted; expected id,predicted,low,high"),
+        ("", "line 1: no column id and no column predicted"),
+        ("id,predicted\n", "no predictions"),
+        ("id,predicted,predicted\n", "line 1: column predicted is there twice"),
+        (f"id,predicted\n{ID}x,1\n", f"line 2: id {ID}x: no figure has it; did you mean {ID}?"),
+        (f"id,predicted\n{ID},1\n{ID},2\n", f"line 3: id {ID}: given twice"),
+        (f"id,predicted\n{ID},fast\n", "line 2: predicted fast: expected a positive number"),
+        (f"id,predicted\n{ID},nan\n", "line 2: predicted nan: expected a positive number"),
+        (f"id,predicted\n{ID},\n", "line 2: predicted (empty): expected a positive number"),
+        (f"id,predicted\n{ID},-3\n", "line 2: predicted -3: expected a positive number"),
+        (f"id,predicted,low,high\n{ID},3,1,\n", "line 2: high is empty; expected both ends"),
+        (f"id,predicted,low,high\n{ID},3,4,5\n", "line 2: predicted 3 is not within its interval, 4 to 5"),
+        (f"id,predicted\n{ID}\n", "line 2: 1 cells; expected 2"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_a_sentence(predictions, capsys, text, words):
+    path = predictions(text)
+    assert main(["compare", f"score={path}"]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "mine.csv" in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_and_other_settings_are_refused(tmp_path, predictions):
+    with pytest.raises(ConfigError, match="No such file"):
+        resnetx.compare(score=tmp_path / "none.csv")
+    with pytest.raises(ConfigError, match=r"^clock=1000: not with score="):
+        resnetx.compare(score=predictions(f"id,predicted\n{ID},1\n"), clock=1000)
+    with pytest.raises(ConfigError, match=r"^score=\[\]: nothing"):
+        resnetx.compare(score=[])
