@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,9 +12,13 @@ from resnetx import packages
 
 ROOT = Path(__file__).parent.parent
 
-# Hides modules from a fresh process, as if they were not installed, and runs the command line.
+# Hides modules from a process, as if they were not installed, and runs the command line.
 WITHOUT = """
 import sys
+
+for module in list(sys.modules):
+    if any(module == name or module.startswith(name + ".") for name in {hidden!r}):
+        del sys.modules[module]
 
 class Hidden:
     def find_spec(self, name, path=None, target=None):
@@ -29,12 +32,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.fixture
-def without(tmp_path):
+def without(tmp_path, light_python):
     """Runs a verb without some modules, in an empty folder: (status, what is printed, what is said of mistakes)."""
 
     def run(hidden, *words):
         program = WITHOUT.format(hidden=set(hidden))
-        command = [sys.executable, "-c", program, *words]
+        command = [light_python, "-c", program, *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
@@ -218,13 +221,13 @@ COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
+def elsewhere(tmp_path, light_python):
     """Runs a verb without what is only on Unix."""
     (tmp_path / "alexnet.tsv").write_text(COLUMNS)
 
     def run(*words):
         program = NOT_UNIX + WITHOUT.format(hidden=set(UNIX_ONLY))
-        command = [sys.executable, "-c", program, *words]
+        command = [light_python, "-c", program, *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run
