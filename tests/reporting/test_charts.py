@@ -37,7 +37,7 @@ def test_a_study_that_ran_has_all_five_figures(figures_of):
 def test_a_chart_is_complete_without_its_file(figures_of):
     """A notebook shows what `to_dict` gives; files get the same."""
     for figure in figures_of(SMALL).values():
-        shown = figure.chart.to_dict()
+        shown = figure.chart.to_dict(validate=True)
         assert shown == specification(figure.chart), figure.name
         assert sum(map(len, shown["datasets"].values())) == len(figure.table.rows), figure.name
 
