@@ -57,6 +57,7 @@ def loaded_after(statements: str, python: str = sys.executable) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", PURE)
 def test_a_module_that_needs_no_device_loads_no_torch(module, light_python):
     assert not {"torch", "torchvision", "nvidia", "wandb"} & loaded_after(f"import {module}", light_python)
@@ -76,6 +77,7 @@ def test_describing_the_papers_workloads_loads_no_torch(light_python):
     assert "torch" not in loaded_after("from resnetx.cli import main; main(['describe'])", light_python)
 
 
+@pytest.mark.slow
 def test_counting_any_depth_loads_no_torch(light_python):
     words = ["describe", "model.x=20000", "model.width=32", "image_size=96", "--json"]
     assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})", light_python)
@@ -100,6 +102,7 @@ def test_the_probe_sees_torch_where_it_is_loaded(light_python):
     assert "torch" in loaded_after("import resnetx.measure.rank.distributed", light_python)
 
 
+@pytest.mark.slow
 def test_a_rank_of_a_run_file_loads_no_hydra():
     """Each rank of each run starts so; a run file needs none of the command line's grammar."""
     asked = """

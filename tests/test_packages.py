@@ -104,6 +104,7 @@ def files(folder, kind):
     return {path.name.removesuffix(kind) for path in folder.glob(f"*{kind}")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "count"),
     [
@@ -123,6 +124,7 @@ def test_without_what_draws_figures_are_vega_lite_and_one_sentence_says_so(witho
     assert not [*tmp_path.glob("drawn/*.svg"), *tmp_path.glob("drawn/*.pdf")]
 
 
+@pytest.mark.slow
 def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_there(without, tmp_path):
     assert without(["vl_convert"], "report", STUDY, "out=page")[0] == 0
     page = (tmp_path / "page/index.html").read_text()
@@ -131,12 +133,14 @@ def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_
     assert linked and all((tmp_path / "page" / name).is_file() for name in linked)
 
 
+@pytest.mark.slow
 def test_a_drawn_system_has_its_vega_lite_beside_it(without, tmp_path):
     status, _, err = without([], "topology", "systems=gx8", "out=drawn")
     assert (status, err) == (0, "drawing: drawn/gx8.svg\n")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"gx8.svg", "gx8.vl.json"}
 
 
+@pytest.mark.slow
 def test_the_doctor_examines_what_is_there_and_lists_what_is_not(without):
     status, out, _ = without(["torch", "torchvision", "pynvml", "altair"], "doctor", "--json")
     assert status == 1

@@ -14,6 +14,8 @@ from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
 from tests.reporting.drawn_figures import drawn, lines, svg, texts
 
+pytestmark = pytest.mark.slow  # makes and draws many figures
+
 GRID = [("AlexNet", 256), ("AlexNet", 512), ("GoogLeNet", 256), ("ResNet/1", 16), ("ResNet/2", 16), ("ResNet/2", 32)]
 
 

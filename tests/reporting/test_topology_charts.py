@@ -67,6 +67,7 @@ def test_no_link_runs_through_a_component_that_it_does_not_join(name):
             assert not any(box["x"] < x < box["x2"] and box["y"] < y < box["y2"] for box in others), link.name
 
 
+@pytest.mark.slow
 def test_boxes_do_not_overlap():
     for name in names():
         rows = drawing(single(name)[1], "rect")

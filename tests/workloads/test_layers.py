@@ -77,13 +77,13 @@ def torchvision(name: str) -> choices.Torchvision:
 MODELS: list[tuple[choices.Model, int]] = [
     (choices.ResNetX(x=1, width=64, classes=1000), 224),
     (choices.ResNetX(x=3, width=16, classes=10), 64),
-    (choices.AlexNet(classes=1000), 227),
     (choices.AlexNet(classes=10), 131),
-    (choices.GoogLeNet(classes=1000), 224),
     (choices.GoogLeNet(classes=10), 96),
-    (torchvision("resnet50"), 64),
 ]
-FAMILIES = [
+LARGE: list[tuple[choices.Model, int]] = [
+    (choices.AlexNet(classes=1000), 227),
+    (choices.GoogLeNet(classes=1000), 224),
+    (torchvision("resnet50"), 64),
     (torchvision("convnext_tiny"), 224),
     (torchvision("densenet121"), 224),
     (torchvision("efficientnet_b0"), 224),
@@ -105,7 +105,7 @@ FAMILIES = [
 
 @pytest.mark.parametrize(
     ("model", "image_size"),
-    MODELS + [pytest.param(*family, marks=pytest.mark.slow) for family in FAMILIES],
+    MODELS + [pytest.param(*large, marks=pytest.mark.slow) for large in LARGE],
     ids=lambda value: getattr(value, "label", value),
 )
 def test_the_table_is_what_the_real_model_executes(
@@ -134,7 +134,7 @@ def test_parameters_and_multiply_adds_are_those_that_torchvision_publishes(name:
     assert sum(layer.multiply_adds for layer in table) / 1e9 == pytest.approx(published["_ops"], abs=0.001)
 
 
-# Of each architecture that is not among FAMILIES; all others are of one of these, with other depths and widths.
+# Of each architecture that is not in LARGE; all others are of one of these, with other depths and widths.
 OTHERS = ["alexnet", "efficientnet_v2_s", "maxvit_t", "mobilenet_v3_large", "regnet_x_400mf", "resnext50_32x4d"]
 OTHERS += ["swin_v2_t", "vgg11_bn", "wide_resnet50_2"]
 

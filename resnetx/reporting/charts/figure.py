@@ -101,9 +101,10 @@ def styled(chart: AnyChart, tables: dict[str, list[Record]]) -> AnyChart:
 
     It is changed in place: each `chart.configure...()` would copy the whole chart.
     """
-    text = {"labelFontSize": 7, "titleFontSize": 7.5, "titleFontWeight": "normal", "labelColor": INK, "titleColor": INK}
-    lines = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5, "tickColor": QUIET}
-    layout = {"tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
+    text: dict[str, Any] = {"labelFontSize": 7, "labelColor": INK}
+    text |= {"titleFontSize": 7.5, "titleFontWeight": "normal", "titleColor": INK}
+    lines: dict[str, Any] = {"gridColor": GRID, "gridWidth": 0.5, "domainColor": QUIET, "domainWidth": 0.5}
+    layout: dict[str, Any] = {"tickColor": QUIET, "tickWidth": 0.5, "tickSize": 3, "labelPadding": 2, "titlePadding": 4}
     chart.config = alt.Config(
         font="Helvetica, Arial, Liberation Sans, sans-serif",
         background=PAPER,
