@@ -22,7 +22,7 @@ from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
-from tests.preloaded.start import serving
+from tests.preloaded.start import OF_VERBS, serving
 from tests.sealed_part import sealed_part
 
 
@@ -68,6 +68,13 @@ def _committed_code(monkeypatch):
 def preloaded_python(tmp_path_factory):
     """A Python that starts ranks without importing torch in each of them; torchrun is beside it."""
     with serving(tmp_path_factory.mktemp("preloaded")) as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
+def light_python(tmp_path_factory):
+    """A Python that has no torch and nothing of resnetx, but has imported what verbs need without them."""
+    with serving(tmp_path_factory.mktemp("light"), OF_VERBS) as python:
         yield python
 
 

@@ -50,59 +50,59 @@ PURE = [
 ]
 
 
-def loaded_after(statements: str) -> set[str]:
-    """Top-level packages in memory after a fresh process has executed something; what that prints is not looked at."""
+def loaded_after(statements: str, python: str = sys.executable) -> set[str]:
+    """Top-level packages in memory after a process of its own has executed something, whatever that prints."""
     program = f"{statements}; import sys; print(); print(*{{name.partition('.')[0] for name in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 
-def loaded_by(module: str) -> set[str]:
-    return loaded_after(f"import {module}")
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("module", PURE)
-def test_a_module_that_needs_no_device_loads_no_torch(module):
-    assert not {"torch", "torchvision", "nvidia", "wandb"} & loaded_by(module)
+def test_a_module_that_needs_no_device_loads_no_torch(module, light_python):
+    assert not {"torch", "torchvision", "nvidia", "wandb"} & loaded_after(f"import {module}", light_python)
 
 
 def test_the_command_line_loads_hydra_only_when_a_verb_runs():
-    assert not {"hydra", "omegaconf", "rich"} & loaded_by("resnetx.cli")
+    assert not {"hydra", "omegaconf", "rich"} & loaded_after("import resnetx.cli")
 
 
-def test_the_papers_workloads_are_counted_without_torch():
+def test_the_papers_workloads_are_counted_without_torch(light_python):
     count = "[workloads.workload(model, size, 64, 'caffe') for model, size in tables.KEPT.values()]"
-    assert "torch" not in loaded_after(f"from resnetx import workloads; from resnetx.workloads import tables; {count}")
+    counting = f"from resnetx import workloads; from resnetx.workloads import tables; {count}"
+    assert "torch" not in loaded_after(counting, light_python)
 
 
-def test_describing_the_papers_workloads_loads_no_torch():
-    assert "torch" not in loaded_after("from resnetx.cli import main; main(['describe'])")
+def test_describing_the_papers_workloads_loads_no_torch(light_python):
+    assert "torch" not in loaded_after("from resnetx.cli import main; main(['describe'])", light_python)
 
 
-def test_counting_any_depth_loads_no_torch():
+@pytest.mark.slow
+def test_counting_any_depth_loads_no_torch(light_python):
     words = ["describe", "model.x=20000", "model.width=32", "image_size=96", "--json"]
-    assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})")
+    assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})", light_python)
 
 
 @pytest.mark.parametrize("words", [["describe"], ["train", "input=synthetic"]])
-def test_refusing_a_name_loads_no_torch(words):
+def test_refusing_a_name_loads_no_torch(words, light_python):
     if classifiers.installed_version() != classifiers.kept().torchvision:
         pytest.skip("another torchvision is installed than the one whose classifiers are kept: it is asked itself")
     words = [*words, "model=torchvision", "model.name=resnet51"]
-    assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})")
+    assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})", light_python)
 
 
 @pytest.mark.slow
-def test_a_workload_that_is_not_kept_needs_torch():
-    model = "choices.AlexNet(classes=10)"
-    assert "torch" in loaded_after(f"from resnetx import choices, workloads; workloads.table({model}, 96)")
+def test_a_workload_that_is_not_kept_needs_torch(light_python):
+    counting = "from resnetx import choices, workloads; workloads.table(choices.AlexNet(classes=10), 96)"
+    assert "torch" in loaded_after(counting, light_python)
 
 
 @pytest.mark.slow
-def test_the_probe_sees_torch_where_it_is_loaded():
-    assert "torch" in loaded_by("resnetx.measure.rank.distributed")
+def test_the_probe_sees_torch_where_it_is_loaded(light_python):
+    assert "torch" in loaded_after("import resnetx.measure.rank.distributed", light_python)
 
 
+@pytest.mark.slow
 def test_a_rank_of_a_run_file_loads_no_hydra():
     """Each rank of each run starts so; a run file needs none of the command line's grammar."""
     asked = """

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,9 +12,13 @@ from resnetx import packages
 
 ROOT = Path(__file__).parent.parent
 
-# Hides modules from a fresh process, as if they were not installed, and runs the command line.
+# Hides modules from a process, as if they were not installed, and runs the command line.
 WITHOUT = """
 import sys
+
+for module in list(sys.modules):
+    if any(module == name or module.startswith(name + ".") for name in {hidden!r}):
+        del sys.modules[module]
 
 class Hidden:
     def find_spec(self, name, path=None, target=None):
@@ -29,12 +32,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.fixture
-def without(tmp_path):
+def without(tmp_path, light_python):
     """Runs a verb without some modules, in an empty folder: (status, what is printed, what is said of mistakes)."""
 
     def run(hidden, *words):
         program = WITHOUT.format(hidden=set(hidden))
-        command = [sys.executable, "-c", program, *words]
+        command = [light_python, "-c", program, *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
@@ -101,6 +104,7 @@ def files(folder, kind):
     return {path.name.removesuffix(kind) for path in folder.glob(f"*{kind}")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "count"),
     [
@@ -120,6 +124,7 @@ def test_without_what_draws_figures_are_vega_lite_and_one_sentence_says_so(witho
     assert not [*tmp_path.glob("drawn/*.svg"), *tmp_path.glob("drawn/*.pdf")]
 
 
+@pytest.mark.slow
 def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_there(without, tmp_path):
     assert without(["vl_convert"], "report", STUDY, "out=page")[0] == 0
     page = (tmp_path / "page/index.html").read_text()
@@ -128,12 +133,14 @@ def test_a_page_without_drawings_shows_their_data_and_links_no_file_that_is_not_
     assert linked and all((tmp_path / "page" / name).is_file() for name in linked)
 
 
+@pytest.mark.slow
 def test_a_drawn_system_has_its_vega_lite_beside_it(without, tmp_path):
     status, _, err = without([], "topology", "systems=gx8", "out=drawn")
     assert (status, err) == (0, "drawing: drawn/gx8.svg\n")
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"gx8.svg", "gx8.vl.json"}
 
 
+@pytest.mark.slow
 def test_the_doctor_examines_what_is_there_and_lists_what_is_not(without):
     status, out, _ = without(["torch", "torchvision", "pynvml", "altair"], "doctor", "--json")
     assert status == 1
@@ -218,13 +225,13 @@ COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
+def elsewhere(tmp_path, light_python):
     """Runs a verb without what is only on Unix."""
     (tmp_path / "alexnet.tsv").write_text(COLUMNS)
 
     def run(*words):
         program = NOT_UNIX + WITHOUT.format(hidden=set(UNIX_ONLY))
-        command = [sys.executable, "-c", program, *words]
+        command = [light_python, "-c", program, *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run

@@ -76,6 +76,7 @@ def test_the_study_that_is_explained_is_one(capsys, here):
     assert "# 4 points" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [each for each in of("predict", "compare") if "mine/" not in each])
 def test_a_predicting_command_runs(command, capsys, here):
     assert run(command) == 0
@@ -98,6 +99,7 @@ def test_a_profile_is_imported_and_predicted_from(capsys, here):
     assert "MyNet" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_report_is_made_of_the_committed_study(capsys, here):
     (command,) = of("report")
     assert run(command) == 0

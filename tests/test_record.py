@@ -62,6 +62,7 @@ def test_a_run_cut_short_gives_a_reason_for_every_field_it_does_not_know(record_
     assert empty <= set(found.unknown)
 
 
+@pytest.mark.slow
 def test_records_fulfil_the_published_schema_and_it_rejects_others(record_of):
     schema = json.loads((SCHEMAS / "run.schema.json").read_text())
     tree = msgspec.to_builtins(record_of())

@@ -87,6 +87,7 @@ def test_nothing_has_no_summary(nothing):
 
 
 # Measured with these seeds, 300 studies each: 94, 96, 97, 95 % for n = 6, 7, 8, 10; ratios 99, 98, 99, 97 %.
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [6, 7, 8, 10])
 def test_intervals_hold_the_truth_as_often_as_they_say(runs):
     draw = np.random.default_rng(runs)
@@ -268,6 +269,7 @@ def test_many_runs_are_tested_with_random_splits_always_the_same():
     assert found.p == pytest.approx(2 * NormalDist().cdf(-abs(z)), abs=0.02)
 
 
+@pytest.mark.slow
 def test_equal_points_are_called_different_as_seldom_as_the_level_says():
     draw = np.random.default_rng(12)
     p = [permutation_test(study(draw, 5), study(draw, 5)).p for _ in range(300)]
@@ -275,6 +277,7 @@ def test_equal_points_are_called_different_as_seldom_as_the_level_says():
     assert np.mean(np.array(p) <= 0.5) == pytest.approx(0.5, abs=0.08)
 
 
+@pytest.mark.slow
 def test_false_discoveries_are_few_among_many_cells_and_real_differences_are_found():
     draw = np.random.default_rng(13)
     false_shares, found, real = [], 0, 0

@@ -36,6 +36,7 @@ def explained():
     return search({**ASKED, **settings_of(SETTLED)})
 
 
+@pytest.mark.slow
 def test_what_the_command_line_settles_is_not_searched(explained):
     assert explained.combinations == 3
     deciding = {name for each in explained.explanations for name in each.decided_by}
@@ -49,6 +50,7 @@ def test_several_libraries_are_searched_side_by_side():
     assert (found.combinations, best.combinations, best.when) == (1, 2, "variant is nccl1")
 
 
+@pytest.mark.slow
 def test_the_screen_says_how_many_combinations_there_were_and_that_a_fit_is_no_evidence(capsys):
     assert main(["compare", *PAPER, *SETTLED, "explain=true"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -57,6 +59,7 @@ def test_the_screen_says_how_many_combinations_there_were_and_that_a_fit_is_no_e
     assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds in" in said
 
 
+@pytest.mark.slow
 def test_the_record_has_the_explanations_and_each_miss_its_cause(capsys):
     assert main(["compare", *PAPER, *SETTLED, "explain=true", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -58,6 +58,7 @@ def test_the_examples_of_docstrings(name, monkeypatch):
     assert found.failed == 0
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_documentation(monkeypatch):
     monkeypatch.chdir(ROOT)
     found = doctest.testfile(str(ROOT / "docs" / "library.md"), module_relative=False)
@@ -101,6 +102,7 @@ def test_a_group_that_is_given_in_part_keeps_its_other_defaults():
     assert point == other
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_loaded_as_what_it_is(tmp_path):
     made = resnetx.predict(systems=["gx8", "dgx1-p100"], model="alexnet", gpus=[1, 2], out=tmp_path / "predicted")
     assert resnetx.load(tmp_path / "predicted") == made
@@ -131,6 +133,7 @@ def test_collections_are_tables():
     assert len(found[:1]) == 1
 
 
+@pytest.mark.slow
 def test_figures_are_charts_that_a_notebook_shows():
     study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
     charts = resnetx.figures(study)
@@ -158,6 +161,7 @@ def test_a_point_is_trained_and_a_collective_timed_from_python(tmp_path):
     assert resnetx.load(folder) == run
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_not_run_again_by_workers(tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(

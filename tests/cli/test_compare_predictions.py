@@ -72,6 +72,7 @@ def test_the_comparison_of_the_paper_answers_first_and_lists_its_points_with_all
     assert sum(line.startswith(("AlexNet ", "GoogLeNet ")) for line in out.splitlines()) == 32
 
 
+@pytest.mark.slow
 def test_json_the_record_and_the_files_say_the_same(stored, capsys, tmp_path):
     folder = tmp_path / "out"
     status, out, err = run(capsys, stored, "--json", f"out={folder}")

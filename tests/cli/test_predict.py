@@ -285,6 +285,7 @@ def test_a_results_folder_that_is_given_gets_the_record(predict, tmp_path):
     assert len(record.read(made, Prediction).points) == 2
 
 
+@pytest.mark.slow
 def test_a_timeline_opens_in_perfetto_and_is_drawn(predict, tmp_path):
     _, (point,) = predict("systems=gx8", *ALEXNET, "gpus=8", "timeline=true", "out=kept")
     assert {bar["lane"] for bar in point["timeline"]} == {"compute", "collectives"}
@@ -414,6 +415,7 @@ def test_points_that_differ_in_precision_or_graph_alone_have_rows_of_their_own(m
 # ---- the house
 
 
+@pytest.mark.slow
 def test_the_paper_is_predicted_without_torch(tmp_path):
     program = (
         "import sys; from resnetx.cli import main;"

@@ -55,6 +55,7 @@ def screen(capsys, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_screen_is_no_wider_than_the_terminal_and_has_no_blanks_behind_its_lines(screen, name, width):
@@ -86,6 +87,7 @@ def test_without_a_terminal_tables_are_whole_and_sentences_are_one_line(screen):
     assert sum("the paper states 5.5 M parameters" in line and "7.0 M without them" in line for line in out) == 1
 
 
+@pytest.mark.slow
 def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
     """By a pseudo-terminal of 80 columns, as a person has it."""
     ours, theirs = pty.openpty()

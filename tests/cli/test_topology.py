@@ -296,6 +296,7 @@ def test_a_calibrated_cost_says_so(objects, run, tmp_path):
     assert objects(*words[:-1])[0]["calibration"] is None
 
 
+@pytest.mark.slow
 def test_the_model_stands_beside_what_was_published(run):
     status, out, _ = run("--validate")
     assert status == 0

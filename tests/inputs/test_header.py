@@ -40,6 +40,7 @@ def test_grey_colour_and_cmyk_are_sound(mode: str) -> None:
     assert (claimed(buffer.getvalue()).width, claimed(buffer.getvalue()).height) == (40, 30)
 
 
+@pytest.mark.slow
 def test_a_flat_picture_takes_more_bytes_than_the_least_that_is_believed() -> None:
     """The smallest files that a coder makes: nothing but one colour, at the lowest quality."""
     for options in ({"optimize": True}, {"progressive": True}):

@@ -34,6 +34,7 @@ def test_the_tree_is_laid_out_as_ilsvrc2012_is(made: Path) -> None:
             assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (256, 256))
 
 
+@pytest.mark.slow
 def test_the_files_do_not_depend_on_the_number_of_processes(made: Path, tmp_path: Path) -> None:
     images.make(tmp_path / "two", classes=3, per_class=4, size="256", seed=0, workers=2)
     assert digests(tmp_path / "two") == digests(made)
@@ -62,6 +63,7 @@ def test_a_tree_can_grow(tree: Path) -> None:
     assert before.items() < digests(tree).items()
 
 
+@pytest.mark.slow
 def test_progress_counts_every_image_once(tmp_path: Path) -> None:
     steps: list[int] = []
     images.make(tmp_path / "new", classes=2, per_class=18, size="256", seed=0, workers=1, progress=steps.append)
@@ -81,6 +83,7 @@ def test_the_report_is_the_distribution_of_the_files(made: Path, tree: Path) -> 
     assert (report.width.mean, report.height.p95) == (256, 256)
 
 
+@pytest.mark.slow
 def test_wanted_sizes_follow_imagenet() -> None:
     shapes = [images._imagenet(np.random.default_rng(index)) for index in range(20_000)]
     assert np.mean([shape.width for shape in shapes]) == pytest.approx(400, rel=0.02)
@@ -124,6 +127,7 @@ def test_other_peoples_folders_and_other_pictures_are_left_alone(tree: Path, tmp
         images.make(tree, classes=1, per_class=1, size="imagenet", seed=0, workers=1)
 
 
+@pytest.mark.slow
 def test_verify_names_every_damaged_file_and_empty_folder(tree: Path) -> None:
     assert images.verify(tree, workers=1) == []
     first = tree / "n00000000" / "n00000000_00000.JPEG"
@@ -183,6 +187,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_ends_in_a_sentence_and_leaves_no_half_file(small_disk: Path, workers: int) -> None:
     root = small_disk / "images"

@@ -18,7 +18,6 @@ from resnetx import inputs, record
 from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import damage
-from resnetx.inputs import torchvision as torchvision_batches
 from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
 
 CPU = torch.device("cpu")
@@ -320,6 +319,8 @@ def test_a_file_that_only_dali_refuses_is_found_by_giving_it_one_after_the_other
 
 def test_a_worker_that_dies_names_the_image_that_it_decoded(tree: Path, victim: Path, monkeypatch) -> None:
     """As torchvision 0.29's own decoder of PNG files ends its process on a damaged one, and that of 0.22 does not."""
+    from resnetx.inputs import torchvision as torchvision_batches  # which loads torchvision: seconds
+
     decoded = torchvision_batches._decoded
 
     def fatal(path: Path, smallest: int) -> torch.Tensor:

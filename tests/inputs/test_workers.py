@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torchvision.io import write_jpeg
 
 from resnetx import inputs
 from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
-from resnetx.inputs import torchvision
 
 # A rank as it is at work: SIGTERM is left to a thread, and workers decode.
 RANK = """
@@ -79,8 +77,15 @@ def test_workers_are_ended_by_sigterm_and_by_the_death_of_their_rank(at_work, me
     assert gone([*workers, parent] if method == "forkserver" else workers)
 
 
+def loader():
+    """The module that starts workers. It loads torchvision, which takes seconds, so only a test that runs needs it."""
+    from resnetx.inputs import torchvision
+
+    return torchvision
+
+
 def opened(root, method, monkeypatch, batch_size=2):
-    monkeypatch.setattr(torchvision, "_start_method", lambda _: method)
+    monkeypatch.setattr(loader(), "_start_method", lambda _: method)
     given = TorchvisionInput(root=str(root), format="folders", recipe="imagenet", threads=1, prefetch=1)
     facts = {"batch_size": batch_size, "image_size": 32, "classes": 3, "rank": 0, "world_size": 1, "seed": 0}
     return inputs.open_input(given, device=torch.device("cpu"), **facts)
@@ -98,6 +103,8 @@ def test_workers_of_a_server_make_the_same_batches(made, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_a_worker_that_is_killed_names_its_image(tree, monkeypatch, method):
+    from torchvision.io import write_jpeg
+
     noise = torch.randint(0, 256, (3, 2500, 2500), dtype=torch.uint8)  # a tenth of a second of work
     for path in tree.glob("*/*.JPEG"):
         write_jpeg(noise, str(path))
@@ -111,5 +118,5 @@ def test_a_worker_that_is_killed_names_its_image(tree, monkeypatch, method):
 
 
 def test_a_rank_that_runs_threads_of_a_gpus_libraries_is_not_forked():
-    assert torchvision._start_method(torch.device("cuda", 0)) == "forkserver"
-    assert torchvision._start_method(torch.device("cpu")) == "fork"
+    assert loader()._start_method(torch.device("cuda", 0)) == "forkserver"
+    assert loader()._start_method(torch.device("cpu")) == "fork"

@@ -199,6 +199,7 @@ def faster(system: System, place: int, factor: float) -> System:
     return msgspec.structs.replace(system, links=(*system.links[:place], wired, *system.links[place + 1 :]))
 
 
+@pytest.mark.slow
 @given(cases(), st.data())
 @settings(max_examples=80)
 def test_more_bandwidth_is_never_slower(machine, case, data):
@@ -223,6 +224,7 @@ def test_another_lane_is_never_slower(machine, case, data):
     assert after <= before * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(cases(), st.data())
 @settings(max_examples=80)
 def test_relabelling_gpus_changes_nothing(machine, case, data):

@@ -16,13 +16,13 @@ from resnetx.record import RunSummaryReader, StudyFolder
 pytestmark = [pytest.mark.dist, pytest.mark.usefixtures("preloaded")]
 
 SMALL = ["input=synthetic", "model.x=1", "model.width=16", "model.classes=10", "image_size=32", "batch_size=8"]
-SHORT = ["threads=1", "warmup=3", "steps=2", "windows=2", "repeats=2", "twins=0"]
+SHORT = ["threads=1", "warmup=3", "steps=2", "windows=2", "twins=0"]
 SWEEP = ["-m", "resnetx", "sweep", *SMALL, *SHORT, "gpus=[1,2]", "dirty=true"]
 
 
-def start(results: Path, python: str | None = None) -> subprocess.Popen:
+def start(results: Path, python: str | None = None, repeats: int = 2) -> subprocess.Popen:
     return subprocess.Popen(
-        [python or sys.executable, *SWEEP, f"results={results}"],
+        [python or sys.executable, *SWEEP, f"repeats={repeats}", f"results={results}"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -41,6 +41,12 @@ def processes(results: Path) -> list[int]:
         if state != "Z" and any(each.startswith(f"{FOLDER_VARIABLE}={results}/".encode()) for each in variables):
             found.append(int(entry.name))
     return found
+
+
+def wait_for_ranks(results: Path) -> None:
+    end = time.monotonic() + 60
+    while len(processes(results)) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def nothing_is_left(results: Path) -> None:
@@ -92,9 +98,7 @@ def test_a_sweep_that_is_killed_at_random_moments_ends_with_the_same_records(und
 
 def test_ctrl_c_ends_the_sweep_and_its_ranks(tmp_path):
     child = start(tmp_path)
-    end = time.monotonic() + 60
-    while len(processes(tmp_path)) < 2 and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for_ranks(tmp_path)
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=10) == 130
     nothing_is_left(tmp_path)
@@ -102,10 +106,11 @@ def test_ctrl_c_ends_the_sweep_and_its_ranks(tmp_path):
 
 
 def test_two_sweeps_side_by_side_do_not_meet_and_two_on_one_folder_are_refused(tmp_path):
-    one, other = start(tmp_path / "one"), start(tmp_path / "other")
-    time.sleep(4)
-    third = start(tmp_path / "one")
+    one, other = start(tmp_path / "one", repeats=1), start(tmp_path / "other", repeats=1)
+    wait_for_ranks(tmp_path / "one")
+    third = start(tmp_path / "one", repeats=1)
     assert third.wait() == 2
     assert "another sweep is running in" in third.stderr.read()
     assert (one.wait(), other.wait()) == (0, 0), one.stderr.read() + other.stderr.read()
     assert runs(tmp_path / "one") == runs(tmp_path / "other")
+    assert set(runs(tmp_path / "one").values()) == {("ok", 2)}

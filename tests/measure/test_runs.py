@@ -216,7 +216,7 @@ def blocks_termination(pid: int) -> bool:
 # ---- after the measurement ------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_while_the_ranks_shut_down_leaves_the_measurement_in_its_record(tmp_path):
+def test_ctrl_c_while_the_ranks_shut_down_leaves_the_measurement_in_its_record(tmp_path, preloaded):
     command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={tmp_path}"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: [outcome(path) for path in tmp_path.rglob("record.json")] == ["ok"], "the record of rank 0")
@@ -278,10 +278,10 @@ def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, numbe
     assert ("interrupted" if number != signal.SIGKILL else "it was killed") in found.reason
 
 
-def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of):
+def test_a_run_that_does_not_end_in_time_is_ended(tmp_path, task_of, preloaded):
     folder = RunFolder(tmp_path / "run")
-    ended = launcher.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=6), folder)
-    assert (ended.outcome, ended.reason) == ("timeout", "not finished after timeout=6 seconds")
+    ended = launcher.execute(msgspec.structs.replace(task_of(ENDLESS, gpus=2), timeout_s=3), folder)
+    assert (ended.outcome, ended.reason) == ("timeout", "not finished after timeout=3 seconds")
     assert record.read(folder.record, RunRecord) == ended
     nothing_is_left(folder)
 

@@ -66,6 +66,7 @@ def losses(request, watch_from=None):
     return progress.losses, watch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", MODELS, ids=lambda each: each.get("model.name", each["model"]))
 def test_watching_finds_the_layers_of_the_table_and_changes_no_loss(settings, request_of):
     request = request_of({**settings, **TINY})

@@ -79,6 +79,7 @@ def test_weights_lie_in_memory_as_asked(request_of, channels_last):
     assert all(each.is_contiguous(memory_format=kind) for each in weights if each.shape[1] > 1)
 
 
+@pytest.mark.slow
 def test_a_step_trains(request_of):
     request = request_of({"model.x": 1, "model.width": 8, "model.classes": 2, "image_size": 32, "batch_size": 8})
     torch.manual_seed(0)

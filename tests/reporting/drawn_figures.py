@@ -5,9 +5,18 @@ from xml.etree import ElementTree
 
 from resnetx.reporting.charts import files
 
+_SVG = {}  # id of a figure -> itself, which keeps the id its own, and its drawing
+
+
+def svg(figure):
+    """A figure as SVG; the same one is drawn once."""
+    if id(figure) not in _SVG:
+        _SVG[id(figure)] = figure, files.drawn(figure.chart)
+    return _SVG[id(figure)][1]
+
 
 def drawn(figure):
-    return ElementTree.fromstring(files.drawn(figure.chart))
+    return ElementTree.fromstring(svg(figure))
 
 
 def texts(figure):
@@ -16,6 +25,5 @@ def texts(figure):
 
 def lines(figure):
     """The paths of the drawn curves, in which L joins two points."""
-    svg = files.drawn(figure.chart)
-    groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg)
+    groups = re.findall(r'<g class="mark-line role-mark.*?</g>', svg(figure))
     return [path for group in groups for path in re.findall(r' d="([^"]*)"', group)]

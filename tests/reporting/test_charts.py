@@ -9,6 +9,8 @@ from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.styles import DASHES, SeriesStyles
 from tests.reporting.drawn_figures import drawn, lines, texts
 
+pytestmark = pytest.mark.slow  # makes and draws many figures
+
 
 @pytest.fixture(scope="module")
 def figures_of(invented, grid, points_of):
@@ -37,7 +39,7 @@ def test_a_study_that_ran_has_all_five_figures(figures_of):
 def test_a_chart_is_complete_without_its_file(figures_of):
     """A notebook shows what `to_dict` gives; files get the same."""
     for figure in figures_of(SMALL).values():
-        shown = figure.chart.to_dict()
+        shown = figure.chart.to_dict(validate=True)
         assert shown == specification(figure.chart), figure.name
         assert sum(map(len, shown["datasets"].values())) == len(figure.table.rows), figure.name
 
@@ -113,7 +115,6 @@ def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):
     assert others == [pytest.approx(first)] * 2
 
 
-@pytest.mark.slow
 def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of):
     few = points_of(invented(grid(model__x=1, gpus=[1, 2], strategy=["bucket", "after"], input="synthetic"), repeats=1))
     assert SeriesStyles(few).dashed
@@ -122,7 +123,7 @@ def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of
     many = points_of(invented(grid(model__x=1, gpus=[1, 2], input="synthetic", **axes), repeats=1))
     assert len(SeriesStyles(many).variants) > len(DASHES)
     assert len(SeriesStyles(many).panels(many)) == 6
-    assert all(figure.chart.to_dict() for figure in study_figures.figures(many))
+    assert all(specification(figure.chart) for figure in study_figures.figures(many))
 
 
 def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, points_of):
@@ -169,7 +170,6 @@ def test_workloads_are_told_apart_without_colour_and_the_ramp_follows_x(invented
     assert set(look.colours) <= look.dark.keys()
 
 
-@pytest.mark.slow
 def test_every_figure_fits_a_column_whatever_its_names(figures_of, invented, grid, points_of):
     model = Torchvision(name="a_model_with_a_name_that_is_much_longer_than_any_column_is_wide", classes=1000)
     results = invented(grid(model__x=1, gpus=[1, 2, 4, 8], input="synthetic"), repeats=2)

@@ -13,6 +13,8 @@ from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting.study import page
 
+pytestmark = pytest.mark.slow  # draws the figures of pages
+
 HOSTILE = '=<script>alert("x")</script>"><img src=x onerror=alert(1)>\'&lt;{{ 7 * 7 }}\0\x1b[2J\x9b\u202e\ufffe'
 
 
@@ -170,7 +172,6 @@ def test_the_same_records_make_the_same_page(small, written, tmp_path):
     assert page.write([small], tmp_path).read_bytes() == written.read_bytes()
 
 
-@pytest.mark.slow
 def test_the_papers_88_points_make_a_page_of_less_than_3_megabytes(invented, grid, tmp_path):
     written = page.write([invented(grid("paper"))], tmp_path)
     assert written.stat().st_size < 3e6

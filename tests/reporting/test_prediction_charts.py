@@ -6,23 +6,31 @@ import pytest
 
 from resnetx.record.prediction import PredictedTask
 from resnetx.record.system_comparison import CollectivePoint
-from resnetx.reporting.charts import files
 from resnetx.reporting.charts.accuracy import accuracy_figure
-from resnetx.reporting.charts.figure import COLUMN
+from resnetx.reporting.charts.figure import COLUMN, specification
 from resnetx.reporting.charts.system_figures import system_figures
 from resnetx.reporting.charts.timelines import timelines
 from resnetx.reporting.compare.accuracy import check
 from resnetx.reporting.systems.comparison import compare_systems
-from tests.reporting.drawn_figures import drawn, lines, texts
+from tests.reporting.drawn_figures import drawn, lines, svg, texts
+
+pytestmark = pytest.mark.slow  # makes and draws many figures
 
 GRID = [("AlexNet", 256), ("AlexNet", 512), ("GoogLeNet", 256), ("ResNet/1", 16), ("ResNet/2", 16), ("ResNet/2", 32)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def figures_of(predicted_of, prediction_of):
     """Makes the figures of a small grid on two systems, by name; GoogLeNet does not fit on one GPU."""
+    made = {}
 
-    def make(libraries=("nccl1",), **more):
+    def figures_once(libraries=("nccl1",), **more):
+        key = repr((libraries, more))
+        if key not in made:
+            made[key] = make(libraries, **more)
+        return dict(made[key])
+
+    def make(libraries, **more):
         points = [
             predicted_of(
                 None if (workload, gpus) == ("GoogLeNet", 1) else 0.4 / gpus * (1.3 if system == "b" else 1),
@@ -52,7 +60,7 @@ def figures_of(predicted_of, prediction_of):
         found = compare_systems(prediction_of(*points), curves)
         return {figure.name: figure for figure in system_figures(found)}
 
-    return make
+    return figures_once
 
 
 def test_each_library_has_figures_of_its_rates_and_all_share_the_others(figures_of):
@@ -87,7 +95,7 @@ def test_collectives_are_shown_whole_and_close(figures_of):
     figure = figures_of()["allreduce"]
     assert [title for title in texts(figure) if "MB" in title] == ["0.5 to 6 MB"]
     assert len(lines(figure)) == 2 * 4
-    dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', files.drawn(figure.chart)))
+    dashes = set(re.findall(r'stroke-dasharray="([^"]+)"', svg(figure)))
     assert len(dashes) >= 1  # 8 GPUs are told from 4
     assert {row["algbw_GiBps"] for row in figure.table.records() if row["size_bytes"] == 1_000_000} == {1e9 / 2**30}
 
@@ -95,12 +103,17 @@ def test_collectives_are_shown_whole_and_close(figures_of):
 def test_who_leads_is_told_by_colour_and_one_gpu_is_left_out(figures_of):
     figure = figures_of()["lead"]
     data = figure.table.records()
-    rules = re.findall(r'<g class="mark-rule role-mark.*?</g>', files.drawn(figure.chart))
+    rules = re.findall(r'<g class="mark-rule role-mark.*?</g>', svg(figure))
     assert sorted(group.count("<line") for group in rules) == [1, len(data)]  # where both are level; whiskers
     assert {row["gpus"] for row in data} == {2, 4}
     assert {row["lead"] for row in data} == {"a ahead"}
     assert all(row["margin"] == pytest.approx(1.3) for row in data)
     assert {row["lead"] for row in figures_of(interval_s=[0.01, 2.0])["lead"].table.records()} == {"open"}
+
+
+def test_figures_are_valid_vega_lite(figures_of):
+    for figure in figures_of().values():
+        assert figure.chart.to_dict(validate=True) == specification(figure.chart), figure.name
 
 
 def test_figures_fit_a_column(figures_of):

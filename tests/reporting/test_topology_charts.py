@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import cache
 from itertools import combinations, pairwise
 
 import msgspec
@@ -10,13 +11,14 @@ import pytest
 from resnetx.interconnect import system
 from resnetx.interconnect.system import names
 from resnetx.reporting.charts import topology
+from resnetx.reporting.charts.figure import specification
 from resnetx.reporting.charts.files import drawn
 from resnetx.reporting.charts.topology import Walk
 
 
 def drawing(chart, mark):
     """The data of the layers of a chart with one kind of mark."""
-    tree = chart.to_dict(validate=False)
+    tree = specification(chart)
     layers = [layer for layer in tree["layer"] if layer["mark"]["type"] == mark]
     return [row for layer in layers for row in tree["datasets"][layer["data"]["name"]]]
 
@@ -35,10 +37,16 @@ def filled(points):
         yield from ((x0 + t / 40 * (x1 - x0), y0 + t / 40 * (y1 - y0)) for t in range(41))
 
 
+@cache
+def single(name):
+    """A system as one node, and its drawing."""
+    machine = system.load(name, nodes=1)
+    return machine, topology.graph(machine)
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_component_and_every_link_is_drawn(name):
-    machine = system.load(name, nodes=1)
-    chart = topology.graph(machine)
+    machine, chart = single(name)
     boxes = drawing(chart, "rect")
     assert len(boxes) == len(machine.components)
     gpus = {row["label"] for row in boxes} & {str(gpu) for gpu in range(len(machine.gpus))}
@@ -49,8 +57,7 @@ def test_every_component_and_every_link_is_drawn(name):
 
 @pytest.mark.parametrize("name", names())
 def test_no_link_runs_through_a_component_that_it_does_not_join(name):
-    machine = system.load(name, nodes=1)
-    chart = topology.graph(machine)
+    machine, chart = single(name)
     boxes = {(row["middle"], row["height"]): row for row in drawing(chart, "rect")}
     where = {component.name: (component.x, component.y) for component in machine.components}
     for line, points in lines(drawing(chart, "line")).items():
@@ -60,9 +67,10 @@ def test_no_link_runs_through_a_component_that_it_does_not_join(name):
             assert not any(box["x"] < x < box["x2"] and box["y"] < y < box["y2"] for box in others), link.name
 
 
+@pytest.mark.slow
 def test_boxes_do_not_overlap():
     for name in names():
-        rows = drawing(topology.graph(system.load(name, nodes=1)), "rect")
+        rows = drawing(single(name)[1], "rect")
         for a, b in combinations(rows, 2):
             assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"], (name, a, b)
 

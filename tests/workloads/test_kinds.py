@@ -79,6 +79,7 @@ def test_a_new_kind_is_counted(request_of_pair):
     assert (work.stated, work.notes) == ({}, [])
 
 
+@pytest.mark.slow
 def test_a_new_kind_trains_with_its_own_loss(request_of_pair):
     request = request_of_pair()
     torch.manual_seed(0)

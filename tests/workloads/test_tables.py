@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import torchvision
 
 from resnetx import choices, workloads
 from resnetx.errors import ConfigError
@@ -65,6 +64,8 @@ def test_the_kept_classifiers_are_those_of_the_torchvision_in_the_constraints() 
 
 
 def test_the_installed_torchvision_is_known_by_two_numbers() -> None:
+    import torchvision
+
     assert torchvision.__version__.startswith(f"{classifiers.installed_version()}.")
     assert classifiers.installed_version().count(".") == 1
 

@@ -43,7 +43,8 @@ class Box:
         return (min(max(other.at[0], self.at[0] - self.reach), self.at[0] + self.reach), self.at[1])
 
     def holds(self, point: Position) -> bool:
-        return all(abs(point[axis] - self.at[axis]) < self.half[axis] + CLEARANCE for axis in (0, 1))
+        (x, y), (width, height) = self.at, self.half
+        return abs(point[0] - x) < width + CLEARANCE and abs(point[1] - y) < height + CLEARANCE
 
 
 @dataclass(frozen=True)
