@@ -54,9 +54,13 @@ def simulated(point: Point) -> Iteration:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    plan, subject = point.fabric.plan(point.devices), point.subject
+    subject, known = point.subject, point.fabric.exchanges
     bytes_each = _BYTES_EACH[point.setting.gradients]
-    return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
+    arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
+    made = known.get((point.devices, *arguments))
+    if made is None:
+        made = known[point.devices, *arguments] = messages.exchange(point.fabric.plan(point.devices), *arguments)
+    return made
 
 
 def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:
