@@ -110,7 +110,8 @@ def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
 
 def is_own_host(trace: Trace, system: System) -> bool:
     """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
-    cpus = [component.part.about for component in system.components if isinstance(component.part, CpuSpec)]
+    components = (component for component, _ in system.counted_components())
+    cpus = [component.part.about for component in components if isinstance(component.part, CpuSpec)]
     on_cpus = CPU in system.gpu_part(0).product_names
     return on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
 

@@ -109,8 +109,9 @@ class Fabric:
         """Where the rates of the GPUs' own links are from: the weakest of their sources."""
         if self.library == "gloo" or self.transport == "socket":
             return "assumed"
-        gpus = {gpu.name for gpu in self.system.gpus}
-        used = [link for link in self.system.links if gpus & {link.a, link.b} or link.wire.family == "network"]
+        gpus = {component.name for component, _ in self.system.counted_components() if component.kind == "gpu"}
+        links = [link for link, _ in self.system.counted_links()]
+        used = [link for link in links if gpus & {link.a, link.b} or link.wire.family == "network"]
         provenances = {link.wire.copy_Bps.provenance for link in used}
         weakest_first: tuple[Origin, ...] = ("assumed", "datasheet")
         return next((origin for origin in weakest_first if origin in provenances), "published")
