@@ -17,9 +17,9 @@ from resnetx.host import node_name
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.prediction import provenance
 from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, TrainingSetup
-from resnetx.prediction.speedup import curve
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.settings import keywords
@@ -90,12 +90,9 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
 
 def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
-    return [
-        point
-        for fabric in on
-        for asked in wanted
-        for point in curve(asked.subject, fabric, asked.points, asked.baseline, setting)
-    ]
+    return predicted_curves(
+        [CurveQuestion(asked.subject, fabric, asked.points, asked.baseline, setting) for fabric in on for asked in wanted]
+    )
 
 
 def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:
