@@ -91,7 +91,11 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
 def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return predicted_curves(
-        [CurveQuestion(asked.subject, fabric, asked.points, asked.baseline, setting) for fabric in on for asked in wanted]
+        [
+            CurveQuestion(asked.subject, fabric, asked.points, asked.baseline, setting)
+            for fabric in on
+            for asked in wanted
+        ]
     )
 
 

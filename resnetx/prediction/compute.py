@@ -18,6 +18,7 @@ from functools import lru_cache
 from statistics import median
 
 from resnetx.errors import ConfigError
+from resnetx.hashed import HashedTuple
 from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import roofline
@@ -193,7 +194,7 @@ def of_roofline(
     times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
     update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)
     return Compute(
-        step=StepTimes(tuple(times), update_s),
+        step=StepTimes(HashedTuple(times), update_s),
         source="roofline",
         origin="published",
         where=PUBLISHED,

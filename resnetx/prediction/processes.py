@@ -13,11 +13,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from resnetx import host
-from resnetx.prediction.provenance import SourcedPoint
+from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 
@@ -71,7 +72,14 @@ def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
 def main() -> None:
     """One share: questions in, points out."""
     share: Sequence[CurveQuestion] = pickle.load(sys.stdin.buffer)
-    pickle.dump([curve(*question) for question in share], sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+    known: dict[RecordInput, RecordInput] = {}
+    answer = [[_sharing(known, point) for point in curve(*question)] for question in share]
+    pickle.dump(answer, sys.stdout.buffer, pickle.HIGHEST_PROTOCOL)
+
+
+def _sharing(known: dict[RecordInput, RecordInput], sourced: SourcedPoint) -> SourcedPoint:
+    """The point with one object for inputs that are the same as others': pickled once, and less to keep."""
+    return replace(sourced, inputs=tuple(known.setdefault(line, line) for line in sourced.inputs))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,19 @@ def seal(record: Record) -> Record:
     reasons = {**plain.unknown, **reasons}
     missing = [path for path in nulls_at if path not in reasons]
     assert not missing, f"no reason is given for the null fields {missing}"
-    return msgspec.convert(msgspec.to_builtins(msgspec.structs.replace(plain, unknown=reasons)), type(record))
+    return _checked(msgspec.structs.replace(plain, unknown=reasons))
+
+
+def _checked(part: Record) -> Record:
+    """The part with the types of its fields checked; those of long lists item by item, which takes less memory."""
+    lists = {
+        name: [_checked(item) for item in items]
+        for name in part.__struct_fields__
+        if isinstance(items := getattr(part, name), list) and items and isinstance(items[0], msgspec.Struct)
+    }
+    rest = msgspec.structs.replace(part, **dict.fromkeys(lists, ())) if lists else part
+    checked: Record = msgspec.convert(msgspec.to_builtins(rest), type(part))
+    return msgspec.structs.replace(checked, **lists) if lists else checked
 
 
 def nulls(tree: Any, path: str = "") -> Iterator[str]:
