@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Unpack
 
 from resnetx import progress
-from resnetx.api import drawings
+from resnetx.api import drawings, predictions
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
 from resnetx.api.predict_settings import ASSUMED, fabrics, setting_of, split, wanted_of
@@ -21,7 +21,7 @@ from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.record import Unknown
-from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
+from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked as settings_asked
 from resnetx.settings.verbs import group_of
@@ -42,9 +42,8 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     """
     given = settings_asked("predict", settings)
     made = predicted(list(map(given_path, traces)), given)
-    if folder := kept_in(given):
-        store(made, folder)
-    return made
+    folder = kept_in(given)
+    return store(made, folder) if folder else made
 
 
 def kept_in(given: Point) -> Path | None:
@@ -54,18 +53,22 @@ def kept_in(given: Point) -> Path | None:
     return new_folder(Path(str(given["results"])) / node_name() / "predict") if "results" in given else None
 
 
-def store(made: Prediction, folder: Path) -> None:
-    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto."""
-    drawings.store_record(folder, prediction_file(folder), made)
+def store(made: Prediction, folder: Path) -> Prediction:
+    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto.
+
+    The prediction as it is stored: many points are in a file of their own, which its digest covers.
+    """
+    stored = predictions.store(made, folder)
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
-        return
+        return stored
     from resnetx.reporting.charts import timelines
 
     named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
     (folder / "timeline.json").write_bytes(chrome.encode(named))
     progress.command(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)")
     drawings.store(timelines.timelines(drawn), folder)
+    return stored
 
 
 def _name(point: PredictedPoint) -> str:
@@ -81,6 +84,8 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     wanted = list(curves(paths, workload, wanted_of(settings)))
     _refuse_unsaid(on[0].measured, wanted, settings.calibration)
     _refuse_unread(setting.image_bytes, wanted)
+    if "out" in given or "results" in given:
+        predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
     points = points_on(on, wanted, setting)
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)

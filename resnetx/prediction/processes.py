@@ -57,7 +57,7 @@ def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
     home = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
-        [sys.executable, "-m", __name__],
+        _command(),
         input=pickle.dumps(share, pickle.HIGHEST_PROTOCOL),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": path},
@@ -67,6 +67,10 @@ def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
         raise RuntimeError(f"a process that predicts ended with status {ended.returncode}: {told}")
     answer: list[list[SourcedPoint]] = pickle.loads(ended.stdout)
     return answer
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-m", "resnetx.prediction.processes"]
 
 
 def main() -> None:

@@ -118,6 +118,14 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     timeline: list[PredictedTask]  # of one steady iteration of one rank; [] unless asked for
 
 
+class PointsFile(RecordPart, frozen=True):
+    """Where the points of a large prediction are: beside its record."""
+
+    name: str  # "points.parquet"
+    points: int
+    sha256: str  # of the file
+
+
 class Prediction(Tabular, RecordPart, frozen=True):
     """`prediction.json`."""
 
@@ -131,6 +139,7 @@ class Prediction(Tabular, RecordPart, frozen=True):
     domains: list[Domain]
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
+    points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:
         """A row for each point."""
@@ -140,8 +149,12 @@ class Prediction(Tabular, RecordPart, frozen=True):
 def digest(prediction: Prediction) -> str:
     """SHA-256 over everything but the digest itself.
 
-    Fields that points were given later are left out where they say nothing, so that an older record keeps its digest.
+    Fields that were added later are left out where they say nothing, so that an older record keeps its digest. Points
+    in a file of their own are covered by the hash of that file.
     """
+    if prediction.points_file is not msgspec.UNSET:
+        others = {path: why for path, why in prediction.unknown.items() if not path.startswith("points.")}
+        prediction = msgspec.structs.replace(prediction, points=[], unknown=others)
     tree = msgspec.to_builtins(msgspec.structs.replace(prediction, digest="", points=[]), order="deterministic")
     hashed = hashlib.sha256()
     for place, (name, value) in enumerate(tree.items()):

@@ -41,7 +41,8 @@ def seal(record: Record) -> Record:
     reasons = {**plain.unknown, **reasons}
     missing = [path for path in nulls_at if path not in reasons]
     assert not missing, f"no reason is given for the null fields {missing}"
-    return _checked(msgspec.structs.replace(plain, unknown=reasons))
+    sealed: Record = msgspec.structs.replace(plain, unknown=reasons)
+    return _checked(sealed)
 
 
 def _checked(part: Record) -> Record:
