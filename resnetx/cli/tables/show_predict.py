@@ -173,8 +173,8 @@ def _in_short(points: Sequence[PredictedPoint]) -> str:
     """How the points of a system come out, in a line."""
     able = [point for point in points if point.iteration_s is not None]
     limits = Counter(point.limited_by for point in able)
-    remarks = [f"{count} limited by {limit}" for limit, count in limits.most_common()]
-    remarks += [f"{len(points) - len(able)} cannot run"] * (len(able) < len(points))
+    remarks = [f"{count:,} limited by {limit}" for limit, count in limits.most_common()]
+    remarks += [f"{len(points) - len(able):,} cannot run"] * (len(able) < len(points))
     most = max((point.gpus for point in able), default=0)
     reached = sorted((point.speedup, point.workload, point.batch_size) for point in able
                      if point.gpus == most and point.speedup is not None)  # fmt: skip
