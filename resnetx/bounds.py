@@ -27,8 +27,8 @@ class Range:
     null: str = ""  # what null means, to suggest it instead of a value that is too small
 
 
-# El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes.
-_GPUS = Range(1, 2**16, "El Capitan has 44,544")
+# El Capitan (LLNL, 2024) has 44,544 GPUs in 11,136 nodes; Colossus (xAI, 2025), by its owner, 200,000.
+_GPUS = Range(1, 2**18, "Colossus has 200,000")
 _BUCKET = Range(0, 2**20, "a TiB of gradients", above=True, null="DDP's own")
 _FACTOR = Range(0, 10**6, "a million times", above=True)
 _SEED = Range(0, 2**32 - 1, "32 bits, which every library accepts")

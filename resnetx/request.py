@@ -6,6 +6,7 @@ measurement. `resnetx.config.request_from` makes one from settings.
 
 import hashlib
 import re
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -123,6 +124,12 @@ def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None
 
     A key or digest of the rest then equals that of records from before these fields existed.
     """
-    for field in msgspec.structs.fields(kind):
-        if not field.required and tree[field.name] == field.default:
-            del tree[field.name]
+    for name, default in _defaults(kind):
+        if tree[name] == default:
+            del tree[name]
+
+
+@cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """The fields that have a default; msgspec resolves all annotations of a struct to tell them."""
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind) if not field.required)

@@ -78,7 +78,7 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"devices": [-1]}, r"devices=-1: expected at least 0"),
         ({"strategy.bucket_cap_mb": 0}, r"strategy\.bucket_cap_mb=0.*: expected more than 0"),
         ({"input": "dali", "input.threads": 0}, r"input\.threads=0: expected at least 1"),
-        ({"gpus": 10**9}, r"gpus=1000000000: expected at most 65536 \(El Capitan has 44,544\)"),
+        ({"gpus": 10**9}, r"gpus=1000000000: expected at most 262144 \(Colossus has 200,000\)"),
         ({"model.x": 10**9}, r"model\.x=1000000000: expected at most 32768 \(.*158 GB"),
         ({"model.x": 10**30}, r"model\.x=10{30}: expected at most"),
         ({"model.width": 10**9}, r"model\.width=.*: expected at most 8192"),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from resnetx import bounds, progress, record
-from resnetx.api import drawings, message_costs, score
+from resnetx import bounds, progress
+from resnetx.api import drawings, message_costs, predictions, score
 from resnetx.api.paper_settings import as_in_the_paper
 from resnetx.api.papers import check_papers
 from resnetx.api.predict import predicted
@@ -15,7 +15,7 @@ from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
-from resnetx.loading import is_file, is_folder
+from resnetx.loading import is_file
 from resnetx.record.accuracy import Accuracy, accuracy_file
 from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
 from resnetx.record.comparison import Comparison, comparison_file
@@ -112,8 +112,7 @@ def is_prediction(path: Path) -> bool:
 
 def read_prediction(path: Path) -> Prediction:
     """The prediction at a path, or a sentence saying why there is none."""
-    found: Prediction = record.read(prediction_file(path) if is_folder(path) else path, Prediction)
-    return found
+    return predictions.read(path)
 
 
 def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
@@ -199,10 +198,11 @@ def _systems(paths: Sequence[Path], given: Point) -> OfSystems:
     causes = _causes(paths, given)
     own = {key: value for key, value in given.items() if key != "explain"}
     made, out, machines = _prediction(paths, own)
+    if out:
+        made = predictions.store(made, out)
     collectives, copies = message_costs.collectives(made.points, machines), message_costs.copies(machines)
     found = compare_systems(made, list(collectives), list(copies), causes)
     if out:
-        drawings.store_record(out, prediction_file(out), made)
         drawings.store_record(out, system_comparison_file(out), found)
         _write_files(out, found, made)
     return OfSystems(found, made, causes)

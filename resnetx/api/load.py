@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from resnetx import record
+from resnetx.api import predictions
 from resnetx.api.studies import MeasuredStudy, measured_study, only_study
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
@@ -25,7 +26,7 @@ KINDS: dict[str, Any] = {
     "run": RunRecord,
     "bench": BenchRecord,
     "trace": Trace,
-    "prediction": Prediction,
+    "prediction": Prediction,  # read by `predictions`
     "accuracy": Accuracy,
     "comparison": Comparison,
     "system comparison": SystemComparison,
@@ -81,5 +82,7 @@ def _record(file: Path) -> Loaded:
         return measured_study(StudyFolder(file.parent))
     if kind not in KINDS:
         raise ConfigError(f"{file}: not a record of resnetx; expected the record of a {', a '.join(KINDS)}")
+    if kind == "prediction":
+        return predictions.read(file)
     found: Loaded = record.read(file, KINDS[kind])
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 from resnetx import progress
-from resnetx.api import drawings
+from resnetx.api import drawings, predictions
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
 from resnetx.api.known_rates import KnownRates, known_rates
@@ -28,11 +28,11 @@ from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.prediction import provenance
 from resnetx.prediction.decoding import decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
+from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, TrainingSetup
-from resnetx.prediction.speedup import curve
 from resnetx.record import Unknown
-from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
+from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked as settings_asked
 from resnetx.settings.verbs import group_of
@@ -53,9 +53,8 @@ def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]
     """
     given = settings_asked("predict", settings)
     made = predicted(list(map(given_path, traces)), given)
-    if folder := kept_in(given):
-        store(made, folder)
-    return made
+    folder = kept_in(given)
+    return store(made, folder) if folder else made
 
 
 def kept_in(given: Point) -> Path | None:
@@ -65,18 +64,22 @@ def kept_in(given: Point) -> Path | None:
     return new_folder(Path(str(given["results"])) / node_name() / "predict") if "results" in given else None
 
 
-def store(made: Prediction, folder: Path) -> None:
-    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto."""
-    drawings.store_record(folder, prediction_file(folder), made)
+def store(made: Prediction, folder: Path) -> Prediction:
+    """Writes the record; and its timelines, if it has any, as figures and for chrome://tracing and Perfetto.
+
+    The prediction as it is stored: many points are in a file of their own, which its digest covers.
+    """
+    stored = predictions.store(made, folder)
     drawn = [point for point in made.points if point.timeline]
     if not drawn:
-        return
+        return stored
     from resnetx.reporting.charts import timelines
 
     named = {f"{place + 1}. {_name(point)}": point.timeline for place, point in enumerate(drawn)}
     (folder / "timeline.json").write_bytes(chrome.encode(named))
     progress.command(f"timeline: {folder / 'timeline.json'} (chrome://tracing, Perfetto)")
     drawings.store(timelines.timelines(drawn), folder)
+    return stored
 
 
 def _name(point: PredictedPoint) -> str:
@@ -97,6 +100,8 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     _refuse_unsaid_messages(settings, wanted)
     _refuse_unread(settings.image_bytes, wanted)
     _refuse_no_server(settings.overlap.parameters, wanted)
+    if "out" in given or "results" in given:
+        predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
     points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)
@@ -130,12 +135,13 @@ def _decoding_threads(workload: Point) -> int | None:
 
 def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
-    return [
-        point
-        for fabric in on
-        for asked, setting in trained
-        for point in curve(asked.subject, fabric, asked.points, asked.baseline, setting)
-    ]
+    return predicted_curves(
+        [
+            CurveQuestion(asked.subject, fabric, asked.points, asked.baseline, setting)
+            for fabric in on
+            for asked, setting in trained
+        ]
+    )
 
 
 def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:

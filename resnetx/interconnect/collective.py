@@ -49,7 +49,7 @@ from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, s
 from resnetx.interconnect.calibration import PlannedTime, fit
 from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
-from resnetx.interconnect.internode import by_node, join_nodes
+from resnetx.interconnect.internode import by_node, join_nodes, unlike_nodes
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.node_rings import NodeRings, Ring, join
 from resnetx.interconnect.paths import Transport
@@ -254,13 +254,9 @@ def nccl_algorithms(
 
 
 def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> NodeRings:
-    """What joins the GPUs of the node that the others wait for.
-
-    Nodes are alike: the same ids within a node are the same rings, so that one group of every kind is looked at.
-    """
-    per_node = len(system.gpus) // system.nodes
-    unlike = {tuple(device % per_node for device in group): group for group in reversed(groups)}
-    return min((join(system, group, library, transport) for group in unlike.values()), key=lambda node: node.ring_Bps)
+    """What joins the GPUs of the node that the others wait for."""
+    unlike = unlike_nodes(system, groups)
+    return min((join(system, group, library, transport) for group in unlike), key=lambda node: node.ring_Bps)
 
 
 def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> CollectivePlan:

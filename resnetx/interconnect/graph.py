@@ -1,102 +1,98 @@
 """The link graph of a system: components joined by links. Figures are in base units."""
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
 import msgspec
 
-from resnetx.interconnect.parts import NVLINK_KERNELS, ComponentSpec, GpuSpec, WireSpec
+from resnetx.interconnect.component import FABRIC as FABRIC
+from resnetx.interconnect.component import NO_NODE as NO_NODE
+from resnetx.interconnect.component import Component as Component
+from resnetx.interconnect.component import Link as Link
+from resnetx.interconnect.nodes import EqualNodes, Neighbours, neighbours
+from resnetx.interconnect.parts import GpuSpec
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
-NO_NODE = -1  # where the fabric is that joins nodes
-
-
-class Component(msgspec.Struct, frozen=True):
-    """A vertex of the link graph. `node` is the number of the machine it is in."""
-
-    name: str
-    part_name: str
-    part: ComponentSpec
-    x: float  # where it is drawn; y grows upward, like the hierarchy: GPUs low, CPUs high
-    y: float
-    node: int = 0
-
-    @property
-    def kind(self) -> str:
-        return self.part.kind
-
-
-class Link(msgspec.Struct, frozen=True):
-    """An edge of the link graph: `lanes` lanes that carry traffic in both directions."""
-
-    a: str
-    b: str
-    part_name: str
-    wire: WireSpec
-    lanes: int
-    source: str  # of the wiring, not of the wire's figures
-
-    @property
-    def name(self) -> str:
-        return f"{self.a}-{self.b}"
-
-    @property
-    def bandwidth_Bps(self) -> float:
-        """Per direction, by the datasheet."""
-        return self.lanes * self.wire.bandwidth_Bps.value
-
-    @property
-    def copy_Bps(self) -> float:
-        """Per direction, as large copies see it."""
-        return self.lanes * self.wire.copy_Bps.value
-
-    @property
-    def duplex_Bps(self) -> float:
-        """Both directions together, when both are busy."""
-        return self.lanes * self.wire.duplex_Bps.value if self.wire.duplex_Bps else 2 * self.copy_Bps
-
-    @property
-    def kernel_Bps(self) -> float:
-        """Per direction, as the kernels of collectives see it."""
-        if self.wire.kernel_Bps is not None:
-            return self.lanes * self.wire.kernel_Bps.value
-        return self.copy_Bps * (NVLINK_KERNELS if self.wire.family == "nvlink" else 1)
 
 
 class System(msgspec.Struct, frozen=True, dict=True):
-    """A machine, or several joined by a network."""
+    """A machine, or several equal ones joined by a network."""
 
     name: str
     about: str
     library: Library
-    components: tuple[Component, ...]  # GPUs in the order of their ids
-    links: tuple[Link, ...]
+    components: Sequence[Component]  # GPUs in the order of their ids
+    links: Sequence[Link]
     nodes: int = 1
     network: str | None = None  # the name of what joins the nodes
     nics: int | None = None  # used of each node
+    equal: EqualNodes | None = None  # of several nodes: what both sequences above, and all below, are made from
+
+    def of_nodes(self, equal: EqualNodes) -> "System":
+        """So many of this machine."""
+        return msgspec.structs.replace(
+            self,
+            components=equal.all_components,
+            links=equal.all_links,
+            nodes=equal.nodes,
+            network=equal.network,
+            nics=equal.nics,
+            equal=equal,
+        )
 
     @cached_property
-    def gpus(self) -> list[Component]:
+    def gpus(self) -> Sequence[Component]:
         """A GPU's id is its place here; ids go on from node to node."""
+        if self.equal:
+            return self.equal.gpus
         return [component for component in self.components if component.kind == "gpu"]
 
     @cached_property
-    def neighbours(self) -> dict[str, list[tuple[Link, str]]]:
+    def neighbours(self) -> Mapping[str, Neighbours]:
         """The links of every component, each with what is at its other end."""
-        found: dict[str, list[tuple[Link, str]]] = {component.name: [] for component in self.components}
-        for link in self.links:
-            found[link.a].append((link, link.b))
-            found[link.b].append((link, link.a))
-        return found
+        return self.equal.neighbours if self.equal else neighbours(self.components, self.links)
 
     @cached_property
     def _by_name(self) -> dict[str, Component]:
         return {component.name: component for component in self.components}
 
     def component(self, name: str) -> Component:
-        return self._by_name[name]
+        return self.equal.component(name) if self.equal else self._by_name[name]
 
     def gpu_part(self, device: int) -> GpuSpec:
-        part = self.gpus[device].part
+        part = self.gpu_of_node(device).part
         assert isinstance(part, GpuSpec)
         return part
+
+    def gpu_of_node(self, device: int) -> Component:
+        """A GPU as its node alone names it."""
+        return self.equal.node_gpus[device % len(self.equal.node_gpus)] if self.equal else self.gpus[device]
+
+    def node_of(self, device: int) -> int:
+        """The number of the node that a GPU is in."""
+        return device // len(self.equal.node_gpus) if self.equal else self.gpus[device].node
+
+    def in_node(self, node: int) -> Iterable[Component]:
+        """The components of one node."""
+        if self.equal:
+            return self.equal.in_node(node)
+        return [component for component in self.components if component.node == node]
+
+    def near(self, name: str, nodes: Collection[int]) -> Neighbours:
+        """The links of a component to those in some nodes, each with what is at its other end."""
+        if self.equal and name == FABRIC:
+            return [pair for node in sorted(set(nodes) - {NO_NODE}) for pair in self.equal.ports(node)]
+        return [(link, near) for link, near in self.neighbours[name] if self.component(near).node in nodes]
+
+    def cards(self, node: int) -> list[str]:
+        """The network cards of a node that are plugged in."""
+        return [card for _, card in self.near(FABRIC, {node})]
+
+    def counted_components(self) -> Iterable[tuple[Component, int]]:
+        """Each component with how many of it there are: of equal nodes once, as a node alone names it."""
+        return self.equal.counted_components() if self.equal else ((component, 1) for component in self.components)
+
+    def counted_links(self) -> Iterable[tuple[Link, int]]:
+        """Each link with how many of it there are: of equal nodes once."""
+        return self.equal.counted_links() if self.equal else ((link, 1) for link in self.links)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from resnetx.interconnect import paths
 from resnetx.interconnect.graph import System
+from resnetx.interconnect.internode import by_node, unlike_nodes
 from resnetx.interconnect.max_min import fair_shares
 from resnetx.interconnect.parts import Provenance, SourcedValue, StorageSpec
 from resnetx.units import si
@@ -26,9 +27,10 @@ _WEAKEST: tuple[Provenance, ...] = ("assumed", "datasheet", "measured")
 
 def from_host(system: System, devices: Sequence[int]) -> Supply | None:
     """The slowest of copies from host memory to each of `devices` at once; None: no CPU is described."""
-    flows = [paths.host_flow(system, device) for device in devices]
+    unlike = [device for group in unlike_nodes(system, by_node(system, devices)) for device in group]
+    flows = [paths.host_flow(system, device) for device in unlike]  # nodes share nothing up to their hosts
     known = [flow for flow in flows if flow is not None]
-    if len(known) < len(devices):
+    if len(known) < len(flows):
         return None
     wires = {
         f"{link.part_name} at {si(link.copy_Bps, 'B/s')}": link.wire.copy_Bps
@@ -43,16 +45,15 @@ def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
 
     A server that all nodes share serves those that read alike.
     """
-    readers = Counter(system.gpus[device].node for device in devices)
-    rates_Bps = dict.fromkeys(readers, 0.0)
-    figures: dict[str, SourcedValue] = {}
-    for component in system.components:
-        if isinstance(component.part, StorageSpec) and component.node in rates_Bps:
+    readers = Counter(map(system.node_of, devices))
+    most_readers = max(readers.values())
+    rate_Bps, figures = 0.0, dict[str, SourcedValue]()
+    for component in system.in_node(system.node_of(devices[0])):  # nodes are alike
+        if isinstance(component.part, StorageSpec):
             figure = component.part.bandwidth_Bps
-            rates_Bps[component.node] += figure.value / (len(readers) if component.part.shared else 1)
+            rate_Bps += figure.value / (len(readers) if component.part.shared else 1)
             figures[f"{component.part_name} at {si(figure.value, 'B/s')}"] = figure
-    rate_Bps = min(rates_Bps[node] / count for node, count in readers.items())
-    return _supply(rate_Bps, figures) if rate_Bps else None
+    return _supply(rate_Bps / most_readers, figures) if rate_Bps else None
 
 
 def _supply(rate_Bps: float, figures: Mapping[str, SourcedValue]) -> Supply:

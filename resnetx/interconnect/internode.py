@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from resnetx.interconnect import paths
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.max_min import fair_shares
-from resnetx.interconnect.system import FABRIC
 
 
 @dataclass(frozen=True)
@@ -22,13 +21,19 @@ def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
     """The devices of each node."""
     nodes: dict[int, list[int]] = {}
     for device in devices:
-        nodes.setdefault(system.gpus[device].node, []).append(device)
+        nodes.setdefault(system.node_of(device), []).append(device)
     return [tuple(group) for group in nodes.values()]
+
+
+def unlike_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """One group of every kind: nodes are alike, so that the same ids within a node are the same to look at."""
+    per_node = len(system.gpus) // system.nodes
+    return list({tuple(device % per_node for device in group): group for group in reversed(groups)}.values())
 
 
 def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> NodeNetwork:
     """Rates between nodes, from the first two: nodes are alike, and the fabric blocks nothing."""
-    cards = [_cards(system, group) for group in groups[:2]]
+    cards = [system.cards(system.node_of(group[0])) for group in groups[:2]]
     ends = [_ends(system, group, own) for group, own in zip(groups[:2], cards, strict=True)]
     flows = [
         paths.network_flow(system, sender, card, far_card, receiver)
@@ -51,9 +56,3 @@ def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[
         used[gpu] += 1
         joined.append((card, gpu))
     return joined
-
-
-def _cards(system: System, group: tuple[int, ...]) -> list[str]:
-    """The network cards of a node that are plugged in."""
-    node = system.gpus[group[0]].node
-    return [near for _, near in system.neighbours[FABRIC] if system.component(near).node == node]

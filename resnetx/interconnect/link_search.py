@@ -34,9 +34,8 @@ def shortest(
             return _walk_back(back, source, name)
         if name != source and not passable(system.component(name)):
             continue
-        for link, near in system.neighbours[name]:
-            elsewhere = system.component(near).node not in nodes
-            if near not in back and near != source and not elsewhere and usable(link):
+        for link, near in system.near(name, nodes):
+            if near not in back and near != source and usable(link):
                 heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link.part_name, link))
     return ()
 
@@ -84,7 +83,7 @@ def host_steps(system: System, a: str, b: str) -> Steps:
 
 def to_host(system: System, gpu: str) -> Steps:
     node = system.component(gpu).node
-    cpus = {component.name for component in system.components if component.kind == "cpu" and component.node == node}
+    cpus = {component.name for component in system.in_node(node) if component.kind == "cpu"}
     return shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
 
 

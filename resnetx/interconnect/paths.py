@@ -231,8 +231,8 @@ def path_to_host(system: System, device: int) -> list[str]:
 def lane_Bps(system: System, devices: Sequence[int]) -> float:
     """What kernels get on one lane of the direct links among these GPUs (the slowest kind, if they differ)."""
     names = {system.gpus[device].name for device in devices}
-    among = [link for link in system.links if link.a in names and link.b in names and is_peer_nvlink(link)]
-    return min(link.kernel_Bps / link.lanes for link in among)
+    links = ((link, near) for name in names for link, near in system.neighbours[name])
+    return min(link.kernel_Bps / link.lanes for link, near in links if near in names and is_peer_nvlink(link))
 
 
 def _path(system: System, source: int, target: int, taken: Flow) -> Path:

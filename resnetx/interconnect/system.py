@@ -14,8 +14,6 @@ Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may ad
 `load(name, nodes=4, ...)`. An NVSwitch fabric is one switch, with all the lanes that a GPU has into it.
 """
 
-from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +23,15 @@ from resnetx import bounds
 from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system_file
-from resnetx.interconnect.graph import NO_NODE
+from resnetx.interconnect.graph import FABRIC as FABRIC
 from resnetx.interconnect.graph import Component as Component
 from resnetx.interconnect.graph import Library as Library
 from resnetx.interconnect.graph import Link as Link
 from resnetx.interconnect.graph import System as System
-from resnetx.interconnect.parts import NetworkSpec, SourcedValue, SwitchSpec, WireSpec
+from resnetx.interconnect.nodes import EqualNodes
+from resnetx.interconnect.parts import NetworkSpec, WireSpec
 from resnetx.interconnect.system_file import SystemFile
 from resnetx.loading import is_file, name_fault
-
-FABRIC = "fabric"  # the component that joins the nodes of a composed system
 
 
 def names() -> dict[str, str]:
@@ -82,32 +79,15 @@ def _path(name: str) -> Path:
 def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> System:
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
     system = file.system
-    network, cards = _plugged(file, nodes, network, nics)
-    gpus: list[Component] = []
-    others: list[Component] = []
-    links: list[Link] = []
-    for node in range(nodes):
-        for component in _components_of(system, node):
-            (gpus if component.kind == "gpu" else others).append(component)
-        for link in system.links:
-            links.append(msgspec.structs.replace(link, a=_in_node(node, link.a), b=_in_node(node, link.b)))
-    wire = _network_wire(file.networks[network])
-    for node, card in product(range(nodes), cards):
-        links.append(Link(_in_node(node, card), FABRIC, network, wire, 1, "composed: nodes, network and nics"))
-    return System(
-        name=f"{nodes}x {system.name}",
-        about=f"{nodes} nodes of: {system.about}",
-        library=system.library,
-        components=(*gpus, *others, _fabric(system, nodes, network)),
-        links=tuple(links),
-        nodes=nodes,
-        network=network,
-        nics=len(cards),
-    )
+    network, nics = _plugged(file, nodes, network, nics)
+    port = _network_wire(file.networks[network])
+    several = system.of_nodes(EqualNodes(system.components, system.links, nodes, network, nics, port))
+    about = f"{nodes} nodes of: {system.about}"
+    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about)
 
 
-def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, list[str]]:
-    """The network's name, and the cards of each node that are used."""
+def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
+    """The network's name, and how many cards of each node are used."""
     system = file.system
     if network is None:
         raise ConfigError(
@@ -115,36 +95,11 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
         )
     if network not in file.networks:
         raise unknown_name("network", network, file.networks, "network")
-    cards = [component.name for component in system.components if component.kind == "nic"]
-    nics = len(cards) if nics is None else nics
-    if not 1 <= nics <= len(cards):
-        raise ConfigError(f"nics={nics}: {system.name} has {len(cards)} network cards in each node")
-    return network, cards[:nics]
-
-
-def _components_of(system: System, node: int) -> Iterator[Component]:
-    """The components of one node, placed to the right of the node before."""
-    for component in system.components:
-        x = component.x + node * _width(system)
-        yield Component(_in_node(node, component.name), component.part_name, component.part, x, component.y, node)
-
-
-def _width(system: System) -> float:
-    """From one node to the next, in a drawing."""
-    return 2 + max(component.x for component in system.components) - min(component.x for component in system.components)
-
-
-def _fabric(system: System, nodes: int, network: str) -> Component:
-    """The switch that joins all nodes, drawn above their middle."""
-    fabric = SwitchSpec(
-        about="A network fabric that blocks nothing", latency_s=SourcedValue(0, "assumed", "in the network's")
-    )
-    top = 1 + max(component.y for component in system.components)
-    return Component(FABRIC, network, fabric, (nodes - 1) * _width(system) / 2, top, NO_NODE)
-
-
-def _in_node(node: int, name: str) -> str:
-    return f"node{node}.{name}"
+    cards = sum(component.kind == "nic" for component in system.components)
+    nics = cards if nics is None else nics
+    if not 1 <= nics <= cards:
+        raise ConfigError(f"nics={nics}: {system.name} has {cards} network cards in each node")
+    return network, nics
 
 
 def _network_wire(network: NetworkSpec) -> WireSpec:

@@ -25,10 +25,10 @@ from resnetx.interconnect.parts import (
 )
 from resnetx.loading import name_fault
 
-# Of a file, and of all nodes together; found by arithmetic, as gpu0..999999999 or nodes: 1e9 would fill the memory.
+# Of a file; found by arithmetic, as gpu0..999999999 would fill the memory.
 MAX_COMPONENTS = 2**12
 MAX_LINKS = 2**16
-MAX_OF_NODES = 2**18  # components and links: a cluster of 3,700 nodes with 8 GPUs each
+MAX_GPUS = 2**18  # of all nodes, as in `bounds`
 MAX_LANES = 2**10
 FARTHEST = 1e6  # place in a drawing
 SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecond to above an exaFLOP/s
@@ -110,7 +110,7 @@ def read(path: Path) -> SystemFile:
 
 def nodes_fault(system: System, nodes: int) -> str:
     """Why a system cannot have so many nodes, as the end of a sentence; "" where it can."""
-    most = max(1, MAX_OF_NODES // (len(system.components) + len(system.links)))
+    most = max(1, MAX_GPUS // len(system.gpus))
     return "expected at least 1" if nodes < 1 else f"expected at most {most:,} of {system.name}" * (nodes > most)
 
 

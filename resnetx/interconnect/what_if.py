@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from resnetx.errors import unknown_name
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.parts import ComponentSpec, CpuSpec, SourcedValue, StorageSpec, WireSpec
-from resnetx.interconnect.system import System
+from resnetx.interconnect.system import Component, Link, System
 
 T = TypeVar("T", bound=WireSpec | ComponentSpec)
 
@@ -23,8 +23,9 @@ _RATES_OF_PARTS: dict[type[ComponentSpec], tuple[str, ...]] = {
 
 def link_kinds(system: System) -> list[str]:
     """The kinds of links that a system has, and of CPUs and storage, each once."""
-    parts = (component.part_name for component in system.components if type(component.part) in _RATES_OF_PARTS)
-    return list(dict.fromkeys([*(link.part_name for link in system.links), *parts]))
+    components = (component for component, _ in system.counted_components())
+    parts = (component.part_name for component in components if type(component.part) in _RATES_OF_PARTS)
+    return list(dict.fromkeys([*(link.part_name for link, _ in system.counted_links()), *parts]))
 
 
 def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
@@ -32,21 +33,33 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
     for name in factors:
         if name not in link_kinds(system):
             raise unknown_name(f"kind of link of {system.name}", name, link_kinds(system), "what_if.bandwidth")
-    links = tuple(
+    if system.equal is None:
+        links, components = _faster_links(system.links, factors), _faster_components(system.components, factors)
+        return replace(system, links=links, components=components)
+    each = system.equal
+    port = _faster(each.port, _RATES_OF_LINKS, factors[each.network]) if each.network in factors else each.port
+    links, components = _faster_links(each.links, factors), _faster_components(each.components, factors)
+    return system.of_nodes(replace(each, links=links, components=components, port=port))
+
+
+def _faster_links(links: Sequence[Link], factors: Mapping[str, float]) -> tuple[Link, ...]:
+    return tuple(
         replace(link, wire=_faster(link.wire, _RATES_OF_LINKS, factors[link.part_name]))
         if link.part_name in factors
         else link
-        for link in system.links
+        for link in links
     )
-    components = tuple(
+
+
+def _faster_components(components: Sequence[Component], factors: Mapping[str, float]) -> tuple[Component, ...]:
+    return tuple(
         replace(
             component, part=_faster(component.part, _RATES_OF_PARTS[type(component.part)], factors[component.part_name])
         )
         if component.part_name in factors and type(component.part) in _RATES_OF_PARTS
         else component
-        for component in system.components
+        for component in components
     )
-    return replace(system, links=links, components=components)
 
 
 def with_latency(plan: CollectivePlan, factor: float) -> CollectivePlan:

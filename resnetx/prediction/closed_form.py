@@ -43,11 +43,13 @@ def _passes_s(
     """From the beginning of the forward pass to the end of the update."""
     forward_s, ends_s = _forward_s(step, fetched, by), step.backward_ends_s
     sent_s, free_s = 0.0, forward_s + ends_s[-1] * by.compute
+    slowness, stretch = by.compute, by.messages  # the loop is run for every message of a hundred thousand points
     for message, cut in zip(messages, cuts, strict=True):
-        sent_s = max(sent_s, forward_s + ends_s[cut] * by.compute) + message.time_s * by.messages
+        ready_s = forward_s + ends_s[cut] * slowness
+        sent_s = (ready_s if ready_s > sent_s else sent_s) + message.time_s * stretch
         if message.unpack_s:
-            free_s = max(free_s, sent_s) + message.unpack_s * by.compute
-    return max(free_s, sent_s) + step.update_s * by.compute
+            free_s = max(free_s, sent_s) + message.unpack_s * slowness
+    return max(free_s, sent_s) + step.update_s * slowness
 
 
 def _forward_s(step: StepTimes, fetched: Sequence[TimedMessage], by: Stretch) -> float:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from statistics import median
 
 from resnetx.errors import ConfigError
+from resnetx.hashed import HashedTuple
 from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import roofline
@@ -139,7 +140,8 @@ def is_own_host(trace: Trace, system: System) -> bool:
 
 def is_cpu_of(name: str, system: System) -> bool:
     """Whether a CPU, as its host names it, is one that the system has."""
-    cpus = [component.part.about for component in system.components if isinstance(component.part, CpuSpec)]
+    components = (component for component, _ in system.counted_components())
+    cpus = [component.part.about for component in components if isinstance(component.part, CpuSpec)]
     return any(_same_cpu(name, about) for about in cpus)
 
 
@@ -221,7 +223,7 @@ def of_roofline(
     times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
     update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)
     return Compute(
-        step=StepTimes(tuple(times), update_s),
+        step=StepTimes(HashedTuple(times), update_s),
         source="roofline",
         origin="published",
         where=PUBLISHED,

@@ -79,14 +79,14 @@ def decoding_unit(input: Input | Folders) -> Literal["core", "GPU"]:
 
 def cores_for_each(system: System, devices: Sequence[int]) -> float | None:
     """Cores of its host for each of `devices`, on the host that has the fewest; None: they are not described."""
-    ranks = Counter(system.gpus[device].node for device in devices)
-    cores = dict.fromkeys(ranks, 0.0)
-    for component in system.components:
-        if isinstance(component.part, CpuSpec) and component.node in cores:
+    node, most_ranks = system.node_of(devices[0]), max(Counter(map(system.node_of, devices)).values())
+    cores = 0.0
+    for component in system.in_node(node):  # nodes are alike
+        if isinstance(component.part, CpuSpec):
             if component.part.cores is None:
                 return None
-            cores[component.node] += component.part.cores.value
-    return min(cores[node] / count for node, count in ranks.items()) or None
+            cores += component.part.cores.value
+    return cores / most_ranks or None
 
 
 def _refuse_other_gpu(rate: DecodingRate, system: System, devices: Sequence[int]) -> None:

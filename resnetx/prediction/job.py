@@ -1,9 +1,10 @@
 """What a simulated iteration depends on: the ranks with their steps, their messages, and what may overlap."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from resnetx.prediction.step import StepTimes, TimedMessage
+from resnetx.hashed import HashedTuple
+from resnetx.prediction.step import LayerTime, StepTimes, TimedMessage
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,15 @@ class Job:
     @cached_property
     def cuts(self) -> list[int]:
         """After how many layers of the backward pass each message is ready; no earlier than the message before it."""
-        layers = self.classes[0].step.layers
-        done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
-        cuts: list[int] = []
-        for message in self.messages:
-            cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
-        return cuts
+        return list(_cuts(HashedTuple(self.classes[0].step.layers), HashedTuple(self.messages)))
+
+
+@lru_cache(maxsize=256)  # the same for all inputs
+def _cuts(layers: HashedTuple[LayerTime], messages: HashedTuple[TimedMessage]) -> tuple[int, ...]:
+    if not messages:
+        return ()
+    done = {layer.name: place for place, layer in enumerate(reversed(layers), start=1)}
+    cuts: list[int] = []
+    for message in messages:
+        cuts.append(max([*cuts[-1:], *(done[name] for name in message.layers)]))
+    return tuple(cuts)

@@ -38,6 +38,7 @@ from typing import Literal
 
 from resnetx.choices import Bucket, NoExchange, Server, Strategy
 from resnetx.errors import unknown_name
+from resnetx.hashed import HashedTuple
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -73,16 +74,21 @@ def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precis
 
 
 def _caffe_bytes(table: Sequence[Layer], image_size: int, batch_size: int) -> int:
-    activations, parameters = _caffe_counts(tuple(table), image_size)
+    activations, parameters = _caffe_counts(HashedTuple(table), image_size)
     return BYTES_PER_PARAMETER * (2 * batch_size * activations + 3 * parameters)
 
 
 @lru_cache(maxsize=64)  # they are the same for every batch and system
-def _caffe_counts(table: tuple[Layer, ...], image_size: int) -> tuple[int, int]:
+def _caffe_counts(table: HashedTuple[Layer], image_size: int) -> tuple[int, int]:
     return counts.activations(table, image_size, "caffe"), counts.parameters(table, "caffe")
 
 
 # ---- PyTorch
+
+
+@lru_cache(maxsize=64)
+def _torch_parameters(table: HashedTuple[Layer]) -> int:
+    return counts.parameters(table, "torch")
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class _Kept:
 def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str, strategy: Strategy) -> int:
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
-    parameters = counts.parameters(table, "torch")
+    parameters = _torch_parameters(HashedTuple(table))
     staying = BYTES_PER_PARAMETER * parameters  # weights
     if strategy != Server(device="cpu"):
         staying += BYTES_PER_PARAMETER * parameters  # momenta, which a server on the host keeps there
@@ -107,20 +113,23 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
     copied = isinstance(strategy, Bucket) and not strategy.gradient_as_bucket_view
     if gradients_stay:
         staying += BYTES_PER_PARAMETER * parameters
-    widths, growing = _widths(table, precision), copied or not gradients_stay
-    peak = max(_backward_bytes(table, image_size, batch_size, widths, growing), default=0)
+    growing = copied or not gradients_stay
+    moments = _backward_moments(HashedTuple(table), image_size, precision, growing)
+    peak = max((batch_size * per_image + fixed for per_image, fixed in moments), default=0)
     at_update = BYTES_PER_PARAMETER * parameters if growing else 0
     return staying + max(peak, at_update)
 
 
-def _backward_bytes(
-    table: Sequence[Layer], image_size: int, batch_size: int, widths: Mapping[str, int], growing: bool
-) -> Iterator[int]:
-    """What is alive in addition to what stays, during the backward pass of each layer.
+@lru_cache(maxsize=256)  # they are the same for every batch and system
+def _backward_moments(
+    table: HashedTuple[Layer], image_size: int, precision: str, growing: bool
+) -> tuple[tuple[int, int], ...]:
+    """What is alive in addition to what stays, during the backward pass of each layer: bytes per image, and fixed.
 
     `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before.
     """
-    elements = _elements(table, image_size)
+    elements, widths = _elements(table, image_size), _widths(table, precision)
+    moments: list[tuple[int, int]] = []
     kept = [0] * len(table)  # released when the layer at this place is done
     for each in _kept(table, image_size, widths):
         kept[each.first] += each.bytes_per_image
@@ -129,9 +138,10 @@ def _backward_bytes(
         layer = table[place]
         own = BYTES_PER_PARAMETER * sum(layer.parameters)
         passing = sum(widths[name] * elements[name] for name in (layer.name, *layer.inputs) if name != DATA)
-        yield batch_size * (saved + passing) + grown + own
+        moments.append((saved + passing, grown + own))
         saved -= kept[place]
         grown += own if growing else 0
+    return tuple(moments)
 
 
 def _widths(table: Sequence[Layer], precision: str) -> dict[str, int]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resnetx import choices
+from resnetx.hashed import HashedTuple
 from resnetx.interconnect import errors
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.prediction.step import TimedMessage
@@ -55,7 +56,7 @@ def exchange(
     sizes = tuple(message.size_bytes * bytes_each // BYTES_PER_PARAMETER for message in sent)
     costs = [made.cost(size_bytes) for size_bytes in sizes]
     unpacked = isinstance(strategy, choices.Bucket) and not strategy.gradient_as_bucket_view
-    messages = tuple(
+    messages = HashedTuple(
         TimedMessage(message.layers, cost.time_s, message.size_bytes / gradient_copy_Bps if unpacked else 0.0)
         for message, cost in zip(sent, costs, strict=True)
     )

@@ -57,15 +57,18 @@ def simulated(point: Point) -> Iteration:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    subject = point.subject
+    subject, known = point.subject, point.fabric.exchanges
     if point.setting.communication == "trace":
         assert subject.trace is not None, "communication=trace without a trace"
         return traced_exchange(subject.trace, point.shares[0][0], point.gpus, subject.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.exchange(point, computed, bytes_each)
-    plan = point.fabric.plan(point.devices)
-    return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
+    arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
+    made = known.get((point.devices, *arguments))
+    if made is None:
+        made = known[point.devices, *arguments] = messages.exchange(point.fabric.plan(point.devices), *arguments)
+    return made
 
 
 def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 from resnetx.choices import Strategy
+from resnetx.hashed import HashedTuple
 from resnetx.interconnect.collective import CollectivePlan, Correction, calibrate, plan
 from resnetx.interconnect.host_io import Supply, from_host, from_storage
 from resnetx.interconnect.ladder import ladder
@@ -34,9 +35,9 @@ class Subject:
     label: str
     strategy: Strategy
     precision: str
-    gradients: tuple[Gradient, ...]  # in the order in which they become ready
+    gradients: HashedTuple[Gradient]  # in the order in which they become ready
     request: Request | None = None
-    layers: tuple[Layer, ...] | None = None
+    layers: HashedTuple[Layer] | None = None
     trace: Trace | None = None
     intensity: float | None = None  # of one image
     scaling: Literal["strong", "weak"] = "strong"  # weak: its batches grew with the number of GPUs
@@ -45,32 +46,44 @@ class Subject:
     @classmethod
     def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":
         """A workload that is known by name."""
-        activations = counts.activations(layers, request.image_size, convention)
+        table = HashedTuple(layers)
         return cls(
             request.model.label,
             request.strategy,
             request.precision,
-            ready_order(layers, request.precision),
+            _ready(table, request.precision),
             request,
-            tuple(layers),
+            table,
             trace,
-            counts.intensity(activations, counts.parameters(layers, convention), 1),
+            _intensity(table, request.image_size, convention),
             request.scaling,
         )
 
     @classmethod
     def of_import(cls, trace: Trace, strategy: Strategy, scaling: Literal["strong", "weak"] = "strong") -> "Subject":
         """A workload of which no more is known than its trace: a layer's gradients count as one tensor."""
-        gradients = tuple(
+        gradients = HashedTuple(
             Gradient(layer.name, layer.gradient_bytes // counts.BYTES_PER_PARAMETER)
             for layer in reversed(trace.batches[0].times.layers)
             if layer.gradient_bytes
         )
         return cls(trace.workload, strategy, "fp32", gradients, trace=trace, scaling=scaling)
 
-    @property
+    @cached_property
     def gradient_bytes(self) -> int:
         return sum(gradient.size_bytes for gradient in self.gradients)
+
+
+@lru_cache(maxsize=64)  # the same for every batch, input, strategy and number of GPUs
+def _ready(layers: HashedTuple[Layer], precision: str) -> HashedTuple[Gradient]:
+    return HashedTuple(ready_order(layers, precision))
+
+
+@lru_cache(maxsize=64)
+def _intensity(layers: HashedTuple[Layer], image_size: int, convention: str) -> float:
+    """Of one image."""
+    activations = counts.activations(layers, image_size, convention)
+    return counts.intensity(activations, counts.parameters(layers, convention), 1)
 
 
 @dataclass(frozen=True)
@@ -100,8 +113,9 @@ class Fabric:
         """Where the rates of the GPUs' own links are from: the weakest of their sources."""
         if self.library == "gloo" or self.transport == "socket":
             return "assumed"
-        gpus = {gpu.name for gpu in self.system.gpus}
-        used = [link for link in self.system.links if gpus & {link.a, link.b} or link.wire.family == "network"]
+        gpus = {component.name for component, _ in self.system.counted_components() if component.kind == "gpu"}
+        links = [link for link, _ in self.system.counted_links()]
+        used = [link for link in links if gpus & {link.a, link.b} or link.wire.family == "network"]
         provenances = {link.wire.copy_Bps.provenance for link in used}
         weakest_first: tuple[Origin, ...] = ("assumed", "datasheet")
         return next((origin for origin in weakest_first if origin in provenances), "published")
@@ -134,6 +148,11 @@ class Fabric:
             made = star(self.system, devices, on_host, self.library, self.transport)
             self._stars[devices, on_host] = made.with_latency(self.latency)
         return self._stars[devices, on_host]
+
+    @cached_property
+    def exchanges(self) -> dict[tuple[Any, ...], Any]:
+        """What messages cost (`predict`), by all that it depends on: batches and inputs share it."""
+        return {}
 
     @cached_property
     def _supplies(self) -> dict[tuple[int, ...], tuple[Supply | None, Supply | None]]:

@@ -41,10 +41,10 @@ def _baseline(sourced: SourcedPoint) -> Baseline | None:
 
 def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
     """A prediction, or why there is none."""
-    gpus, name = point.fabric.described.gpus, point.fabric.described.name
-    if max(point.devices) >= len(gpus):
-        return missing(point, "refused", f"{name} has {len(gpus)} GPUs")
-    kinds = {gpus[device].part_name for device in point.devices}
+    system = point.fabric.described
+    if max(point.devices) >= len(system.gpus):
+        return missing(point, "refused", f"{system.name} has {len(system.gpus)} GPUs")
+    kinds = {system.gpu_of_node(device).part_name for device in point.devices}
     if len(kinds) > 1:
         reason = (
             f"its GPUs {list(point.devices)} are {' and '.join(sorted(kinds))}: only like GPUs are predicted together"

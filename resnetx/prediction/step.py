@@ -1,8 +1,10 @@
 """What one rank does in a training step, and how long each part of it takes when nothing else runs."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
+
+from resnetx.hashed import HashedTuple
 
 
 @dataclass(frozen=True)
@@ -48,24 +50,32 @@ class StepTimes:
         """The same work on a device that takes `factor` times as long for all its computing."""
         if factor == 1:
             return self
-        layers = tuple(
-            LayerTime(layer.name, layer.forward_s * factor, layer.backward_s * factor, layer.gradient_bytes)
-            for layer in self.layers
-        )
-        return replace(self, layers=layers, update_s=self.update_s * factor)
+        return replace(self, layers=_slowed(HashedTuple(self.layers), factor), update_s=self.update_s * factor)
 
     def copying_gradients(self, s_per_byte: float) -> "StepTimes":
         """The same with each layer's gradients copied into the buffer that is sent, behind its backward pass."""
-        layers = tuple(
-            LayerTime(
-                layer.name,
-                layer.forward_s,
-                layer.backward_s + layer.gradient_bytes * s_per_byte,
-                layer.gradient_bytes,
-            )
-            for layer in self.layers
+        return replace(self, layers=_copying_gradients(HashedTuple(self.layers), s_per_byte))
+
+
+@lru_cache(maxsize=256)  # strategies, inputs and libraries share them
+def _slowed(layers: HashedTuple[LayerTime], factor: float) -> HashedTuple[LayerTime]:
+    return HashedTuple(
+        LayerTime(layer.name, layer.forward_s * factor, layer.backward_s * factor, layer.gradient_bytes)
+        for layer in layers
+    )
+
+
+@lru_cache(maxsize=256)
+def _copying_gradients(layers: HashedTuple[LayerTime], s_per_byte: float) -> HashedTuple[LayerTime]:
+    return HashedTuple(
+        LayerTime(
+            layer.name,
+            layer.forward_s,
+            layer.backward_s + layer.gradient_bytes * s_per_byte,
+            layer.gradient_bytes,
         )
-        return replace(self, layers=layers)
+        for layer in layers
+    )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ that a prediction can be shown to be older than the measurement that checks it.
 """
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -118,6 +119,14 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     timeline: list[PredictedTask]  # of one steady iteration of one rank; [] unless asked for
 
 
+class PointsFile(RecordPart, frozen=True):
+    """Where the points of a large prediction are: beside its record."""
+
+    name: str  # "points.parquet"
+    points: int
+    sha256: str  # of the file
+
+
 class Prediction(Tabular, RecordPart, frozen=True):
     """`prediction.json`."""
 
@@ -131,6 +140,7 @@ class Prediction(Tabular, RecordPart, frozen=True):
     domains: list[Domain]
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
+    points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:
         """A row for each point."""
@@ -140,13 +150,31 @@ class Prediction(Tabular, RecordPart, frozen=True):
 def digest(prediction: Prediction) -> str:
     """SHA-256 over everything but the digest itself.
 
-    Fields that points were given later are left out where they say nothing, so that an older record keeps its digest.
+    Fields that were added later are left out where they say nothing, so that an older record keeps its digest. Points
+    in a file of their own are covered by the hash of that file.
     """
-    tree = msgspec.to_builtins(msgspec.structs.replace(prediction, digest=""), order="deterministic")
-    for point in tree["points"]:
-        if point["request"] is not None:
-            leave_out_defaults(point["request"], Request)
-        for each in point["sensitivity"]:
+    if prediction.points_file is not msgspec.UNSET:
+        others = {path: why for path, why in prediction.unknown.items() if not path.startswith("points.")}
+        prediction = msgspec.structs.replace(prediction, points=[], unknown=others)
+    tree = msgspec.to_builtins(msgspec.structs.replace(prediction, digest="", points=[]), order="deterministic")
+    hashed = hashlib.sha256()
+    for place, (name, value) in enumerate(tree.items()):
+        hashed.update(b"," if place else b"{")
+        hashed.update(msgspec.json.encode(name) + b":")
+        for piece in _points_json(prediction.points) if name == "points" else [msgspec.json.encode(value)]:
+            hashed.update(piece)
+    hashed.update(b"}")
+    return hashed.hexdigest()
+
+
+def _points_json(points: list[PredictedPoint]) -> Iterator[bytes]:
+    """The list of points as JSON, piece by piece: whole, it takes several times the memory of the points."""
+    for place, point in enumerate(points):
+        tree = msgspec.to_builtins(point, order="deterministic")
+        if tree["request"] is not None:
+            leave_out_defaults(tree["request"], Request)
+        for each in tree["sensitivity"]:
             leave_out_defaults(each, Sensitivity)
-        leave_out_defaults(point, PredictedPoint)
-    return hashlib.sha256(msgspec.json.encode(tree)).hexdigest()
+        leave_out_defaults(tree, PredictedPoint)
+        yield (b"," if place else b"[") + msgspec.json.encode(tree)
+    yield b"]" if points else b"[]"

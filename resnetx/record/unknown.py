@@ -6,7 +6,7 @@ in `known`, and then sealed:
     seal(BenchPoint(time_s=known(timed()), ..., unknown={}))
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -35,13 +35,26 @@ def seal(record: Record) -> Record:
     Checks the types of all fields. A null whose path, or the path of a part that holds it, has no reason is a mistake
     of ours.
     """
-    tree = _fields(record)
-    unknown: dict[str, str] = dict(tree["unknown"])
-    plain = {**_plain(tree, "", unknown), "unknown": unknown}
-    sealed = msgspec.convert(plain, type(record))
-    missing = [path for path in nulls(msgspec.to_builtins(sealed)) if path not in unknown]
+    reasons: dict[str, str] = {}
+    plain: Any
+    plain, nulls_at = _without_unknown(record, "", reasons)
+    reasons = {**plain.unknown, **reasons}
+    missing = [path for path in nulls_at if path not in reasons]
     assert not missing, f"no reason is given for the null fields {missing}"
-    return sealed
+    sealed: Record = msgspec.structs.replace(plain, unknown=reasons)
+    return _checked(sealed)
+
+
+def _checked(part: Record) -> Record:
+    """The part with the types of its fields checked; those of long lists item by item, which takes less memory."""
+    lists = {
+        name: [_checked(item) for item in items]
+        for name in part.__struct_fields__
+        if isinstance(items := getattr(part, name), list) and items and isinstance(items[0], msgspec.Struct)
+    }
+    rest = msgspec.structs.replace(part, **dict.fromkeys(lists, ())) if lists else part
+    checked: Record = msgspec.convert(msgspec.to_builtins(rest), type(part))
+    return msgspec.structs.replace(checked, **lists) if lists else checked
 
 
 def nulls(tree: Any, path: str = "") -> Iterator[str]:
@@ -57,22 +70,43 @@ def nulls(tree: Any, path: str = "") -> Iterator[str]:
             yield from nulls(value, f"{path}.{index}")
 
 
-def _fields(part: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a part of a record, whose values may be `Unknown`; with the tag that says of which kind it is."""
-    config = part.__struct_config__
-    tag = {str(config.tag_field): config.tag} if config.tag_field else {}
-    return {**tag, **msgspec.structs.asdict(part)}
+_PLAIN = (str, int, float, bool)
 
 
-def _plain(value: Any, path: str, unknown: dict[str, str]) -> Any:
-    """A value in builtins, each `Unknown` made None and its reason put into `unknown` under its path."""
+def _without_unknown(value: Any, path: str, reasons: dict[str, str]) -> tuple[Any, list[str]]:
+    """A part of a record with its `Unknown` made None, their reasons put into `reasons`; and the paths of its nulls.
+
+    What holds none stays the same object: of a hundred thousand points, most parts do.
+    """
     if isinstance(value, Unknown):
-        unknown[path] = str(value)
-        return None
+        reasons[path] = str(value)
+        return None, [path]
+    if value is None:
+        return None, [path]
     if isinstance(value, msgspec.Struct):
-        value = _fields(value)
+        changed, nulls_at = _items_without_unknown(
+            ((name, getattr(value, name)) for name in value.__struct_fields__), path, reasons
+        )
+        return msgspec.structs.replace(value, **changed) if changed else value, nulls_at
     if isinstance(value, dict):
-        return {key: _plain(item, f"{path}.{key}".lstrip("."), unknown) for key, item in value.items()}
+        changed, nulls_at = _items_without_unknown(value.items(), path, reasons)
+        return {**value, **changed} if changed else value, nulls_at
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}.{index}", unknown) for index, item in enumerate(value)]
-    return value
+        changed, nulls_at = _items_without_unknown(enumerate(value), path, reasons)
+        return [changed.get(place, item) for place, item in enumerate(value)] if changed else value, nulls_at
+    return value, []
+
+
+def _items_without_unknown(
+    items: Iterable[tuple[Any, Any]], path: str, reasons: dict[str, str]
+) -> tuple[dict[Any, Any], list[str]]:
+    """Those items of a part that change, and the paths of its nulls; in a request, null is an answer."""
+    changed, nulls_at = {}, []
+    for key, item in items:
+        if type(item) in _PLAIN or (key == "request" and item is not None and not isinstance(item, Unknown)):
+            continue
+        plain, inside = _without_unknown(item, f"{path}.{key}" if path else str(key), reasons)
+        nulls_at += inside
+        if plain is not item:
+            changed[key] = plain
+    return changed, nulls_at

@@ -126,7 +126,7 @@ REFUSED = {
         "library: nccl2",
         "library: nccl2\ncluster: {nodes: 1000000000}",
         4,
-        "cluster.nodes=1000000000: expected at most 32,768 of mine",
+        "cluster.nodes=1000000000: expected at most 131,072 of mine",
     ),
     "missing": ("wiring: a test\n", "", 1, "wiring is missing"),
     "one end": ("between: [gpu0, gpu1]", "between: [gpu0]", 10, "expected a list of 2, got 1"),
@@ -211,10 +211,11 @@ def test_unknown_system_is_refused_with_the_known_ones():
         system.load("nowhere.yaml")
 
 
-def test_as_many_nodes_as_a_memory_has_room_for(written):
+def test_as_many_nodes_as_have_the_gpus_of_a_request(written):
     assert len(system.load(written(PAIR), nodes=1000, network="edr100").gpus) == 2000
-    with pytest.raises(ConfigError, match="dgx2: nodes=16384: expected at most 2,730 of dgx2"):
-        system.load("dgx2", nodes=16_384, network="edr100")
+    assert len(system.load("dgx2", nodes=16_384, network="edr100").gpus) == 2**18
+    with pytest.raises(ConfigError, match="dgx2: nodes=16385: expected at most 16,384 of dgx2"):
+        system.load("dgx2", nodes=16_385, network="edr100")
 
 
 def test_links_are_counted_over_all_entries(written):

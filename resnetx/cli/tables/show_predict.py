@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
 MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
+MANY_CURVES = 200  # from more of them, a line for each system is all that is shown of points
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
 
 
@@ -34,7 +35,7 @@ def prediction(made: Prediction) -> None:
         by_system[f"{point.system} with {point.library}{weak}"].append(point)
     if len(made.points) > MANY and not show.everything():
         _curves(by_system)
-        show.say(f"--all shows all {len(made.points)} points, each with its interval.")
+        show.say(f"--all shows all {len(made.points):,} points, each with its interval.")
     else:
         _points(by_system)
     _sensitivity(made.points)
@@ -149,6 +150,12 @@ def _curves(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     counts = sorted({point.gpus for point in points})
     for title, each in by_system.items():
         show.say(f"{title}: {_in_short(each)}")
+    one = len({point.strategy for point in points}) == 1
+    varying = _varying(points)
+    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, varying) for title, each in by_system.items()}
+    if (curves := sum(map(len, rows.values()))) > MANY_CURVES:
+        show.say(f"{curves:,} curves over GPUs are not listed; out=FOLDER keeps every point, for pandas, too.")
+        return
     show.say()
     columns = [
         "workload",
@@ -158,9 +165,6 @@ def _curves(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
         *(f">on {count}" for count in counts),
         "limited by",
     ]
-    one = len({point.strategy for point in points}) == 1
-    varying = _varying(points)
-    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, varying) for title, each in by_system.items()}
     note = (
         f"{_rate_unit(by_system)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. "
         "limited by: on the most GPUs, with the share of the step."
@@ -173,12 +177,12 @@ def _in_short(points: Sequence[PredictedPoint]) -> str:
     """How the points of a system come out, in a line."""
     able = [point for point in points if point.iteration_s is not None]
     limits = Counter(point.limited_by for point in able)
-    remarks = [f"{count} limited by {limit}" for limit, count in limits.most_common()]
-    remarks += [f"{len(points) - len(able)} cannot run"] * (len(able) < len(points))
+    remarks = [f"{count:,} limited by {limit}" for limit, count in limits.most_common()]
+    remarks += [f"{len(points) - len(able):,} cannot run"] * (len(able) < len(points))
     most = max((point.gpus for point in able), default=0)
     reached = sorted((point.speedup, point.workload, point.batch_size) for point in able
                      if point.gpus == most and point.speedup is not None)  # fmt: skip
-    line = f"{len(points)} points, {', '.join(remarks)}"
+    line = f"{len(points):,} points, {', '.join(remarks)}"
     if reached:
         (low, *slow), (high, *fast) = reached[0], reached[-1]
         line += f"; speed-up on {_gpus(most)} {low:.2f} ({slow[0]}, batch {slow[1]})"

@@ -36,11 +36,15 @@ def systems(about_by_name: Mapping[str, str]) -> None:
 
 def parts(system: System) -> None:
     """What a system is built of, and what its links are said to give."""
-    counted = Counter(component.part.about for component in system.components)
+    counted = Counter[str]()
+    for component, count in system.counted_components():
+        counted[component.part.about] += count
     show.table(f"{system.name}: {system.about}", [">count", "~part"], [[str(n), about] for about, n in counted.items()])
     show.say()
-    counts = Counter((link.part_name, link.lanes) for link in system.links)
-    wires = {link.part_name: link.wire for link in system.links}
+    counts = Counter[tuple[str, int]]()
+    for link, count in system.counted_links():
+        counts[link.part_name, link.lanes] += count
+    wires = {link.part_name: link.wire for link, _ in system.counted_links()}
     rows = [
         [
             str(count),

@@ -77,10 +77,10 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
 
 def first_node(system: System) -> System:
     """The first of several nodes, without what joins them: enough to draw of many alike."""
-    own = tuple(component for component in system.components if component.name.startswith("node0."))
-    names = {component.name for component in own}
-    links = tuple(link for link in system.links if link.a in names and link.b in names)
-    return msgspec.structs.replace(system, components=own, links=links)
+    if system.equal is None:
+        return system
+    components, links = tuple(system.equal.in_node(0)), tuple(system.equal.links_in(0))
+    return msgspec.structs.replace(system, components=components, links=links, equal=None)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""Predictions of many points: a file that pandas reads, beside a small record whose digest covers it."""
+
+import sys
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx.errors import ConfigError
+from resnetx.record import points_file
+from resnetx.record.prediction import Prediction, digest
+
+GRID = {
+    "systems": ["dgx1-p100", "gx8"],
+    "model": ["alexnet", "googlenet"],
+    "batch_size": [64, 4096],
+    "gpus": [1, 2, 8],
+    "sensitivity": True,
+}
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """Every prediction of more than four points is one of many."""
+    pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    monkeypatch.setattr(points_file, "MANY_POINTS", 4)
+
+
+def test_points_come_back_as_they_were_made(many, tmp_path):
+    made = resnetx.predict(**GRID, out=str(tmp_path))
+    found = resnetx.load(tmp_path)
+    assert {point.outcome for point in found.points} == {"ok", "oom"}
+    assert found == made
+    assert found.digest == digest(found)
+    assert resnetx.load(tmp_path / "prediction.json") == made
+    assert found.to_pandas().equals(made.to_pandas())
+
+
+def test_the_record_beside_them_is_small_and_covers_them(many, tmp_path):
+    made = resnetx.predict(**GRID, out=str(tmp_path))
+    stored = msgspec.json.decode((tmp_path / "prediction.json").read_bytes(), type=Prediction)
+    assert (stored.points, stored.points_file.points) == ([], len(made.points))
+    assert digest(stored) == stored.digest == made.digest
+    other = msgspec.structs.replace(stored.points_file, sha256="0" * 64)
+    assert digest(msgspec.structs.replace(stored, points_file=other)) != stored.digest
+
+
+def test_pandas_reads_them(many, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    made = resnetx.predict(**GRID, out=str(tmp_path))
+    frame = pandas.read_parquet(tmp_path / "points.parquet")
+    assert list(frame.system) == [point.system for point in made.points]
+    assert frame.speedup.max() == max(point.speedup for point in made.points if point.speedup)
+    assert frame.interval_s[0].tolist() == made.points[0].interval_s
+    assert msgspec.json.decode(frame.request[0])["model"]["kind"] == "alexnet"
+    missing = frame[frame.outcome == "oom"].iloc[0]
+    assert msgspec.json.decode(missing.unknown)["iteration_s"] == missing.reason
+
+
+def test_few_points_stay_in_the_record(tmp_path):
+    resnetx.predict(systems="gx8", gpus=[1, 8], out=str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["prediction.json"]
+    assert "points_file" not in (tmp_path / "prediction.json").read_text()
+
+
+def test_a_smaller_prediction_leaves_no_points_of_another(many, tmp_path):
+    resnetx.predict(**GRID, out=str(tmp_path))
+    resnetx.predict(systems="gx8", gpus=[1, 8], out=str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["prediction.json"]
+
+
+def test_systems_are_compared_by_them(many, tmp_path):
+    made = resnetx.predict(**GRID, out=str(tmp_path / "made"))
+    found = resnetx.compare(tmp_path / "made", out=str(tmp_path / "compared"))
+    again = resnetx.load(tmp_path / "compared" / "prediction.json")
+    assert again.points == made.points
+    assert found.prediction == again.digest
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[:-1] + b"?", "SHA-256 is another one"),
+        (None, "No such file"),
+    ],
+)
+def test_other_points_are_refused(many, tmp_path, damage, said):
+    resnetx.predict(**GRID, out=str(tmp_path))
+    path = tmp_path / "points.parquet"
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ConfigError, match=said):
+        resnetx.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"not Parquet at all", "not the points of a prediction"), (None, "has 3 rows; .* 24 points")]
+)
+def test_what_is_no_file_of_points_is_refused(many, tmp_path, content, said):
+    """Even where the record was changed to state its hash."""
+    import hashlib
+
+    import pyarrow
+    from pyarrow import parquet
+
+    resnetx.predict(**GRID, out=str(tmp_path))
+    path = tmp_path / "points.parquet"
+    if content is None:
+        parquet.write_table(pyarrow.table({"batch_size": [1, 2, 3]}), path)
+    else:
+        path.write_bytes(content)
+    record = tmp_path / "prediction.json"
+    stored = msgspec.json.decode(record.read_bytes(), type=Prediction)
+    stated = msgspec.structs.replace(stored.points_file, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    record.write_bytes(msgspec.json.encode(msgspec.structs.replace(stored, points_file=stated)))
+    with pytest.raises(ConfigError, match=said):
+        resnetx.load(tmp_path)
+
+
+def test_without_pyarrow_one_sentence_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(points_file, "MANY_POINTS", 1)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    predicted = []
+    monkeypatch.setattr("resnetx.api.predict.points_on", lambda *given: predicted.append(given))
+    with pytest.raises(ConfigError, match=r"out=: 2 points are kept in points\.parquet, and pyarrow is not installed"):
+        resnetx.predict(systems="gx8", gpus=[1, 8], out=str(tmp_path))
+    assert not predicted  # it is said before the work is done

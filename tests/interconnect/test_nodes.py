@@ -1,0 +1,88 @@
+"""Equal nodes: found by arithmetic, and the same as if each of them were listed."""
+
+import pytest
+from msgspec.structs import replace
+
+from resnetx.interconnect import host_io, paths, system
+from resnetx.interconnect.collective import plan
+from resnetx.interconnect.nodes import EqualNodes
+from resnetx.interconnect.system import Component, Link, System
+
+
+def as_listed_by_hand(
+    name: str, nodes: int, network: str, nics: int
+) -> tuple[list[Component], list[Link], list[tuple[str, str, str]]]:
+    """All components and links of equal nodes, copied one by one from the system of one node."""
+    one = system.load(name, nodes=1)
+    across = [component.x for component in one.components]
+    width = 2 + max(across) - min(across)
+    gpus: list[Component] = []
+    others: list[Component] = []
+    links: list[Link] = []
+    ports: list[tuple[str, str, str]] = []
+    for node in range(nodes):
+        for each in one.components:
+            copy = replace(each, name=f"node{node}.{each.name}", x=each.x + node * width, node=node)
+            (gpus if each.kind == "gpu" else others).append(copy)
+        links += [replace(link, a=f"node{node}.{link.a}", b=f"node{node}.{link.b}") for link in one.links]
+        cards = [each.name for each in one.components if each.kind == "nic"][:nics]
+        ports += [(f"node{node}.{card}", "fabric", network) for card in cards]
+    return [*gpus, *others], links, ports
+
+
+def listed(made: System) -> System:
+    """The same with all components and links one by one."""
+    return replace(made, components=tuple(made.components), links=tuple(made.links), equal=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "network", "nics"),
+    [("dgx1-v100", 2, "edr100", 4), ("dgx-h100", 3, "ndr400", 5), ("summit", 3, "edr100", 1)],
+)
+def test_equal_nodes_are_found_by_arithmetic_as_if_they_were_listed(name, nodes, network, nics):
+    made = system.load(name, nodes=nodes, network=network, nics=nics)
+    components, links, ports = as_listed_by_hand(name, nodes, network, nics)
+    *found, fabric = made.components
+    assert found == components
+    assert (fabric.name, fabric.node) == ("fabric", -1)
+    links_made = made.links
+    assert list(links_made[: len(links)]) == links
+    assert [(link.a, link.b, link.part_name) for link in links_made[len(links) :]] == ports
+    assert list(made.gpus) == [each for each in components if each.kind == "gpu"]
+    assert made.gpus[-1] == made.gpus[len(made.gpus) - 1]
+    assert dict(made.neighbours) == dict(listed(made).neighbours)
+    for component in made.components:
+        assert made.component(component.name) == component
+    for device, gpu in enumerate(made.gpus):
+        assert (made.node_of(device), made.gpu_part(device)) == (gpu.node, gpu.part)
+    assert {count for _, count in made.counted_links()} == {nodes}
+    with pytest.raises(KeyError):
+        made.component(f"node{nodes}.gpu0")
+    with pytest.raises(IndexError):
+        made.gpus[len(made.gpus)]
+
+
+def test_paths_and_rings_of_equal_nodes_are_those_of_listed_ones():
+    made = system.load("dgx1-v100", nodes=3, network="edr100", nics=4)
+    same = listed(made)
+    for target in range(1, len(made.gpus)):
+        assert paths.copy_path(made, 0, target) == paths.copy_path(same, 0, target)
+    for devices in (range(8), range(24), (0, 8, 9, 16)):
+        one, other = (plan(each, devices=devices, library="nccl2.4") for each in (made, same))
+        assert (one.rings, one.algorithms, one.notes) == (other.rings, other.algorithms, other.notes)
+    assert host_io.from_host(made, range(24)) == host_io.from_host(same, range(24))
+
+
+def test_a_hundred_thousand_gpus_are_never_listed(monkeypatch):
+    """Of equal nodes, only the few that are looked at are made."""
+    placed: list[int] = []
+    place = EqualNodes.placed
+
+    def counted(equal: EqualNodes, component: Component, node: int) -> Component:
+        placed.append(node)
+        return place(equal, component, node)
+
+    monkeypatch.setattr(EqualNodes, "placed", counted)
+    made = system.load("dgx-h100", nodes=2**14, network="ndr400")
+    assert plan(made, devices=range(2**17)).cost(2**30).time_s > 0
+    assert set(placed) == {0, 1}

@@ -1,0 +1,66 @@
+"""Points that several processes predict are those that one predicts, in the same order."""
+
+import pickle
+import sys
+from dataclasses import replace
+
+import pytest
+
+from resnetx.choices import After, Layerwise
+from resnetx.interconnect.system import load
+from resnetx.prediction import processes
+from resnetx.prediction.processes import CurveQuestion, predicted_curves
+from resnetx.prediction.scenario import Fabric, TrainingSetup
+from resnetx.prediction.speedup import Placement
+from tests.prediction.test_predict import googlenet
+
+
+@pytest.fixture
+def questions() -> list[CurveQuestion]:
+    """Five curves: of two systems, of which one has several nodes, and one point that cannot run."""
+    fabrics = [Fabric(load("dgx1-p100"), "nccl2"), Fabric(load("dgx-h100", nodes=2, network="ndr400"), "nvls")]
+    subjects = [replace(googlenet(64), strategy=strategy) for strategy in (Layerwise(), After())]
+    placements = [Placement(tuple(range(gpus)), 64) for gpus in (1, 2, 16)]
+    asked = [
+        CurveQuestion(subject, fabric, placements, placements[0], TrainingSetup(sensitivity=True))
+        for fabric in fabrics
+        for subject in subjects
+    ]
+    return [*asked, asked[0]._replace(placements=[Placement((0,), 10**6)])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_points_are_the_same_and_in_the_same_order(questions, count):
+    here, elsewhere = predicted_curves(questions, 1), predicted_curves(questions, count)
+    assert here == elsewhere
+    assert {sourced.point.outcome for sourced in here} == {"ok", "oom", "refused"}
+
+
+def test_processes_are_started_for_many_points_only(questions, monkeypatch):
+    started = []
+    monkeypatch.setattr(processes, "_by_a_process", lambda share: started.append(share) or [[] for _ in share])
+    monkeypatch.setattr(processes.host, "cores", lambda: 3)
+    predicted_curves(questions)
+    assert not started
+    monkeypatch.setattr(processes, "POINTS_EACH", 5)
+    predicted_curves(questions)  # 13 points
+    assert [len(share) for share in started] == [3, 2]
+    monkeypatch.setattr(sys, "executable", "")  # Python within another program
+    started.clear()
+    predicted_curves(questions)
+    assert not started
+
+
+def test_a_process_that_fails_says_why(monkeypatch):
+    monkeypatch.setattr(processes, "_command", lambda: [sys.executable, "-c", "raise SystemExit('no room')"])
+    with pytest.raises(RuntimeError, match="ended with status 1: no room"):
+        predicted_curves([], 2)
+
+
+def test_systems_of_many_nodes_travel_to_processes():
+    made = load("dgx-h100", nodes=2**14, network="ndr400")
+    packed = pickle.dumps(made)
+    again = pickle.loads(packed)
+    assert len(packed) < 100_000
+    assert (again.gpus[-1], again.nodes, len(again.links)) == (made.gpus[-1], made.nodes, len(made.links))
