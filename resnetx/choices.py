@@ -142,11 +142,17 @@ class After(Choice, frozen=True, tag="after"):
     """One all-reduce of all gradients, after the backward pass: nothing overlaps."""
 
 
+class Server(Choice, frozen=True, tag="server"):
+    """Parameter server: each variable's gradients go to one place, which updates it and sends the parameters back."""
+
+    device: Literal["cpu", "gpu"]  # where that is: the memory of rank 0's host | its GPU
+
+
 class NoExchange(Choice, frozen=True, tag="none"):
     """Gradients are not exchanged: not data-parallel training, but the twin that shows the cost of communication."""
 
 
-Strategy = Bucket | Layerwise | After | NoExchange
+Strategy = Bucket | Layerwise | After | Server | NoExchange
 
 
 class NoTracker(Choice, frozen=True, tag="none"):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx import bounds
-from resnetx.choices import Convention, Folders, Model, SyntheticInput, Tracker
+from resnetx.choices import Convention, Folders, Model, Server, SyntheticInput, Tracker
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
 from resnetx.request import Request
@@ -232,10 +232,26 @@ def check(r: Request) -> None:
         raise ConfigError(
             f"graph=true with measure={r.measure}: a CUDA graph cannot be instrumented; leave out graph=true"
         )
+    if isinstance(r.strategy, Server) and r.gpus > 1:
+        _check_server(r)
     if r.measure == "layers" and r.gpus > 1:
         raise ConfigError(
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
+        )
+
+
+def _check_server(r: Request) -> None:
+    """A parameter server updates each variable by itself, while others are still computed."""
+    if r.precision == "fp16":
+        raise ConfigError(
+            "strategy=server with precision=fp16: whether gradients overflow is known when all of them are there, and "
+            "the server updates each variable before; use precision=bf16 or fp32, or another strategy"
+        )
+    if r.graph:
+        raise ConfigError(
+            "strategy=server with graph=true: a CUDA graph holds no updates that run beside its step; leave out "
+            "graph=true, or use another strategy"
         )
 
 

@@ -31,6 +31,11 @@ class Operation:
     run: Callable[[Any, Any, Any], object]  # (torch.distributed, the whole array, this rank's part of it)
     expected: Callable[[int, int], Expected]  # by (rank, ranks)
 
+    @property
+    def adds(self) -> bool:
+        """Whether ranks' values are added up on the way."""
+        return any(rank is ALL for _, rank in self.expected(0, 2))
+
 
 OPERATIONS = {
     each.name: each

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx import bounds, study, workloads
-from resnetx.choices import Strategy
+from resnetx.choices import Server, Strategy
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
@@ -34,6 +34,7 @@ class Wanted:
     strategy: Strategy | None  # of a framework; None: as the points say
     convention: str  # of counting activations and parameters
     baseline: int  # GPUs of the denominator of speed-ups
+    serves: bool = False  # whether strategy=server stays in place of `strategy`
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
@@ -51,7 +52,8 @@ class Wanted:
 
     def checked(self, request: Request, split: str = "even") -> Request:
         """The request with the strategy that is wanted; refused where it could run nowhere."""
-        request = msgspec.structs.replace(request, strategy=self.strategy or request.strategy)
+        if not (self.serves and isinstance(request.strategy, Server)):
+            request = msgspec.structs.replace(request, strategy=self.strategy or request.strategy)
         check(msgspec.structs.replace(request, split=split))
         return request
 

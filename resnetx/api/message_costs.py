@@ -36,7 +36,6 @@ def curve(
     plan: collective.CollectivePlan, sizes_bytes: Iterable[int], system: str, library: str
 ) -> Iterator[CollectivePoint]:
     """What a collective costs at each size, under the names that the points are to have."""
-    error = error_of(plan)
     for size_bytes in sizes_bytes:
         cost = plan.cost(size_bytes)
         yield CollectivePoint(
@@ -47,7 +46,7 @@ def curve(
             size_bytes=size_bytes,
             time_s=cost.time_s,
             algbw_Bps=cost.algbw_Bps,
-            error=error,
+            error=error_of(plan, [size_bytes]),
         )
 
 

@@ -1,5 +1,6 @@
 """Why a point cannot run on this machine, in one sentence, before any process is started for it."""
 
+from resnetx.choices import Server
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
@@ -45,6 +46,8 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         return "precision=tf32: a format of NVIDIA GPUs that torch for AMD does not support; use precision=fp32 or bf16"
     if not present and request.memory_limit is not None:
         return "memory_limit: limits GPU memory, but this machine has no GPU; leave it out"
+    if not present and request.strategy == Server(device="gpu"):
+        return "strategy.device=gpu: this machine has no GPU to update parameters on; use strategy.device=cpu"
     if not present and request.graph:
         return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)

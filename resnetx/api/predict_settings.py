@@ -13,7 +13,7 @@ from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import measured
 from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.measured import UNCALIBRATED, MeasuredCollective
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
@@ -28,8 +28,12 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
     "caffe-mpi": (Layerwise(), Overlap(input=True, host_to_device=True)),
     "cntk": (After(), Overlap(input=True, host_to_device=False)),
     "mxnet": (Layerwise(), Overlap(input=True, host_to_device=False)),
-    "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False)),
+    "tensorflow": (Layerwise(), Overlap(input=True, host_to_device=False, parameters=True)),
 }
+
+# Those that were also used with a parameter server: with strategy=server they keep it, and only overlap is theirs.
+# TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
+SERVERS = ("tensorflow",)
 
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
@@ -38,6 +42,7 @@ ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: bool
     host_to_device: bool
+    parameters: bool
 
 
 class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +81,7 @@ def _check(settings: PredictSettings) -> None:
     for library in settings.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
-    if settings.calibration is not None and len(settings.systems) * len(settings.library) > 1:
+    if settings.calibration not in (None, UNCALIBRATED) and len(settings.systems) * len(settings.library) > 1:
         raise ConfigError(f"calibration={settings.calibration}: valid for one system and one library; give one of each")
 
 
@@ -84,7 +89,11 @@ def wanted_of(settings: PredictSettings) -> Wanted:
     """What this verb's settings say of the points."""
     strategy = FRAMEWORKS[settings.framework][0] if settings.framework else None
     return Wanted(
-        None if settings.devices is None else tuple(settings.devices), strategy, settings.convention, settings.baseline
+        None if settings.devices is None else tuple(settings.devices),
+        strategy,
+        settings.convention,
+        settings.baseline,
+        settings.framework in SERVERS,
     )
 
 
@@ -104,7 +113,15 @@ def _fabric(
 ) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
-    return Fabric(machine, library or machine.library, settings.transport, found, bandwidth, settings.what_if.latency)
+    return Fabric(
+        machine,
+        library or machine.library,
+        settings.transport,
+        found,
+        bandwidth,
+        settings.what_if.latency,
+        published=settings.calibration is None,
+    )
 
 
 def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:
@@ -118,7 +135,7 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
 
 def setting_of(settings: PredictSettings) -> TrainingSetup:
     """How it is trained, as this verb's settings say."""
-    overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device)
+    overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device, settings.overlap.parameters)
     return TrainingSetup(
         overlap=FRAMEWORKS[settings.framework][1] if settings.framework else overlap,
         gradients=settings.gradients,
@@ -144,7 +161,7 @@ def _clock_Hz(given: str | float | None) -> float | None:
 
 def _measured(settings: PredictSettings) -> dict[int | None, MeasuredCollective]:
     """Measured all-reduces by the number of GPUs, to calibrate with."""
-    return {} if settings.calibration is None else measured.by_gpus(settings.calibration, "allreduce")
+    return {} if settings.calibration in (None, UNCALIBRATED) else measured.by_gpus(settings.calibration, "allreduce")
 
 
 def _time(given: str | float) -> float:

@@ -13,6 +13,9 @@ from resnetx.config import given_path, sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, measured, paths, subsets, system
 from resnetx.interconnect.collective import CollectivePlan
+from resnetx.interconnect.errors import error_of
+from resnetx.interconnect.ladder import with_published
+from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.subsets import GpuSubset
 from resnetx.interconnect.system import System
@@ -195,7 +198,9 @@ def _costed(machines: Sequence[System], wanted: TopologySettings, name: str) -> 
         for library in wanted.library
         for each in machines
     ]
-    if wanted.calibration is not None:
+    if wanted.calibration is None:
+        plans = [with_published(each) for each in plans] if wanted.transport == "auto" else plans
+    elif wanted.calibration != UNCALIBRATED:
         if len(plans) > 1:
             raise ConfigError(
                 f"calibration={wanted.calibration}: valid for one system and one library; give one of each"
@@ -250,7 +255,7 @@ def _route(machine: System, path: paths.Path) -> Route:
 
 
 def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> CollectiveCost:
-    cost = plan.cost(size_bytes)
+    cost, error = plan.cost(size_bytes), error_of(plan, size_bytes)
     rings = topology_drawings.rings_of(plan, cost)
     return CollectiveCost(
         system=plan.system.name,
@@ -267,7 +272,10 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         ring_Bps=[ring.bandwidth_Bps for ring in rings],
         limiting_link=cost.limiting_link,
         calibration=None if plan.calibration is None else plan.calibration.source,
-        explanation=list(plan.explain(size_bytes)),
+        explanation=[*plan.explain(size_bytes), f"{error.text.capitalize()}."],
+        error=error.mean,
+        error_q90=error.q90,
+        error_source=error.text,
     )
 
 

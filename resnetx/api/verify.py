@@ -54,7 +54,7 @@ def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
     if isinstance(request.strategy, NoExchange):
         raise ConfigError(
             "strategy=none exchanges no gradients, so that ranks cannot equal one process; use bucket, "
-            "layerwise or after"
+            "layerwise, after or server"
         )
     run_settings = run_settings_from(tree)
     return run_file(request, run_settings, None), Path(run_settings.results)

@@ -1,12 +1,15 @@
 """The algorithms of a collective as arithmetic: rings, trees and in-switch reduction of NCCL, and rings over sockets.
 
-`collective` says what this assumes, and how much depends on each assumption.
+`collective` says what this assumes, and how much depends on each assumption. An algorithm has two prices: what the
+library expects, by which it chooses, and what it takes.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from resnetx.interconnect import protocols
+from resnetx.interconnect.fitted import Fitted
 from resnetx.interconnect.generations import (
     IN_SWITCH_SHARE,
     PIECE_BYTES,
@@ -20,15 +23,25 @@ from resnetx.interconnect.generations import (
 from resnetx.interconnect.internode import NodeNetwork, join_nodes
 from resnetx.interconnect.node_rings import NodeRings
 from resnetx.interconnect.parts import GpuSpec, SwitchSpec
+from resnetx.interconnect.protocols import Protocol
 from resnetx.interconnect.system import System
 from resnetx.operations import Operation
 
 Groups = Sequence[tuple[int, ...]]  # GPU ids, node by node
+_SWITCH_PORTS = "the GPUs' ports to the NVSwitch"
+
+
+@dataclass(frozen=True)
+class Settling:
+    """What is lost on the way to the rate of large sizes, half of it once bytes have moved for `over_s`."""
+
+    lost_s: float
+    over_s: float
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Seconds = fixed + size x per byte + pieces that fill the ring."""
+    """Seconds = fixed + size x per byte + pieces that fill the ring + what NVSwitches take to reach their rate."""
 
     name: str  # "ring", "tree", "nvls"
     fixed_s: float
@@ -36,13 +49,33 @@ class Algorithm:
     limit: str  # the link that sets the rate
     fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
     channels: int = 1
+    settling: Settling | None = None  # None: the rate of large sizes is reached at once
+    protocol: str = ""  # of NCCL, where a ring has several
+    expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
+
+    @property
+    def label(self) -> str:
+        """Its name, with the protocol where it has one."""
+        return f"{self.name} ({self.protocol})" if self.protocol else self.name
 
     def time_s(self, size_bytes: float) -> float:
         return self.fixed_s + self.moving_s(size_bytes)
 
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""
-        return size_bytes * self.s_per_byte + self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        moving_s = size_bytes * self.s_per_byte
+        if self.settling:
+            moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
+        if self.fill_s_per_byte:
+            moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        return moving_s
+
+    def expected_s(self, size_bytes: float) -> float:
+        """What the library expects it to take, by which it chooses."""
+        if self.expected is None:
+            return self.time_s(size_bytes)
+        fixed_s, s_per_byte = self.expected
+        return fixed_s + size_bytes * s_per_byte
 
 
 @dataclass(frozen=True)
@@ -55,16 +88,44 @@ class NcclAlgorithms:
     generation: Generation
     inside: NodeRings
     between: NodeNetwork | None  # None: there is one node
+    fitted: Fitted
 
     @property
     def ring_Bps(self) -> float:
+        return min(self._planned_ring_Bps, self.fitted.pcie_ring_share * self.inside.copies_Bps)
+
+    @property
+    def _planned_ring_Bps(self) -> float:
+        """What the library expects; its choice depends on nothing that is fitted."""
         return min(self.inside.ring_Bps, self._network_Bps)
 
     @property
     def tree_Bps(self) -> float:
         return min(self.inside.chain_Bps, self._network_Bps)
 
-    def ring(self) -> Algorithm:
+    @property
+    def tries_switches(self) -> bool:
+        return self.operation.name == "allreduce" and self.generation.in_switch_s is not None
+
+    def all(self) -> tuple[Algorithm, ...]:
+        """All that the generation tries: rings; of an allreduce also trees and in-switch reduction."""
+        tree = self.tree() if self.operation.name == "allreduce" else None
+        in_switch = self.in_switch() if self.tries_switches else None
+        return tuple(filter(None, (*self.rings(), tree, in_switch)))
+
+    def rings(self) -> tuple[Algorithm, ...]:
+        """The ring, in each protocol of the generation; several nodes are described with one only, Simple."""
+        if self.between or self.generation.one_ring:
+            return (self._ring(),)
+        if not self.generation.protocols:
+            return (self._ring_before_tuning(), self._ring())
+        return tuple(
+            self._ring_by(each)
+            for each in protocols.of_capability(self._gpu.compute_capability.value)
+            if self._on_nvlink or not each.nvlink_only
+        )
+
+    def _ring(self) -> Algorithm:
         """Every byte goes around once for each round; steps between nodes cost the network's latency."""
         ranks, rounds = sum(map(len, self.groups)), self.operation.rounds
         handovers = 1 if rounds == 2 else self.generation.other_handovers
@@ -72,13 +133,52 @@ class NcclAlgorithms:
         crossings = min(steps, rounds * self._nodes) if self._nodes > 1 else 0
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
         steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
+        fills = self.operation.along_a_chain and self.generation.fills_chains
+        one_ring = self.generation.one_ring
+        chooses = not (self.between or one_ring)
+        s_per_byte = self.operation.bus_factor(ranks) / self.ring_Bps
+        if one_ring and self.operation.adds:
+            s_per_byte /= self.fitted.nccl1_adding_share
         return Algorithm(
             "ring",
             self._launch_s + hop.base_s + handovers * steps_s,
-            self.operation.bus_factor(ranks) / self.ring_Bps,
+            s_per_byte,
             self._limit(self.ring_Bps, self.inside.ring_limit),
-            (ranks - 2) * channels / self.ring_Bps if self.operation.along_a_chain else 0.0,
+            (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
             channels,
+            protocol="Simple" if chooses else "",
+            expected=(hop.base_s + steps_s, s_per_byte) if chooses else None,
+        )
+
+    def _ring_before_tuning(self) -> Algorithm:
+        """The ring of NCCL 2.0 to 2.3 in LL; measured with one process that launches all GPUs one after the other."""
+        ranks, ll = len(self.groups[0]), protocols.BEFORE_TUNING
+        steps = self.operation.rounds * (ranks - 1)
+        fixed_s = ll.base_s + steps * (ll.nvlink_s if self._on_nvlink else ll.pcie_s)
+        s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share[protocols.shape(self.operation)])
+        launched_s = self._launch_s + ranks * self.fitted.nccl2_launch_s + fixed_s
+        return Algorithm(
+            "ring", launched_s, s_per_byte, self.inside.ring_limit, protocol="LL", expected=(fixed_s, s_per_byte)
+        )
+
+    def _ring_by(self, protocol: Protocol) -> Algorithm:
+        """A ring inside one node by one protocol of NCCL 2.4 and later."""
+        ranks, kind = len(self.groups[0]), protocols.shape(self.operation)
+        steps = ranks if kind == "chain" else self.operation.rounds * (ranks - 1)
+        source, factor = protocol.expected, self.operation.bus_factor(ranks)
+        simple = protocol.name == "Simple"
+        settles = simple and self._switched
+        idle = 1 + self.fitted.last_step_share / steps if settles and kind != "chain" else 1.0
+        expected_hop_s = source.nvlink_s if self._on_nvlink else source.pcie_s
+        hop_s = self._simple_hop_s if simple and self._on_nvlink else expected_hop_s
+        return Algorithm(
+            "ring",
+            self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
+            factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind)),
+            self.inside.ring_limit,
+            settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
+            protocol=protocol.name,
+            expected=(source.base_s + steps * expected_hop_s, factor / (self._planned_ring_Bps * source.share[kind])),
         )
 
     def tree(self) -> Algorithm | None:
@@ -88,11 +188,13 @@ class NcclAlgorithms:
             return None
         ranks = sum(map(len, self.groups))
         depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * hop.network_s
+        expected = (hop.base_s + 2 * depth_s, 1 / (self.tree_Bps * TREE_SHARE))
         return Algorithm(
             "tree",
-            self._launch_s + hop.base_s + 2 * depth_s,
-            1 / (self.tree_Bps * TREE_SHARE),
+            self._start_s + expected[0],
+            expected[1],
             self._limit(self.tree_Bps, self.inside.chain_limit),
+            expected=None if self.between else expected,
         )
 
     def in_switch(self) -> Algorithm | None:
@@ -100,15 +202,27 @@ class NcclAlgorithms:
 
         None where no NVSwitch that reduces joins the GPUs, or the library does not use it.
         """
-        shares = [share for least, share in IN_SWITCH_SHARE if self._gpu.compute_capability.value >= least]
+        capability = self._gpu.compute_capability.value
+        expected_share = next((share for least, share in IN_SWITCH_SHARE if capability >= least), None)
         port_Bps = _port_Bps(self.system, self.groups[0])
         ranks, switch_s = min(map(len, self.groups)), self.generation.in_switch_s
-        if not shares or switch_s is None or port_Bps is None or ranks < 2:
+        if expected_share is None or switch_s is None or port_Bps is None or ranks < 2:
             return None
-        inside_s = (1 + 1 / ranks) / (shares[0] * port_Bps)
-        between_s = (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._launch_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
-        limit = self.between.limit if self.between and between_s > inside_s else "the GPUs' ports to the NVSwitch"
+        hopper = capability < 10
+        share = self.fitted.hopper_in_switch_share if hopper else expected_share
+        moved = (1 + 1 / ranks) / port_Bps
+        if self.between is None:
+            return Algorithm(
+                "nvls",
+                self._start_s + self.fitted.in_switch_s,
+                moved / share,
+                _SWITCH_PORTS,
+                settling=Settling(self.fitted.in_switch_lost_s, self.fitted.in_switch_over_s),
+                expected=(switch_s, moved / expected_share),
+            )
+        inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
+        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
+        limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
         return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
 
     @property
@@ -129,6 +243,23 @@ class NcclAlgorithms:
     @property
     def _launch_s(self) -> float:
         return self._gpu.copy_s.value
+
+    @property
+    def _start_s(self) -> float:
+        """Before the first step; between nodes the fixed times of the source are taken as they are."""
+        return self._launch_s + (0.0 if self.between else self.fitted.start_s)
+
+    @property
+    def _on_nvlink(self) -> bool:
+        return self.inside.family == "nvlink"
+
+    @property
+    def _switched(self) -> bool:
+        return self._on_nvlink and self.inside.lanes is None
+
+    @property
+    def _simple_hop_s(self) -> float:
+        return self.fitted.switch_hop_s if self._switched else self.fitted.mesh_hop_s
 
     def _step_s(self, hop: Hop) -> float:
         return hop.nvlink_s if self.inside.family == "nvlink" else hop.pcie_s

@@ -23,6 +23,7 @@ MOST_BANDS = 3
 ROUNDING = 1e-6  # a share of the time that is no more than the rounding of a fit
 Floats = NDArray[np.float64]
 MOST_POINTS = 120  # that are fitted: it takes 0.5 s
+LEVEL = 0.9
 LEAST_POINTS = 3  # of a band; two would fit it exactly, and no error could be held out
 
 
@@ -36,6 +37,11 @@ class Calibration:
     latency: tuple[float, ...]
     efficiency: tuple[float, ...]
     held_out_error: float  # mean relative error of each point, predicted from the others; nan with two points
+    held_out_q90: float  # that 90 % of these errors are within
+
+    def covers(self, size_bytes: float) -> bool:
+        """Whether its error holds for a size: always, as its bands reach over all."""
+        return True
 
     def at(self, size_bytes: float) -> tuple[float, float]:
         """(factor on the fixed time, factor on the bandwidth) of the band that holds a size."""
@@ -73,8 +79,11 @@ def fit(source: str, parts: Sequence[PlannedTime]) -> Calibration:
     ordered = _thinned(sorted(parts, key=lambda each: each.point.size_bytes))
     errors = cache(lambda start, end: _held_out_errors(ordered[start:end]))  # splits have bands in common
 
+    def held_out(cuts: Sequence[int]) -> list[float]:
+        return [error for band in pairwise(cuts) for error in errors(*band)]
+
     def held_out_error(cuts: Sequence[int]) -> float:
-        return float(np.mean([error for band in pairwise(cuts) for error in errors(*band)]))
+        return float(np.mean(held_out(cuts)))
 
     best = min(_splits(len(ordered)), key=held_out_error)
     factors = [_factors(ordered[start:end]) for start, end in pairwise(best)]
@@ -88,6 +97,7 @@ def fit(source: str, parts: Sequence[PlannedTime]) -> Calibration:
         latency=tuple(latency for latency, _ in factors),
         efficiency=tuple(1 / slowness for _, slowness in factors),
         held_out_error=held_out_error(best),
+        held_out_q90=float(np.quantile(held_out(best), LEVEL)),
     )
 
 

@@ -41,12 +41,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
+from typing import Protocol, get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
 from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, socket_rate, socket_ring
-from resnetx.interconnect.calibration import Calibration, PlannedTime, fit
+from resnetx.interconnect.calibration import PlannedTime, fit
+from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
 from resnetx.interconnect.internode import by_node, join_nodes
 from resnetx.interconnect.measured import MeasuredCollective
@@ -59,6 +60,21 @@ from resnetx.units import si, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
 LIBRARIES: tuple[str, ...] = get_args(Library)
+
+
+class Correction(Protocol):
+    """Measured factors on a plan's times: a fitted `Calibration`, or a published `Ladder`."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def points(self) -> int: ...
+    @property
+    def held_out_error(self) -> float: ...
+    @property
+    def held_out_q90(self) -> float: ...
+    def covers(self, size_bytes: float, /) -> bool: ...
+    def at(self, size_bytes: float, /) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +101,7 @@ class CollectivePlan:
     chains: tuple[Ring, ...]
     lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
     notes: tuple[str, ...]  # why, in sentences
-    calibration: Calibration | None = None
+    calibration: Correction | None = None
 
     @cached_property
     def bus_factor(self) -> float:
@@ -99,7 +115,7 @@ class CollectivePlan:
 
     def fastest(self, size_bytes: float) -> Algorithm:
         """The algorithm that takes least for `size_bytes`, by the uncalibrated model."""
-        return min(self.algorithms, key=lambda algorithm: algorithm.time_s(size_bytes))
+        return min(self.algorithms, key=lambda algorithm: algorithm.expected_s(size_bytes))
 
     def cost(self, size_bytes: float) -> Cost:
         """What `size_bytes` (the whole array) take, with measured corrections if the plan is calibrated."""
@@ -115,22 +131,26 @@ class CollectivePlan:
         """Why it costs what it costs, in sentences."""
         cost = self.cost(size_bytes)
         taken = (
-            f"{size_text(round(size_bytes))} by {cost.algorithm}: {_time(cost.time_s)}, bus bandwidth "
+            f"{size_text(round(size_bytes))} by {self.fastest(size_bytes).label}: {_time(cost.time_s)}, bus bandwidth "
             f"{si(cost.busbw_Bps, 'B/s')}; limited by {cost.limiting_link}."
         )
+        fastest = self.fastest(size_bytes)
         others = [
-            f"By {algorithm.name} it would take {_time(algorithm.time_s(size_bytes))}."
+            f"By {algorithm.label} it would take {_time(algorithm.time_s(size_bytes))}."
             for algorithm in self.algorithms
-            if algorithm.name != cost.algorithm
+            if algorithm is not fastest
         ]
-        return [*self.notes, *self._unused_fractions(), taken, *others, self._calibrated()]
+        return [*self.notes, *self._unused_fractions(), taken, *others, self._calibrated(size_bytes)]
 
-    def _calibrated(self) -> str:
-        if self.calibration is None:
+    def _calibrated(self, size_bytes: float) -> str:
+        calibration = self.calibration
+        if calibration is None:
             return "Not calibrated: from the rates of links and the fixed times in the library's source."
-        error = self.calibration.held_out_error
+        if not calibration.covers(size_bytes):
+            return f"Not calibrated at this size, which is below those of {calibration.source}."
+        error = calibration.held_out_error
         held_out = "too few to hold any out" if math.isnan(error) else f"held-out error {error:.1%}"
-        return f"Calibrated from {self.calibration.points} points of {self.calibration.source}; {held_out}."
+        return f"Calibrated from {calibration.points} points of {calibration.source}; {held_out}."
 
     def _unused_fractions(self) -> list[str]:
         if not self.bound_lanes or self.system.nodes > 1:
@@ -152,7 +172,7 @@ def plan(
     devices: Sequence[int] | None = None,
     library: str | None = None,
     transport: Transport = "auto",
-    calibration: Calibration | None = None,
+    calibration: Correction | None = None,
 ) -> CollectivePlan:
     """How `library` (the system's own unless set) runs a collective on `devices` (all unless set)."""
     collective = collective.replace("-", "_")
@@ -204,27 +224,33 @@ def _by_nccl(
     system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport
 ) -> CollectivePlan:
     """Rings; of an allreduce also trees and in-switch reduction, where the generation has them."""
-    generation, groups = GENERATIONS[library], by_node(system, devices)
-    inside = _slowest_node(system, groups, library, transport)
-    between = join_nodes(system, groups) if len(groups) > 1 else None
-    nccl = NcclAlgorithms(system, OPERATIONS[collective], groups, generation, inside, between)
-    tree = nccl.tree() if collective == "allreduce" else None
-    tries_switches = collective == "allreduce" and generation.in_switch_s is not None
-    in_switch = nccl.in_switch() if tries_switches else None
+    nccl = nccl_algorithms(system, collective, devices, library, transport)
+    inside, between = nccl.inside, nccl.between
+    found = nccl.all()
     notes = [*inside.notes, *([between.note] if between else [])]
-    if tries_switches and in_switch is None:
+    if nccl.tries_switches and not any(algorithm.name == "nvls" for algorithm in found):
         notes.append("No NVSwitch joins these GPUs that could reduce inside, so nvls is nccl2.4 here.")
     return CollectivePlan(
         system=system,
         collective=collective,
         devices=devices,
         library=library,
-        algorithms=tuple(filter(None, (nccl.ring(), tree, in_switch))),
+        algorithms=found,
         rings=tuple(replace(ring, bandwidth_Bps=nccl.ring_Bps / len(inside.rings)) for ring in inside.rings),
-        chains=() if tree is None else inside.chains,
+        chains=inside.chains if any(algorithm.name == "tree" for algorithm in found) else (),
         lanes=inside.lanes,
         notes=tuple(notes),
     )
+
+
+def nccl_algorithms(
+    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport = "auto"
+) -> NcclAlgorithms:
+    """What a generation of NCCL can run on these GPUs."""
+    groups = by_node(system, devices)
+    inside = _slowest_node(system, groups, library, transport)
+    between = join_nodes(system, groups) if len(groups) > 1 else None
+    return NcclAlgorithms(system, OPERATIONS[collective], groups, GENERATIONS[library], inside, between, fitted())
 
 
 def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> NodeRings:

@@ -29,6 +29,8 @@ class Generation:
     tree: Hop | None = None  # None: it has no trees
     in_switch_s: float | None = None  # fixed time of reduction inside switches; None: it does not use it
     other_handovers: int = 1  # in a step of any other collective, for each one in a step of allreduce
+    fills_chains: bool = False  # broadcast and reduce pay for the pieces that fill the chain
+    protocols: bool = False  # chooses among LL, LL128 and Simple (`protocols`)
 
 
 _RING_OLD = Hop(8.4e-6, 5.7e-6, 5.7e-6, 6.6e-6)  # tuning.cc of 2.5.6, the oldest that states them (protocol Simple)
@@ -38,11 +40,11 @@ _IN_SWITCH_S = 25e-6
 SOCKET = Hop(200e-6, 100e-6, 100e-6, 100e-6)  # assumed
 
 GENERATIONS: dict[str, Generation] = {
-    "nccl1": Generation(_RING_OLD, one_ring=True),
+    "nccl1": Generation(_RING_OLD, one_ring=True, fills_chains=True),
     # collectives.h of 2.0 to 2.3: a step has two parts in allreduce, each handed over by itself, and four in all others
-    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, other_handovers=2),
-    "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE),
-    "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S),
+    "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, other_handovers=2, fills_chains=True),
+    "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, protocols=True),
+    "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S, protocols=True),
     "gloo": Generation(SOCKET),
 }
 

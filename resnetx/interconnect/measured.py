@@ -17,6 +17,7 @@ from resnetx.record import read as read_record
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size, size_text
 
+UNCALIBRATED = "none"  # instead of a file: by the model alone, without published times either
 MAX_TABLE_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
 MOST = 1e6  # times as long, or of a share
 

@@ -36,6 +36,7 @@ class NodeRings:
     chain_limit: str
     lanes: Lanes | None  # direct NVLink lanes between the GPUs, where rings were packed into them
     notes: tuple[str, ...]
+    copies_Bps: float = math.inf  # what copies would get along the ring, of which kernels get a share; inf: no limit
 
     @property
     def ring_Bps(self) -> float:
@@ -120,10 +121,11 @@ def _one_order(
     system: System, order: tuple[int, ...], flows: Sequence[Flow], kernels: bool, channels: int, notes: tuple[str, ...]
 ) -> NodeRings:
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
+    on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
+    copies_Bps = min(fair_shares(system, flows))[0] if kernels and not on_nvlink else math.inf
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
-    on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     return NodeRings(
         rings=(Ring(order, rate_Bps / channels, tuple(names)),) * channels,
         chains=(Ring(order, rate_Bps / channels, tuple(opened), closed=False),) * channels,
@@ -132,6 +134,7 @@ def _one_order(
         chain_limit=limit,
         lanes=None,
         notes=notes,
+        copies_Bps=copies_Bps,
     )
 
 

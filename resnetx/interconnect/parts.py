@@ -59,6 +59,7 @@ class CpuSpec(_Spec, frozen=True, kw_only=True):
     """A CPU with its memory and its PCIe root: where traffic goes that may not go from GPU to GPU directly."""
 
     kind: ClassVar[str] = "cpu"
+    cores: SourcedValue | None = None  # of one socket; null: not stated
     # One copy staged through this CPU's memory: one alone, and two at once in opposite directions, summed.
     staging_Bps: SourcedValue
     staging_duplex_Bps: SourcedValue | None = None  # null: twice the one-way rate

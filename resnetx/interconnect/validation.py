@@ -1,26 +1,18 @@
 """The model of collectives against what others measured: `results/published/collectives.yaml`, row by row.
 
 A row is seen if its figure was known while the model was written, and calibrated if measured points went into its
-prediction. Groups have tolerances, which tests hold; explained rows stand outside of them, with the reason.
+prediction. Explained rows stand outside of a group's means, with the reason.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Literal
 
-import msgspec
-
-from resnetx.config import CONFIGS
 from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
-from resnetx.interconnect.system import System, load
-from resnetx.loading import own_yaml
-from resnetx.operations import OPERATIONS
-from resnetx.units import size
+from resnetx.interconnect.errors import error_of
+from resnetx.interconnect.published import Entry, Quantity, load_published, published
+from resnetx.interconnect.system import System
 
-Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
+LEAST_WITHIN = 0.85  # of what is said to hold for 90 %
 
 
 @dataclass(frozen=True)
@@ -41,11 +33,18 @@ class CollectiveRow:
     seen: bool
     calibrated: bool
     explained: str | None
+    stated_error: float  # mean error that is stated for it
+    stated_q90: float | None  # 90 % of times are said to be within; null: of a ratio, or calibrated
+
+    @property
+    def time_error(self) -> float:
+        """Relative error of the time, not negative."""
+        return abs(self.error if self.unit == "time_us" else 1 / (1 + self.error) - 1)
 
 
 @dataclass(frozen=True)
 class CollectiveSummary:
-    """How far off a group is, without its explained rows."""
+    """How far off a group is, without its explained rows, and whether that is what is stated for such plans."""
 
     group: str
     about: str
@@ -53,23 +52,28 @@ class CollectiveSummary:
     unseen: int
     mean_error: float
     worst_error: float
-    mean_tolerance: float
-    worst_tolerance: float
+    stated_error: float  # mean of what is stated for these rows
+    within: float | None  # share of rows within the 90 % that are stated for them; null: calibrated ones
 
     @property
     def holds(self) -> bool:
-        return self.mean_error <= self.mean_tolerance and self.worst_error <= self.worst_tolerance
+        return self.within is None or self.within >= LEAST_WITHIN
 
 
 def validate() -> list[CollectiveRow]:
     """All published figures with their predictions, in the order of the file."""
-    return [row for entry in _published().entries for row in _rows(entry)]
+    return [row for entry in published().entries for row in _rows(entry)]
+
+
+def _share(held: Iterable[bool]) -> float | None:
+    all_held = list(held)
+    return sum(all_held) / len(all_held) if all_held else None
 
 
 def summaries(rows: Sequence[CollectiveRow]) -> list[CollectiveSummary]:
     """The groups of `rows`, in the order of the file."""
     found = []
-    for name, group in _published().groups.items():
+    for name, group in published().groups.items():
         judged = [row for row in rows if row.group == name and row.explained is None]
         errors = [abs(row.error) for row in judged]
         found.append(
@@ -80,150 +84,28 @@ def summaries(rows: Sequence[CollectiveRow]) -> list[CollectiveSummary]:
                 unseen=sum(not row.seen for row in judged),
                 mean_error=sum(errors) / len(errors),
                 worst_error=max(errors),
-                mean_tolerance=group.tolerance.mean,
-                worst_tolerance=group.tolerance.worst,
+                stated_error=sum(row.stated_error for row in judged) / len(judged),
+                within=_share(row.time_error <= row.stated_q90 for row in judged if row.stated_q90 is not None),
             )
         )
     return found
 
 
-def mean_tolerance(system: str, library: str, collective: str = "allreduce") -> float:
-    """The mean error allowed for uncalibrated plans like this one: of the same system and library, else the largest."""
-    published = _published()
-    plain = [entry for entry in published.entries if entry.collective == collective and not entry.calibrate_from]
-    alike = [each for each in plain if (each.system, each.library) == (system, library)]
-    return max(published.groups[each.group].tolerance.mean for each in alike or plain)
-
-
-@dataclass(frozen=True)
-class PublishedCollective:
-    """One published figure of a collective on the first GPUs of a system, as its source has it."""
-
-    source: str
-    system: str
-    nodes: int | None  # null: the system's own
-    network: str | None
-    nics: int | None
-    library: str
-    collective: str
-    gpus: int
-    size_bytes: int
-    unit: Quantity
-    value: float
-    seen: bool
-
-
-def published_collectives() -> Iterator[PublishedCollective]:
-    """All published figures but ratios, in the order of the file; some groups share figures."""
-    for entry in _published().entries:
-        unit, _ = entry.figures
-        if unit == "ratio" or entry.calibrate_from:  # those are in another group, too
-            continue
-        cluster = entry.cluster or _Cluster(nodes=1, network="", nics=0)
-        of = (entry.source, entry.system, cluster.nodes, cluster.network or None, cluster.nics or None)
-        for _, gpus, size_bytes, value in entry.points():
-            yield PublishedCollective(*of, entry.library, entry.collective, gpus, size_bytes, unit, value, entry.seen)
-
-
-def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
-    """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
-    wanted = (system, library, collective, None)
-    return [
-        _point(entry, count, size_bytes, figure)
-        for entry in _published().entries
-        if (entry.system, entry.library, entry.collective, entry.cluster) == wanted
-        and entry.figures[0] in ("busbw_GBps", "time_us")
-        for _, count, size_bytes, figure in entry.points()
-        if count == gpus
-    ]
-
-
-# ---- the file
-
-
-class _Tolerance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    mean: float
-    worst: float
-
-
-class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    about: str
-    tolerance: _Tolerance
-
-
-class _Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    nodes: int
-    network: str
-    nics: int
-
-
-class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Figures of one source, by GPU count (with `size`) or by size (with `gpus`)."""
-
-    source: str
-    group: str
-    system: str
-    library: str
-    seen: bool
-    collective: str = "allreduce"
-    cluster: _Cluster | None = None
-    over: str | None = None  # the system that `ratio` divides by
-    size: str | None = None
-    gpus: int | None = None
-    busbw_GBps: dict[str | int, float] | None = None
-    algbw_GBps: dict[str | int, float] | None = None
-    time_us: dict[str | int, float] | None = None
-    ratio: dict[str | int, float] | None = None
-    explained: dict[str | int, str] = {}
-    calibrate_from: list[str] = []
-
-    @property
-    def figures(self) -> tuple[Quantity, dict[str | int, float]]:
-        quantities: tuple[Quantity, ...] = ("busbw_GBps", "algbw_GBps", "time_us", "ratio")
-        given = [(quantity, figures) for quantity in quantities if (figures := getattr(self, quantity))]
-        assert len(given) == 1, f"{self.source}: expected exactly one of {quantities}"
-        return given[0]
-
-    def points(self) -> Iterator[tuple[str | int, int, int, float]]:
-        """(key, GPUs, bytes, figure)"""
-        for key, figure in self.figures[1].items():
-            if self.gpus is None:
-                assert self.size is not None, f"{self.source}: expected size or gpus"
-                yield key, int(key), size(self.size), figure
-            else:
-                yield key, self.gpus, size(str(key)), figure
-
-
-class _Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    groups: dict[str, _Group]
-    entries: list[_Entry]
-
-
-@cache
-def _published() -> _Published:
-    found: _Published = own_yaml(_path(), _Published)
-    return found
-
-
-def _path() -> Path:
-    """The file; a wheel has `results/published` next to `configs`."""
-    return CONFIGS.parent / "results" / "published" / "collectives.yaml"
-
-
 # ---- predicting
 
 
-def _rows(entry: _Entry) -> Iterator[CollectiveRow]:
+def _rows(entry: Entry) -> Iterator[CollectiveRow]:
     quantity, _ = entry.figures
-    chosen = _system(entry, entry.system)
-    over = _system(entry, entry.over) if entry.over else None
+    chosen = load_published(entry.system, entry.cluster)
+    over = load_published(entry.over, entry.cluster) if entry.over else None
     for key, gpus, size_bytes, figure in entry.points():
         if str(key) in entry.calibrate_from:
             continue
         made = _plan(entry, chosen, gpus)
         if entry.calibrate_from:
-            made = calibrate(made, _measured(entry))
+            made = calibrate(made, entry.calibrated_from())
         predicted = _as(quantity, made, size_bytes, _plan(entry, over, gpus) if over else None)
+        stated = error_of(made, size_bytes)
         yield CollectiveRow(
             group=entry.group,
             source=entry.source,
@@ -239,15 +121,12 @@ def _rows(entry: _Entry) -> Iterator[CollectiveRow]:
             seen=entry.seen,
             calibrated=bool(entry.calibrate_from),
             explained=entry.explained.get(key),
+            stated_error=stated.mean,
+            stated_q90=None if entry.calibrate_from or quantity == "ratio" else stated.q90,
         )
 
 
-def _system(entry: _Entry, name: str) -> System:
-    cluster = entry.cluster
-    return load(name, cluster.nodes, cluster.network, cluster.nics) if cluster else load(name, nodes=1)
-
-
-def _plan(entry: _Entry, system: System, gpus: int) -> CollectivePlan:
+def _plan(entry: Entry, system: System, gpus: int) -> CollectivePlan:
     return plan(system, entry.collective, range(gpus), entry.library)
 
 
@@ -259,21 +138,3 @@ def _as(quantity: Quantity, made: CollectivePlan, size_bytes: int, over: Collect
     return {"busbw_GBps": cost.busbw_Bps / 1e9, "algbw_GBps": cost.algbw_Bps / 1e9, "time_us": cost.time_s * 1e6}[
         quantity
     ]
-
-
-def _measured(entry: _Entry) -> MeasuredCollective:
-    """The points that an entry says to calibrate from."""
-    points = [
-        _point(entry, gpus, size_bytes, figure)
-        for key, gpus, size_bytes, figure in entry.points()
-        if str(key) in entry.calibrate_from
-    ]
-    return MeasuredCollective(entry.source, tuple(points))
-
-
-def _point(entry: _Entry, gpus: int, size_bytes: int, figure: float) -> MeasuredSize:
-    quantity, _ = entry.figures
-    time_s = figure * 1e-6
-    if quantity == "busbw_GBps":
-        time_s = size_bytes * OPERATIONS[entry.collective].bus_factor(gpus) / (figure * 1e9)
-    return MeasuredSize(size_bytes, time_s)

@@ -11,14 +11,19 @@ from resnetx.prediction.step import StepTimes, Stretch, TimedMessage
 
 
 def iteration_s(
-    step: StepTimes, messages: Sequence[TimedMessage], cuts: Sequence[int], overlap: tuple[bool, bool], by: Stretch
+    step: StepTimes,
+    messages: Sequence[TimedMessage],
+    cuts: Sequence[int],
+    overlap: tuple[bool, bool],
+    by: Stretch,
+    fetched: Sequence[TimedMessage] = (),
 ) -> float:
     """Seconds from one update to the next, of ranks that all take the same times.
 
     `cuts`: after how many layers of the backward pass each message is ready. `overlap`: of reading and of the copy to
-    the device with the iteration before.
+    the device with the iteration before. `fetched`: parameters that layers wait for; the step waits for nothing else.
     """
-    computing_s = step.host_s * by.host + _passes_s(step, messages, cuts, by)
+    computing_s = step.host_s * by.host + _passes_s(step, messages, cuts, by, fetched)
     reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
     reads_ahead, copies_ahead = overlap
     if not reads_ahead:
@@ -28,12 +33,32 @@ def iteration_s(
     return max(reading_s + copy_s, computing_s, step.queue_s * by.queueing)
 
 
-def _passes_s(step: StepTimes, messages: Sequence[TimedMessage], cuts: Sequence[int], by: Stretch) -> float:
+def _passes_s(
+    step: StepTimes,
+    messages: Sequence[TimedMessage],
+    cuts: Sequence[int],
+    by: Stretch,
+    fetched: Sequence[TimedMessage],
+) -> float:
     """From the beginning of the forward pass to the end of the update."""
-    forward_s, ends_s = step.forward_s, step.backward_ends_s
-    sent_s, free_s = 0.0, (forward_s + ends_s[-1]) * by.compute
+    forward_s, ends_s = _forward_s(step, fetched, by), step.backward_ends_s
+    sent_s, free_s = 0.0, forward_s + ends_s[-1] * by.compute
     for message, cut in zip(messages, cuts, strict=True):
-        sent_s = max(sent_s, (forward_s + ends_s[cut]) * by.compute) + message.time_s * by.messages
+        sent_s = max(sent_s, forward_s + ends_s[cut] * by.compute) + message.time_s * by.messages
         if message.unpack_s:
             free_s = max(free_s, sent_s) + message.unpack_s * by.compute
     return max(free_s, sent_s) + step.update_s * by.compute
+
+
+def _forward_s(step: StepTimes, fetched: Sequence[TimedMessage], by: Stretch) -> float:
+    """The forward pass, in which layers wait for parameters that come one after the other from its beginning on."""
+    if not fetched:
+        return step.forward_s * by.compute
+    times_s = {message.layers[0]: message.time_s * by.messages for message in fetched}
+    done_s = arrived_s = 0.0
+    for layer in step.layers:
+        if layer.name in times_s:
+            arrived_s += times_s[layer.name]
+            done_s = max(done_s, arrived_s)
+        done_s += layer.forward_s * by.compute
+    return done_s

@@ -50,7 +50,7 @@ class Compute:
     error: float  # relative: how far from the truth the step may be
     gradient_copy_Bps: float
     clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
-    jitter: float = 0.0  # standard deviation of one step from the next over their mean
+    jitter: float | None = None  # standard deviation of one step from the next over their mean; null: not measured
     queue_error: float = 0.0  # relative, of the host's time to queue a step
 
 
@@ -141,10 +141,11 @@ def of_trace(
         )
     model = roofline.fitted()
     step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
-    error = _roofline_error(model, gpu)
+    assert trace.request is not None, "a trace with a layer table has a request"
+    error = roofline_error(model, gpu, trace.request.precision)
     note = (
         f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)} layer by layer, by a "
-        f"roofline that misses published one-GPU rates by {error:.0%} on average{traced.note}"
+        f"roofline that nine of ten published one-GPU rates stay within {error:.0%} of{traced.note}"
     )
     return Compute(
         step=step,
@@ -197,7 +198,7 @@ def of_roofline(
         origin="published",
         where=PUBLISHED,
         note=f"{gpu.about}{_at_clock(clock_Hz)}: {model.source}",
-        error=_roofline_error(model, gpu),
+        error=roofline_error(model, gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.value,
     )
@@ -207,11 +208,17 @@ def _at_clock(clock_Hz: float | None) -> str:
     return "" if clock_Hz is None else f" at {clock_Hz / 1e6:.0f} MHz"
 
 
-def _roofline_error(model: roofline.Roofline, gpu: GpuSpec) -> float:
-    """The fit's error on networks that it had not seen; for a GPU of another generation, on unseen GPUs."""
-    if model.generation == roofline.generation(gpu) or model.unseen_gpu_error is None:
-        return model.unseen_network_error
-    return model.unseen_gpu_error
+def roofline_error(model: roofline.Roofline, gpu: GpuSpec, precision: str) -> float:
+    """What nine of ten published rates stay within where the fit had not seen their network or publisher.
+
+    For a GPU of another generation: their generation. In half precision: never less than all half rates that there are.
+    """
+    if model.generation != roofline.generation(gpu):
+        assert model.unseen_gpu_90 is not None, "the fit to all GPUs has seen several generations"
+        return model.unseen_gpu_90
+    if precision not in roofline.HALF:
+        return model.error_90
+    return max(model.error_90, model.half_error_90 or roofline.fitted().half_error_90 or 0.0)
 
 
 # ---- the trace's own device -----------------------------------------------------------------------------------------

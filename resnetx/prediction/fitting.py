@@ -7,8 +7,8 @@ within bounds that physics sets. There is one fit to all GPUs, and one to each g
 networks. A rate is predicted whole: all layers, forward and backward, and the update; no input, no host.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from resnetx.prediction.published import Rate, rates
 from resnetx.prediction.roofline import (
     ALL,
     FILE,
+    HALF,
     MEMORY_EFFICIENCY,
     UPDATE_PASSES,
     Floats,
@@ -31,13 +32,16 @@ from resnetx.prediction.roofline import (
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 # Of a generation that gets a fit of its own: enough to determine three figures.
-FEWEST_NETWORKS, FEWEST_RATES = 3, 6
+FEWEST_NETWORKS, FEWEST_RATES = 2, 6
 
 # (first guess, least, most); a share of the peak is at most 1, and Winograd's algorithm saves at most a factor of 4
 # with the tiles that libraries use (F(4x4, 3x3) of Lavin & Gray 2016).
 _MATMUL_EFFICIENCY = (0.5, 0.02, 1.0)
 _SQUARE_SPEEDUP = (2.0, 1.0, 4.0)
 _PASS_S = (60e-6, 1e-6, 1e-3)
+# A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
+# the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
+_PULL = 0.1 / 0.5
 _DIGITS = 5  # significant ones that the file keeps
 
 
@@ -75,35 +79,45 @@ def rows() -> list[RateToFit]:
     return found
 
 
-def fit(chosen: Sequence[RateToFit]) -> Parameters:
-    """The figures with the least squared logarithm of predicted over measured."""
+def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
+    """The figures with the least squared logarithm of predicted over measured; with `prior`, drawn to that."""
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
     first, least, most = np.log(np.array([_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _PASS_S])).T
 
     def residuals(logarithms: Floats) -> list[float]:
         parameters = Parameters(*np.exp(logarithms).tolist())
-        return [float(np.log1p(row.error(parameters))) for row in chosen]
+        pulls = [] if prior is None else (_PULL * (logarithms - _logarithms(prior))).tolist()
+        return [*(float(np.log1p(row.error(parameters))) for row in chosen), *pulls]
 
     return Parameters(*np.exp(least_squares(residuals, first, bounds=(least, most)).x).tolist())
 
 
-def held_out_errors(chosen: Sequence[RateToFit], group: Callable[[RateToFit], object]) -> list[float]:
+def _logarithms(parameters: Parameters) -> Floats:
+    logarithms: Floats = np.log(np.array(astuple(parameters)))
+    return logarithms
+
+
+def held_out_errors(
+    chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], prior: Parameters | None = None
+) -> list[float]:
     """Each row's error by a fit to the rows of all other groups."""
     errors = []
     for key in dict.fromkeys(map(group, chosen)):
-        others = fit([row for row in chosen if group(row) != key])
+        others = fit([row for row in chosen if group(row) != key], prior)
         errors += [row.error(others) for row in chosen if group(row) == key]
     return errors
 
 
-def roofline(generation: str, chosen: Sequence[RateToFit]) -> Roofline:
+def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Roofline:
     """The fit to these rows, with its errors."""
-    parameters = fit(chosen)
-    left_out = np.abs(held_out_errors(chosen, id))
-    networks = np.abs(held_out_errors(chosen, lambda row: row.rate.entry.network))
-    several = len({row.generation for row in chosen}) > 1
-    generations = np.abs(held_out_errors(chosen, lambda row: row.generation)) if several else None
+    parameters = fit(chosen, prior)
+    left_out = np.abs(held_out_errors(chosen, id, prior))
+    networks = _LeftOut.by(chosen, lambda row: row.rate.entry.network, prior)
+    publishers = _LeftOut.by(chosen, lambda row: row.rate.entry.publisher, prior)
+    generations = _LeftOut.by(chosen, lambda row: row.generation)
+    whole = [errors for errors in (networks, publishers) if errors is not None]
+    assert networks is not None, f"{generation}: the rates of one network alone determine no roofline"
     return Roofline(
         generation=generation,
         matmul_efficiency=_rounded(parameters.matmul_efficiency),
@@ -113,20 +127,74 @@ def roofline(generation: str, chosen: Sequence[RateToFit]) -> Roofline:
         fit_error=_rounded(np.mean([abs(row.error(parameters)) for row in chosen])),
         error=_rounded(left_out.mean()),
         worst_error=_rounded(left_out.max()),
-        unseen_network_error=_rounded(networks.mean()),
-        unseen_gpu_error=None if generations is None else _rounded(generations.mean()),
+        unseen_network_error=networks.mean,
+        unseen_source_error=None if publishers is None else publishers.mean,
+        unseen_gpu_error=None if generations is None else generations.mean,
+        error_90=_largest(errors.within_90(half=False) for errors in whole) or _rounded(left_out.max()),
+        half_error_90=_largest(errors.within_90(half=True) for errors in whole),
+        unseen_gpu_90=None if generations is None else generations.within_90(),
+        publishers=list(dict.fromkeys(row.rate.entry.publisher for row in chosen)),
+        without=dict(_without_publishers(chosen, prior)),
     )
 
 
+def _without_publishers(chosen: Sequence[RateToFit], prior: Parameters | None) -> Iterator[tuple[str, Parameters]]:
+    """The fit to the rates of all other publishers, where there are others."""
+    for publisher in dict.fromkeys(row.rate.entry.publisher for row in chosen):
+        others = [row for row in chosen if row.rate.entry.publisher != publisher]
+        if others:
+            figures = fit(others, prior)
+            yield publisher, Parameters(*(_rounded(figure) for figure in astuple(figures)))
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Errors of rates by fits that had none of their group."""
+
+    rows: tuple[RateToFit, ...]
+    errors: tuple[float, ...]  # predicted over measured step time, less one
+
+    @classmethod
+    def by(
+        cls, chosen: Sequence[RateToFit], group: Callable[[RateToFit], object], prior: Parameters | None = None
+    ) -> "_LeftOut | None":
+        """None where all are of one group."""
+        groups = list(dict.fromkeys(map(group, chosen)))
+        if len(groups) < 2:
+            return None
+        ordered = tuple(row for key in groups for row in chosen if group(row) == key)
+        return cls(ordered, tuple(held_out_errors(chosen, group, prior)))
+
+    @property
+    def mean(self) -> float:
+        return _rounded(np.abs(self.errors).mean())
+
+    def within_90(self, half: bool | None = None) -> float | None:
+        """What nine of ten stay within, as a logarithm; `half`: of rates in half precision alone, or of all others."""
+        sizes = [
+            abs(float(np.log1p(error)))
+            for row, error in zip(self.rows, self.errors, strict=True)
+            if half is None or half == (row.rate.entry.precision in HALF)
+        ]
+        return _rounded(np.quantile(sizes, 0.9)) if sizes else None
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
 def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
-    """The fit to all GPUs, but for rows that say why they are outside, and those to single generations."""
+    """The fit to all GPUs, but for rows that say why they are outside, and those to single generations.
+
+    Each of the latter is drawn to the fit to all other generations.
+    """
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
     for generation in sorted({row.generation for row in all_rows}):
         own = [row for row in all_rows if row.generation == generation and _fits_its_own(row)]
         networks = {row.rate.entry.network for row in own}
         if len(own) >= FEWEST_RATES and len(networks) >= FEWEST_NETWORKS:
-            found.append(roofline(generation, own))
+            found.append(roofline(generation, own, fit([row for row in inside if row.generation != generation])))
     return found
 
 

@@ -1,12 +1,14 @@
 """The simulated iteration of a point: how long it takes, what limits it, and how far off it may be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import exp, hypot, log
 
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import RATE_ERRORS, InputTimes
 from resnetx.prediction.job import Job
 from resnetx.prediction.messages import Exchange
+from resnetx.prediction.scaling_errors import Kind, KindError, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import AS_IT_IS, Errors, StepTimes, Stretch
@@ -14,6 +16,8 @@ from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PredictedTask
 
 DIGITS = 3  # of a saved share; of parts that save alike, the one that takes longest alone is named
+# Of two gloo ranks over one on one host, the worst of the 12 points of results/cpu-2core/truth.
+CPU_RANKS_ERROR = 0.10
 HOST_ERROR = RATE_ERRORS["assumed"]  # `host_time` is a figure that the user sets, like a rate that is assumed
 
 
@@ -88,10 +92,53 @@ class Iteration:
             queueing=max(compute.queue_error for compute in self.computes),
         )
 
-    def interval_s(self, errors: Errors) -> list[float]:
-        """The iteration with all errors at their best, and with all of them at their worst; it holds the iteration."""
-        low_s, high_s = (iteration_s(self.job, errors.stretch(sign)) for sign in (-1, 1))
-        # Sums of other figures round otherwise: where an error changes nothing, an end may differ in its last digit.
+    @cached_property
+    def scaling_error(self) -> KindError | None:
+        """How far off predictions of such scaling were; null of one GPU, which does not scale, and of CPU ranks."""
+        if self.point.gpus == 1 or self.point.fabric.on_cpus:
+            return None
+        return scaling_errors().of(Kind.of_point(self.point))
+
+    @cached_property
+    def interval_by_compute_s(self) -> list[float]:
+        """The iteration with compute times at both ends of what they may be."""
+        return self._between(Errors(compute=self.errors.compute))
+
+    @cached_property
+    def interval_s(self) -> list[float]:
+        """What nine of ten times should lie within: the errors of all parts as the root of the sum of their squares.
+
+        Each is the logarithm of how much longer, or shorter, the iteration is with that part at its worst, or best.
+        """
+        errors = self.errors
+        others = Errors(reading=errors.reading, copying=errors.copying, host=errors.host, queueing=errors.queueing)
+        parts = [self.interval_by_compute_s, self._by_messages_s]
+        if self.input_s or self.alone_s["host"]:
+            parts.append(self._between(others))
+        shorter, longer = ([abs(log(part[end] / self.time_s)) for part in parts] for end in (0, 1))
+        if self.scaling_error is not None:
+            shorter.append(self.scaling_error.faster)
+            longer.append(self.scaling_error.slower)
+        elif self.point.gpus > 1:
+            shorter.append(CPU_RANKS_ERROR)
+            longer.append(CPU_RANKS_ERROR)
+        return [self.time_s * exp(-hypot(*shorter)), self.time_s * exp(hypot(*longer))]
+
+    @property
+    def _by_messages_s(self) -> list[float]:
+        """With messages at both ends: beside computing at no cost to it, and so that it stands still meanwhile."""
+        if not self.job.messages:
+            return [self.time_s, self.time_s]
+        low, high = (Errors(messages=self.errors.messages).stretch(sign) for sign in (-1, 1))
+        beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
+        ends = (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
+        return self._ordered(*(iteration_s(self.job, end) for end in ends))
+
+    def _between(self, errors: Errors) -> list[float]:
+        return self._ordered(*(iteration_s(self.job, errors.stretch(sign)) for sign in (-1, 1)))
+
+    def _ordered(self, low_s: float, high_s: float) -> list[float]:
+        """Sums of other figures round otherwise: where an error changes nothing, an end may differ in a last digit."""
         return [min(low_s, self.time_s), max(high_s, self.time_s)]
 
     def timeline(self) -> list[PredictedTask]:

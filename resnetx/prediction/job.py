@@ -8,10 +8,11 @@ from resnetx.prediction.step import StepTimes, TimedMessage
 
 @dataclass(frozen=True)
 class Overlap:
-    """What the next iteration's input may do while this one computes."""
+    """What the next iteration's input may do while this one computes, and what may come while the next one does."""
 
     input: bool = True
     host_to_device: bool = True
+    parameters: bool = False  # of a parameter server: each layer waits for its own, not the step for all of them
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,19 @@ class Job:
     overlap: Overlap = Overlap()
     at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
     host: HostShare | None = None
+    # Of the time in which messages are on their way behind computing, what computing loses to them: 0 nothing, 1 all.
+    contention: float = 0.0
+    fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order
 
     def without_messages(self) -> "Job":
-        return replace(self, messages=())
+        return replace(self, messages=(), fetched=())
+
+    def computing_longer(self, more_s: float) -> "Job":
+        """With so much more computing at the end of each rank's step."""
+        classes = (
+            replace(ranks, step=replace(ranks.step, update_s=ranks.step.update_s + more_s)) for ranks in self.classes
+        )
+        return replace(self, classes=tuple(classes))
 
     @cached_property
     def cuts(self) -> list[int]:

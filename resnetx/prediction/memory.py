@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from resnetx.choices import Bucket, NoExchange, Strategy
+from resnetx.choices import Bucket, NoExchange, Server, Strategy
 from resnetx.errors import unknown_name
 from resnetx.prediction.roofline import PRECISION_BYTES
 from resnetx.workloads import counts
@@ -60,6 +60,11 @@ def needed_bytes(
         case "caffe":
             return FRAMEWORK_BYTES + _caffe_bytes(table, image_size, batch_size)
     raise unknown_name("memory model", convention, CONVENTIONS, "memory_model")
+
+
+def received_bytes(table: Sequence[Layer], ranks: int) -> int:
+    """Where a GPU that serves receives a variable of every rank: variables come one after the other."""
+    return ranks * BYTES_PER_PARAMETER * max((elements for layer in table for elements in layer.parameters), default=0)
 
 
 def saved_bytes(table: Sequence[Layer], image_size: int, batch_size: int, precision: str) -> int:
@@ -92,7 +97,9 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
     """What stays, and the peak of what comes and goes in the backward pass."""
     width = PRECISION_BYTES[precision]
     parameters = counts.parameters(table, "torch")
-    staying = 2 * BYTES_PER_PARAMETER * parameters  # weights and momenta
+    staying = BYTES_PER_PARAMETER * parameters  # weights
+    if strategy != Server(device="cpu"):
+        staying += BYTES_PER_PARAMETER * parameters  # momenta, which a server on the host keeps there
     if width < BYTES_PER_PARAMETER:
         staying += width * parameters  # autocast keeps its copies of the weights for the step
     staying += batch_size * BYTES_PER_PARAMETER * 3 * image_size**2  # the next batch

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from resnetx.choices import NoExchange
+from resnetx.choices import NoExchange, Server
 from resnetx.prediction import memory as model
 from resnetx.prediction.scenario import Point
 from resnetx.record import Unknown
@@ -43,6 +43,8 @@ def _needed_bytes(point: Point) -> int | Unknown:
         return Unknown("an imported trace has no activations")
     images, _ = point.shares[0]
     strategy = subject.strategy if point.gpus > 1 else NoExchange()
-    return model.needed_bytes(
+    needed_bytes = model.needed_bytes(
         subject.layers, subject.request.image_size, images, subject.precision, strategy, point.setting.memory_model
     )
+    serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
+    return needed_bytes + model.received_bytes(subject.layers, point.gpus) if serves else needed_bytes

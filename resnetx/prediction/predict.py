@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
+from resnetx.choices import Server
 from resnetx.interconnect.what_if import link_kinds
-from resnetx.prediction import compute, input, messages
+from resnetx.prediction import compute, host_load, input, messages, server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import Iteration
@@ -23,6 +24,7 @@ from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
+from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point
 from resnetx.record.prediction import Sensitivity
 
@@ -54,22 +56,41 @@ def simulated(point: Point) -> Iteration:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
-    plan, subject = point.fabric.plan(point.devices), point.subject
     bytes_each = _BYTES_EACH[point.setting.gradients]
+    if isinstance(point.subject.strategy, Server):
+        return server.exchange(point, computed, bytes_each)
+    plan, subject = point.fabric.plan(point.devices), point.subject
     return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
 
 
 def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
-        step = times.step.slowed(_crowding(point) * slowest_of(point.gpus, computed.jitter))
+        step = times.step.slowed(_crowding(point) * _waiting(point, computed))
         if exchange.messages:
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
+        if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
+            step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         classes.append(RankClass(ranks, step))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
-    return Job(tuple(classes), exchange.messages, point.setting.overlap, at_once, _host(point))
+    return Job(
+        tuple(classes),
+        exchange.messages,
+        point.setting.overlap,
+        at_once,
+        _host(point),
+        fetched=exchange.fetched,
+        contention=exchange.contention,
+    )
+
+
+def _waiting(point: Point, computed: Compute) -> float:
+    """How many times as long a step takes because ranks wait for the slowest, and the host is busy decoding."""
+    costs = point.setting.costs or scaling_errors().costs
+    jitter = costs.variation if computed.jitter is None else computed.jitter
+    return slowest_of(point.gpus, jitter) * (1 + costs.host_load * host_load.busy(point, computed.step))
 
 
 def _crowding(point: Point) -> float:

@@ -8,8 +8,10 @@ from functools import cache
 import msgspec
 
 from resnetx import __version__
-from resnetx.config import CONFIGS
 from resnetx.loading import own_yaml
+from resnetx.prediction import roofline
+from resnetx.prediction.published import FOLDER
+from resnetx.prediction.scaling_errors import KindError, scaling_errors
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 
@@ -90,8 +92,30 @@ def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> I
 
 @cache
 def domains() -> tuple[Domain, ...]:
-    """Where predictions were compared with measurements: `results/published/domains.yaml`."""
-    return tuple(own_yaml(CONFIGS.parent / "results" / "published" / "domains.yaml", _Domains).domains)
+    """Where predictions were compared with measurements: scaling, rates of one GPU, and `domains.yaml`."""
+    others = own_yaml(FOLDER / "domains.yaml", _Domains).domains
+    return (*map(_scaling_domain, scaling_errors().kinds[:-1]), _one_gpu_domain(), *others)
+
+
+def _scaling_domain(error: KindError) -> Domain:
+    return Domain(
+        what=f"published rates of several GPUs from the rate of one: {error.text}; publishers left out of the fit",
+        points=error.points,
+        mean_error=error.mean,
+        worst_error=error.worst,
+        source="resnetx predict --validate",
+    )
+
+
+def _one_gpu_domain() -> Domain:
+    fit = roofline.fitted()
+    return Domain(
+        what="published rates of one GPU by the roofline of all GPUs, each predicted by a fit to the others",
+        points=fit.rows,
+        mean_error=fit.error,
+        worst_error=fit.worst_error,
+        source="results/published/roofline.yaml",
+    )
 
 
 class _Domains(msgspec.Struct):

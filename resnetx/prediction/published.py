@@ -16,7 +16,10 @@ from resnetx.workloads.counts import Layer
 
 FOLDER = config.CONFIGS.parent / "results" / "published"  # a wheel has it next to `configs`
 
-TrainedNetwork = Literal["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]  # torchvision's names
+# torchvision's names
+TrainedNetwork = Literal[
+    "alexnet", "efficientnet_b0", "efficientnet_b4", "inception_v3", "resnet50", "resnet152", "vgg16"
+]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
@@ -24,6 +27,11 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: str
     network: TrainedNetwork
     seen: bool
+
+    @property
+    def publisher(self) -> str:
+        """Who published it: the first words of the source. Figures of one publisher are left out together."""
+        return self.source.split(",")[0].split(" ")[0]
 
     def table(self, image_size: int) -> list[Layer]:
         """The layers of torchvision's network, which ship as data."""
@@ -59,19 +67,6 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
     def generation(self) -> str:
         """GPUs of one compute capability are one generation."""
         return f"{self.part.compute_capability.value:.1f}"
-
-
-class Scaling(_Entry, frozen=True, kw_only=True):
-    """Weak scaling: images a second of all GPUs, by their count."""
-
-    system: str | None
-    library: str
-    batch_size_per_gpu: int
-    gradient_bytes: int | None
-    exchange: Literal["all-reduce", "parameter server"] = "all-reduce"
-    data: Literal["synthetic", "real"] = "synthetic"
-    images_per_s: dict[int, float]
-    not_modelled: str | None  # the reason
 
 
 class LayerwiseTime(_Entry, frozen=True, kw_only=True):
@@ -120,7 +115,6 @@ class ValidationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TrainingFigures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, ValidationGroup]
     one_gpu: list[OneGpu]
-    scaling: list[Scaling]
     small_allreduce: SmallAllreduce
     layerwise: list[LayerwiseTime]
     iterations: list[Iterations]

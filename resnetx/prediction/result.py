@@ -9,11 +9,12 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from resnetx.choices import Server
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import MemoryNeed
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
+from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.step import Errors
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import Origin, PredictedGpu, PredictedPoint, Sensitivity
 from resnetx.request import Request
@@ -98,8 +99,8 @@ def predicted(
         outcome="ok",
         reason="",
         iteration_s=iteration.time_s,
-        interval_s=iteration.interval_s(errors),
-        interval_by_compute_s=iteration.interval_s(Errors(compute=errors.compute)),
+        interval_s=iteration.interval_s,
+        interval_by_compute_s=iteration.interval_by_compute_s,
         images_per_s=images_per_s,
         speedup=speedup,
         efficiency=speedup * base.gpus / point.gpus,
@@ -124,7 +125,8 @@ def predicted(
         sensitivity=sensitivity,
         timeline=iteration.timeline() if point.setting.timeline else [],
     )
-    return SourcedPoint(record, (*_compute_input(iteration), *_exchange_input(iteration), *_input_inputs(iteration)))
+    inputs = (_compute_input, _exchange_input, _scaling_input, _input_inputs)
+    return SourcedPoint(record, tuple(line for lines in inputs for line in lines(iteration)))
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
@@ -150,10 +152,28 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     if exchange.limiting_link is None:
         return ()
     system = point.fabric.described.name
-    what = f"all-reduce on {point.gpus} GPUs of {system} with {point.fabric.library}"
+    what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.fabric.library}"
     origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
     source = exchange.calibrated or f"not calibrated: the links of {system}, each with its source"
     return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
+
+
+def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
+    """What scaling costs beyond messages, and how far off predictions of such scaling were."""
+    error, point = iteration.scaling_error, iteration.point
+    if error is None:
+        return ()
+    variation = (point.setting.costs or scaling_errors().costs).variation
+    measured = iteration.computes[0].jitter is not None
+    value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
+    whose = f"{error.points} rates of {error.publishers} publisher{'s' * (error.publishers != 1)}, left out of the fit"
+    what = f"scaling by {Kind.of_point(point).text}"
+    return (RecordInput(what, value, "published", f"results/published/scaling-errors.yaml: {whose}", error.mean),)
+
+
+def _exchanged(point: Point) -> str:
+    strategy = point.subject.strategy
+    return f"parameter server ({strategy.device})" if isinstance(strategy, Server) else "all-reduce"
 
 
 def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:

@@ -43,7 +43,17 @@ ALL = "all"  # the fit to all generations of GPUs
 MEMORY_EFFICIENCY = 0.8
 UPDATE_PASSES = 5  # SGD with momentum reads weights, gradients and momenta, and writes weights and momenta
 
+HALF = ("bf16", "fp16")  # precisions in which the software stack, not the GPU, decides up to a factor of two
 PRECISION_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # of an activation
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What is fitted; see `Roofline`."""
+
+    matmul_efficiency: float
+    square_speedup: float
+    pass_s: float
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,13 +68,23 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     error: float  # mean over these rows, each predicted by a fit to the others
     worst_error: float
     unseen_network_error: float  # mean, each network predicted by a fit to the others
-    unseen_gpu_error: float | None  # mean, each generation predicted by a fit to the others; null: there is but one
+    unseen_source_error: float | None  # the same with publishers; null: there is but one
+    unseen_gpu_error: float | None  # the same with generations; null: likewise
+    # What nine of ten rates stay within, as |ln(predicted / measured)|, in full (fp32, tf32) and half precision: the
+    # larger with networks and with publishers left out; null: no such rate is published for these GPUs.
+    error_90: float
+    half_error_90: float | None
+    unseen_gpu_90: float | None  # the same with generations left out whole, in either precision
+    publishers: list[str]  # of the rates
+    without: dict[str, Parameters]  # as fitted to the rates of all others, by publisher; empty: there is but one
 
     @property
     def source(self) -> str:
         """Where its figures are from, for people."""
         gpus = "all GPUs" if self.generation == ALL else f"GPUs of compute capability {self.generation}"
         unseen = f"networks left out whole {self.unseen_network_error:.0%}"
+        if self.unseen_source_error is not None:
+            unseen += f", publishers left out whole {self.unseen_source_error:.0%}"
         if self.unseen_gpu_error is not None:
             unseen += f", GPUs left out whole {self.unseen_gpu_error:.0%}"
         return (
@@ -74,17 +94,22 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     @property
-    def parameters(self) -> "Parameters":
+    def parameters(self) -> Parameters:
         return Parameters(self.matmul_efficiency, self.square_speedup, self.pass_s)
 
-
-@dataclass(frozen=True)
-class Parameters:
-    """What is fitted; see `Roofline`."""
-
-    matmul_efficiency: float
-    square_speedup: float
-    pass_s: float
+    def left_out(self, publisher: str) -> "Roofline | None":
+        """As fitted to the rates of all other publishers; None where there are none."""
+        if publisher not in self.publishers:
+            return self
+        figures = self.without.get(publisher)
+        if figures is None:
+            return None
+        return msgspec.structs.replace(
+            self,
+            matmul_efficiency=figures.matmul_efficiency,
+            square_speedup=figures.square_speedup,
+            pass_s=figures.pass_s,
+        )
 
 
 @dataclass(frozen=True)
@@ -123,6 +148,16 @@ def fitted(gpu: GpuSpec | None = None) -> Roofline:
     return own or fits[ALL]
 
 
+def fitted_without(gpu: GpuSpec, publisher: str) -> Roofline:
+    """What `fitted` would be if this publisher had published nothing."""
+    fits = _fits()
+    own = fits.get(generation(gpu))
+    left = None if own is None else own.left_out(publisher)
+    left = left or fits[ALL].left_out(publisher)
+    assert left is not None, "several publishers have published rates"
+    return left
+
+
 def generation(gpu: GpuSpec) -> str:
     """GPUs of one compute capability are one generation."""
     return f"{gpu.compute_capability.value:.1f}"
@@ -143,6 +178,21 @@ def layer_times(
         LayerTime(layer.name, forward, backward, BYTES_PER_PARAMETER * sum(layer.parameters))
         for layer, forward, backward in zip(table, forward_s.tolist(), backward_s.tolist(), strict=True)
     ]
+
+
+def step_s(
+    roofline: Roofline,
+    table: Sequence[Layer],
+    image_size: int,
+    batch_size: int,
+    gpu: GpuSpec,
+    precision: str,
+    clock_Hz: float | None = None,
+) -> float:
+    """A whole step of one GPU: all layers, forward and backward, and the update."""
+    times = layer_times(roofline, table, image_size, batch_size, gpu, precision, clock_Hz)
+    layers_s = sum(layer.forward_s + layer.backward_s for layer in times)
+    return layers_s + update_s(roofline, sum(layer.gradient_bytes for layer in times), gpu)
 
 
 def update_s(roofline: Roofline, gradient_bytes: float, gpu: GpuSpec) -> float:

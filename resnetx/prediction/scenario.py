@@ -6,11 +6,12 @@ from functools import cached_property
 from typing import Literal
 
 from resnetx.choices import Strategy
-from resnetx.interconnect.calibration import Calibration
-from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
+from resnetx.interconnect.collective import CollectivePlan, Correction, calibrate, plan
 from resnetx.interconnect.host_io import Supply, from_host, from_storage
+from resnetx.interconnect.ladder import ladder
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.star import Star, star
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.job import Overlap
@@ -81,6 +82,7 @@ class Fabric:
     measured: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPU count
     bandwidth: Mapping[str, float] = field(default_factory=dict)  # kinds of links that many times as fast
     latency: float = 1.0  # the fixed time of a collective, times this
+    published: bool = False  # published times calibrate the systems that they are of, where nothing is measured
 
     @cached_property
     def system(self) -> System:
@@ -106,17 +108,30 @@ class Fabric:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
         return self.measured.get(gpus, self.measured.get(None))
 
-    def _calibration(self, devices: tuple[int, ...]) -> Calibration | None:
+    def _calibration(self, devices: tuple[int, ...]) -> Correction | None:
         """The calibration of the machine as it is described, which is applied to a changed one, too."""
         found = self.measured_on(len(devices))
-        if found is None:
+        if found is None and not (self.published and self.transport == "auto"):
             return None
         described = plan(self.described, "allreduce", devices, self.library, self.transport)
+        if found is None:
+            return ladder(described)
         return calibrate(described, found).calibration
 
     @cached_property
     def _plans(self) -> dict[tuple[int, ...], CollectivePlan]:
         return {}
+
+    @cached_property
+    def _stars(self) -> dict[tuple[tuple[int, ...], bool], Star]:
+        return {}
+
+    def star(self, devices: tuple[int, ...], on_host: bool) -> Star:
+        """Copies between these GPUs and a parameter server: the first of them, or its host's memory."""
+        if (devices, on_host) not in self._stars:
+            made = star(self.system, devices, on_host, self.library, self.transport)
+            self._stars[devices, on_host] = made.with_latency(self.latency)
+        return self._stars[devices, on_host]
 
     @cached_property
     def _supplies(self) -> dict[tuple[int, ...], tuple[Supply | None, Supply | None]]:
@@ -138,6 +153,14 @@ class Fabric:
 
 
 @dataclass(frozen=True)
+class ScalingCosts:
+    """What scaling costs beyond what is simulated; see `scaling_errors`."""
+
+    variation: float  # standard deviation of a rank's step from one to the next, over its mean
+    host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
+
+
+@dataclass(frozen=True)
 class TrainingSetup:
     """How it is trained."""
 
@@ -151,6 +174,7 @@ class TrainingSetup:
     clock_Hz: float | None = None  # of the GPUs where a roofline is used; null: as described
     sensitivity: bool = False
     timeline: bool = False
+    costs: ScalingCosts | None = None  # null: as fitted to published rates
 
 
 @dataclass(frozen=True)

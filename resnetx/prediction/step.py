@@ -70,11 +70,12 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class TimedMessage:
-    """One all-reduce of gradients. It can start when all its layers have ended their backward pass on all ranks."""
+    """One message of gradients. It can start when all its layers have ended their backward pass on all ranks."""
 
     layers: tuple[str, ...]
     time_s: float
     unpack_s: float = 0.0  # computing that it takes to get the sums to where the update reads them
+    name: str = "all-reduce"
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Stretch:
     copying: float = 1.0  # to the device
     host: float = 1.0  # while the device waits
     queueing: float = 1.0  # by the host, while the device runs
+    contention: float | None = None  # in place of the job's; null: as the job has it
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """The task graph of synchronous SGD.
 
 The graph is that of Shi et al. 2018, Fig. 1: each rank reads its share of a batch, copies it to its device, runs
-forward layer by layer and backward in the reverse order; messages of gradients are all-reduced between all ranks as
+forward layer by layer and backward in the reverse order; messages of gradients are sent between all ranks as
 they become ready; an update ends the iteration. Edges that go to the next iteration make overlap:
 
     reading          needs the copy before it to be over (one batch is prefetched); without overlap, the update
     copy to device   needs its batch, and room: the update of the last iteration but one; without overlap, of the last
-    forward          needs its batch on the device, and the update before it
+    forward          needs its batch on the device, the update before it, and parameters that it has to fetch
     queueing         of the host, while the passes run: needs its batch read, and the queueing before it
     message          needs the backward pass of its layers, on all ranks
+    parameters       need the update before, on all ranks, where a server sends them while the forward pass runs
     update           needs the passes, all messages, and that the host has queued it
 
 Ranks that do the same in the same time stand for each other: the graph has one chain for each *class* of ranks, so that
@@ -17,7 +18,7 @@ a thousand GPUs cost no more than two.
 Reference: S. Shi et al., A DAG Model of Synchronous Stochastic Gradient Descent in Distributed Deep Learning (2018).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from resnetx.prediction.job import Job
@@ -63,7 +64,8 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
 def task_graph(job: Job, by: Stretch, iterations: int, detailed: bool) -> TaskGraph:
     """The tasks of so many iterations; `detailed`: a task for each layer, not for what lies between two messages."""
     graph = TaskGraph(*_resources(job))
-    passes = [_Passes.of(ranks.step, by, job.cuts, detailed) for ranks in job.classes]
+    fetching = {message.layers[0] for message in job.fetched}
+    passes = [_Passes.of(ranks.step, by, job.cuts, fetching, detailed) for ranks in job.classes]
     arrivals: list[list[_Arrival]] = []  # [iteration][class]
     for _ in range(iterations):
         arrivals.append(_arrivals(graph, job, by, arrivals))
@@ -75,15 +77,15 @@ def _add_iteration(
     graph: TaskGraph, job: Job, by: Stretch, passes: Sequence["_Passes"], batches: Sequence["_Arrival"]
 ) -> None:
     """Forward and backward of each class, the messages between all ranks, and each class's update."""
-    computed = []
+    computed, fetched = [], _fetched(graph, job, by)
     for number, of_class in enumerate(passes):
         last_update = [graph.updates[-1][number]] if graph.updates else []
-        computed.append(_compute(graph, number, of_class, batches[number], last_update))
+        computed.append(_compute(graph, number, of_class, batches[number], last_update, fetched))
     sent = [
         graph.add(
             "collectives",
             ALL_RANKS,
-            f"all-reduce {index + 1}",
+            f"{message.name} {index + 1}",
             message.time_s * by.messages,
             [tasks.layers_done[cut] for tasks in computed],
         )
@@ -92,6 +94,17 @@ def _add_iteration(
     graph.updates.append(
         [_update(graph, number, passes[number], job.messages, sent, tasks) for number, tasks in enumerate(computed)]
     )
+
+
+def _fetched(graph: TaskGraph, job: Job, by: Stretch) -> dict[str, int]:
+    """Layer -> the task that ends when its parameters are there, where they come while the forward pass runs."""
+    updated = graph.updates[-1] if graph.updates else []
+    return {
+        message.layers[0]: graph.add(
+            "collectives", ALL_RANKS, f"{message.name} {message.layers[0]}", message.time_s * by.messages, updated
+        )
+        for message in job.fetched
+    }
 
 
 @dataclass(frozen=True)
@@ -124,18 +137,18 @@ class _Passes:
 
     host_s: float
     queue_s: float
-    forward: list[tuple[str, float]]
+    forward: list[tuple[str, str, float]]  # (layer whose parameters are waited for or "", name, seconds)
     backward: list[tuple[int, str, float]]  # (layers done, name, seconds)
     update_s: float
     slowness: float
 
     @classmethod
-    def of(cls, step: StepTimes, by: Stretch, cuts: Sequence[int], detailed: bool) -> "_Passes":
+    def of(cls, step: StepTimes, by: Stretch, cuts: Sequence[int], fetching: set[str], detailed: bool) -> "_Passes":
         slowness = by.compute
         return cls(
             step.host_s * by.host,
             step.queue_s * by.queueing,
-            [(name, work_s * slowness) for name, work_s in _forward(step.layers, detailed)],
+            [(layer, name, work_s * slowness) for layer, name, work_s in _forward(step.layers, fetching, detailed)],
             [(place, name, work_s * slowness) for place, name, work_s in _backward(step.layers, set(cuts), detailed)],
             step.update_s * slowness,
             slowness,
@@ -151,14 +164,22 @@ class _Computed:
     queued: list[int]  # ends the host's queueing; [] where that takes no time
 
 
-def _compute(graph: TaskGraph, number: int, passes: _Passes, batch: _Arrival, updated: list[int]) -> _Computed:
-    """Forward and backward of one class; `updated`: the update before."""
+def _compute(
+    graph: TaskGraph,
+    number: int,
+    passes: _Passes,
+    batch: _Arrival,
+    updated: list[int],
+    fetched: Mapping[str, int],
+) -> _Computed:
+    """Forward and backward of one class; `updated`: the update before; `fetched`: the parameters of layers."""
     waits, may_queue = [batch.copied, *updated], [batch.read]
     if passes.host_s:
         waits = may_queue = [graph.add("host", number, "host", passes.host_s, waits)]
     queued = [graph.add("host", number, "queue", passes.queue_s, may_queue)] if passes.queue_s else []
-    for name, work_s in passes.forward:
-        waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, waits)]
+    for layer, name, work_s in passes.forward:
+        needed = [*waits, fetched[layer]] if layer else waits
+        waits = [graph.add("compute", number, f"forward {name}".rstrip(), work_s, needed)]
     layers_done: dict[int, int] = {}
     task = waits[0]
     for place, name, work_s in passes.backward:
@@ -167,11 +188,19 @@ def _compute(graph: TaskGraph, number: int, passes: _Passes, batch: _Arrival, up
     return _Computed(layers_done, task, queued)
 
 
-def _forward(layers: Sequence[LayerTime], detailed: bool) -> Iterator[tuple[str, float]]:
-    if detailed:
-        yield from ((layer.name, layer.forward_s) for layer in layers)
-    else:
-        yield "", sum(layer.forward_s for layer in layers)
+def _forward(layers: Sequence[LayerTime], fetching: set[str], detailed: bool) -> Iterator[tuple[str, str, float]]:
+    """(layer to wait for or "", name, seconds): a task for each layer, or only from one that waits to the next."""
+    waiting, summed_s = "", 0.0
+    for layer in layers:
+        if detailed:
+            yield layer.name if layer.name in fetching else "", layer.name, layer.forward_s
+        elif layer.name in fetching:
+            yield waiting, "", summed_s
+            waiting, summed_s = layer.name, layer.forward_s
+        else:
+            summed_s += layer.forward_s
+    if not detailed:
+        yield waiting, "", summed_s
 
 
 def _backward(layers: Sequence[LayerTime], cuts: set[int], detailed: bool) -> Iterator[tuple[int, str, float]]:

@@ -1,33 +1,35 @@
-"""Predicted training against published: `results/published/training.yaml`, row by row.
+"""Predicted training against published, row by row: what was given of each case, and how far off the prediction is.
 
-Each row says what was given and what was predicted. AlexNet of 2017 on the P100 DGX-1 is the one published case in
-which an all-reduce of known algorithm follows a step of known time: gradients were replicated by NCCL 1, in one go
-behind the backward pass. It is predicted twice: with the plan of the all-reduce corrected by two measured points (a
-large and a small one) on the same number of GPUs, and without. AlexNet as Tallent et al. 2017 ran it is predicted from
-descriptions alone. What is not modelled is listed with the reason.
+Rates of several GPUs are predicted from the rate of one, and then from nothing but descriptions; whoever published a
+rate is left out of all fits that its prediction uses (`scaling_errors`, `roofline`). AlexNet of 2017 on the P100 DGX-1
+is the one published case in which an all-reduce of known algorithm follows a step of known time: it is predicted a
+second time, with the plan of the all-reduce corrected by two measured points (a large and a small one) on the same
+number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descriptions alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import exp
 
-from resnetx.choices import After
-from resnetx.interconnect import validation as collectives
-from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
+from resnetx.config import request_from
+from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
-from resnetx.prediction import compute, messages, ssgd
-from resnetx.prediction.job import Job, RankClass
-from resnetx.prediction.published import Iterations, LayerwiseTime, Scaling, training
+from resnetx.prediction import compute, roofline
+from resnetx.prediction.predict import simulated
+from resnetx.prediction.published import Iterations, LayerwiseTime, rates, training
+from resnetx.prediction.scaling_check import ScalingCase, cases
+from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.settings.compose import compose
 from resnetx.units import size
-from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
-CALIBRATED, UNCALIBRATED = "dgx1-alexnet-2017", "dgx1-alexnet-2017-uncalibrated"
-LAYERWISE, ITERATIONS, NOT_MODELLED = "layerwise", "tallent2017-alexnet", "not-modelled"
+CALIBRATED = "dgx1-alexnet-2017"
+LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
+ONE_GPU = "one GPU, its rate not known"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
-
-# (seconds of a step on one GPU, seconds of its all-reduce) -> seconds of an iteration.
-SecondsPerIteration = Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
@@ -36,114 +38,177 @@ class TrainingRow:
 
     group: str
     source: str
-    system: str | None
+    system: str
     library: str | None
     what: str
     gpus: int
     unit: str
     given: str  # what the prediction was given of this case
     measured: float
-    predicted: float | None  # None: not modelled
-    error: float | None
+    predicted: float
+    error: float
     seen: bool
-    calibrated: bool
-    not_modelled: str | None
+    publisher: str = ""  # left out of the fits; "": none was
+    low: float | None = None  # the interval, in `unit`; null: there is none
+    high: float | None = None
+    linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the interval holds the measured figure."""
+        return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """How far off the predicted rows of a group are."""
+    """How far off the rows of a group are."""
 
     group: str
     about: str
     rows: int
-    predicted: int
-    mean_error: float | None  # None: no row is predicted
-    worst_error: float | None
-    tolerance: float | None
+    mean_error: float
+    worst_error: float
+    linear_error: float | None  # the mean error of "GPUs x the rate of one" on the same rows
+    held: float | None  # share of rows within their intervals
+    tolerance: float | None  # the worst error that a row may have; null: any
 
     @property
     def holds(self) -> bool:
         """Whether its rows are within the tolerance; true of a group without one."""
-        return self.tolerance is None or (self.worst_error is not None and self.worst_error <= self.tolerance)
+        return self.tolerance is None or self.worst_error <= self.tolerance
 
 
-def after(step_s: float, communication_s: float) -> float:
-    """Strategy `after`: nothing overlaps. What the simulation of `ssgd` gives for one message and no input."""
-    return step_s + communication_s
-
-
-def validate(iteration: SecondsPerIteration = after) -> list[TrainingRow]:
-    """All published rates of more than one GPU, with their predictions, group by group."""
-    published = training()
-    modelled = [entry for entry in published.scaling if entry.not_modelled is None]
-    rows = [row for entry in modelled for row in _scaling(entry, iteration, calibrated=True)]
-    rows += [row for entry in modelled for row in _scaling(entry, iteration, calibrated=False)]
+def validate() -> list[TrainingRow]:
+    """All published rates with their predictions, group by group."""
+    published, scaled = training(), list(cases())
+    rows = [_scaling(case) for case in scaled]
+    rows += [_from_nothing(case) for case in scaled]
+    rows += _one_gpu()
+    rows += [
+        _calibrated(case) for case in scaled if case.series.strategy == "after" and case.series.input == "synthetic"
+    ]
     rows += map(_layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
-    for entry in published.scaling:
-        rows += _not_modelled(entry, entry.not_modelled) if entry.not_modelled else []
     return rows
 
 
 def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
-    """The groups of `rows`, in the order of the file."""
+    """The groups of `rows`, in their order."""
+    groups = training().groups
     found = []
-    for name, group in training().groups.items():
-        own = [row for row in rows if row.group == name]
-        errors = [abs(row.error) for row in own if row.error is not None]
-        mean, worst = (sum(errors) / len(errors), max(errors)) if errors else (None, None)
-        found.append(TrainingSummary(name, group.about, len(own), len(errors), mean, worst, group.tolerance))
+    for name in dict.fromkeys(row.group for row in rows):
+        own, group = [row for row in rows if row.group == name], groups.get(name)
+        errors = [abs(row.error) for row in own]
+        linear = [abs(row.linear / row.measured - 1) for row in own if row.linear is not None]
+        held = [row.held for row in own if row.held is not None]
+        found.append(
+            TrainingSummary(
+                group=name,
+                about=name if group is None else group.about,
+                rows=len(own),
+                mean_error=sum(errors) / len(errors),
+                worst_error=max(errors),
+                linear_error=sum(linear) / len(linear) if linear else None,
+                held=sum(held) / len(held) if held else None,
+                tolerance=None if group is None else group.tolerance,
+            )
+        )
     return found
 
 
-# ---- weak scaling behind an all-reduce
+# ---- scaling
 
 
-def _scaling(entry: Scaling, iteration: SecondsPerIteration, calibrated: bool) -> Iterator[TrainingRow]:
-    """Every count of GPUs but the first, from the rate on one."""
-    assert entry.system is not None and entry.gradient_bytes is not None, entry.source
-    system = load(entry.system, nodes=1)
-    step_s = entry.batch_size_per_gpu / entry.images_per_s[1]
-    given = f"{entry.images_per_s[1]:g} images/s on one GPU"
-    for gpus, measured in entry.images_per_s.items():
-        if gpus == 1:
-            continue
-        planned = plan(system, "allreduce", range(gpus), entry.library)
-        if calibrated:
-            planned = calibrate(planned, _two_points(planned))
-        communication_s = planned.cost(entry.gradient_bytes).time_s
-        predicted = gpus * entry.batch_size_per_gpu / iteration(step_s, communication_s)
-        yield TrainingRow(
-            group=CALIBRATED if calibrated else UNCALIBRATED,
-            source=entry.source,
-            system=entry.system,
-            library=entry.library,
-            what=_what(entry),
-            gpus=gpus,
-            unit="images/s",
-            given=f"{given}; all-reduce of {_two_points(planned).source}" if calibrated else given,
-            measured=measured,
-            predicted=predicted,
-            error=predicted / measured - 1,
-            seen=entry.seen,
-            calibrated=calibrated,
-            not_modelled=None,
-        )
+def _scaling(case: ScalingCase) -> TrainingRow:
+    """A rate of several GPUs, from the rate of one."""
+    given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
+    return _row(case, f"from the rate of one GPU: {case.kind.text}", given, linear=case.linear)
 
 
-def _two_points(made: CollectivePlan) -> MeasuredCollective:
+def _from_nothing(case: ScalingCase) -> TrainingRow:
+    """The same from descriptions alone."""
+    unknown = case.without_rate()
+    return _row(unknown, f"its rate not known: {case.kind.text}", "nothing", linear=None)
+
+
+def _calibrated(case: ScalingCase) -> TrainingRow:
+    """The same from the rate of one GPU and two all-reduces that were measured on as many."""
+    made = case.point.fabric.plan(case.point.devices)
+    points = _two_points(made.system.name, made.library, case.gpus)
+    fabric = replace(case.point.fabric, measured={case.gpus: points})
+    given = f"{case.series.images_per_s[1]:g} images/s on one GPU; all-reduce of {points.source}"
+    return _row(case.on(fabric), CALIBRATED, given, linear=case.linear)
+
+
+def _row(case: ScalingCase, group: str, given: str, linear: float | None) -> TrainingRow:
+    iteration = case.iteration(scaling_errors().without[case.publisher])
+    images, (shortest_s, longest_s) = case.point.batch_size, iteration.interval_s
+    predicted = images / iteration.time_s
+    return TrainingRow(
+        group=group,
+        source=case.source,
+        system=case.series.system,
+        library=case.series.library,
+        what=case.series.what,
+        gpus=case.gpus,
+        unit="images/s",
+        given=given,
+        measured=case.measured,
+        predicted=predicted,
+        error=predicted / case.measured - 1,
+        seen=case.series.seen,
+        low=images / longest_s,
+        high=images / shortest_s,
+        linear=linear,
+        publisher=case.publisher,
+    )
+
+
+def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
     """A large and a small all-reduce that were measured on the same GPUs."""
-    gpus, small = len(made.devices), training().small_allreduce
-    measured = collectives.published_points(made.system.name, made.library, made.collective, gpus)
+    small = training().small_allreduce
+    measured = published_points(system, library, "allreduce", gpus)
     large = [point for point in measured if point.size_bytes == LARGE]
     assert len(large) == 1, f"{gpus} GPUs: {len(large)} published all-reduces of {LARGE} bytes"
     points = (MeasuredSize(size(small.size), small.time_us[gpus] * 1e-6), *large)
     return MeasuredCollective(f"Tartan at 1 GiB and 8 bytes on {gpus} GPUs", points)
 
 
-def _what(entry: Scaling) -> str:
-    return f"{entry.network}, batch {entry.batch_size_per_gpu} per GPU"
+# ---- one GPU
+
+
+def _one_gpu() -> Iterator[TrainingRow]:
+    """Rates of one GPU by the roofline, its publisher left out of the fit."""
+    for rate in rates():
+        entry = rate.entry
+        model = roofline.fitted_without(entry.part, entry.publisher)
+        step_s = roofline.step_s(
+            model,
+            entry.table(entry.image_size),
+            entry.image_size,
+            rate.batch_size,
+            entry.part,
+            entry.precision,
+            entry.clock_Hz,
+        )
+        predicted, error = rate.batch_size / step_s, compute.roofline_error(model, entry.part, entry.precision)
+        yield TrainingRow(
+            group=ONE_GPU,
+            source=entry.source,
+            system=entry.gpu,
+            library=None,
+            what=f"{entry.network}, batch {rate.batch_size}, {entry.precision}",
+            gpus=1,
+            unit="images/s",
+            given="nothing",
+            measured=rate.images_per_s,
+            predicted=predicted,
+            error=predicted / rate.images_per_s - 1,
+            seen=entry.seen,
+            publisher=entry.publisher,
+            low=predicted * exp(-error),
+            high=predicted * exp(error),
+        )
 
 
 # ---- other groups
@@ -168,32 +233,7 @@ def _layerwise(entry: LayerwiseTime) -> TrainingRow:
         predicted=predicted,
         error=predicted / entry.communication_s - 1,
         seen=entry.seen,
-        calibrated=False,
-        not_modelled=None,
     )
-
-
-def _not_modelled(entry: Scaling, reason: str) -> Iterator[TrainingRow]:
-    """Rows of published rates that the model does not predict, with the reason."""
-    row = TrainingRow(
-        group=NOT_MODELLED,
-        source=entry.source,
-        system=entry.system,
-        library=None,
-        what=_what(entry),
-        gpus=0,
-        unit="images/s",
-        given="",
-        measured=0.0,
-        predicted=None,
-        error=None,
-        seen=entry.seen,
-        calibrated=False,
-        not_modelled=reason,
-    )
-    for gpus, measured in entry.images_per_s.items():
-        if gpus > 1:
-            yield replace(row, gpus=gpus, measured=measured)
 
 
 def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
@@ -214,17 +254,13 @@ def _iterations(entry: Iterations) -> Iterator[TrainingRow]:
                 predicted=predicted,
                 error=predicted / entry.iterations_per_s - 1,
                 seen=entry.seen,
-                calibrated=False,
-                not_modelled=None,
             )
 
 
 def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
-    system, layers, devices = load(entry.system, nodes=1), entry.layers(), tuple(range(entry.gpus))
-    images, gpu = batch_size // entry.gpus, system.gpu_part(0)
-    found = compute.of_roofline(layers, entry.image_size, images, "fp32", gpu, entry.clock_MHz * 1e6)
-    made = plan(system, "allreduce", devices, library)
-    gradients = ready_order(layers, "fp32")
-    sent = messages.exchange(made, gradients, After(), BYTES_PER_PARAMETER, found.gradient_copy_Bps)
-    step = found.step.copying_gradients(1 / found.gradient_copy_Bps)
-    return ssgd.iteration_s(Job((RankClass(entry.gpus, step),), sent.messages))
+    """What the same point is predicted to take."""
+    words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
+    subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
+    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
+    fabric = Fabric(load(entry.system, nodes=1), library)
+    return simulated(Point(subject, fabric, tuple(range(entry.gpus)), batch_size, setting)).time_s

@@ -17,7 +17,8 @@ class Phases(RecordPart, frozen=True):
     host_to_device_s: list[float]  # that the step itself spends on copying its batch; DALI copies ahead
     forward_s: list[float]
     backward_s: list[float]  # until the last gradient is there
-    exposed_communication_s: list[float]  # from then until all gradients are those of all ranks
+    # From then until all gradients are those of all ranks; strategy=server: until all parameters are updated and here.
+    exposed_communication_s: list[float]
     optimizer_s: list[float]
     # [rank][step of the last window]: when the step began, since this rank left the barrier before the window.
     begin_s: list[list[float]]
@@ -29,7 +30,7 @@ class Phases(RecordPart, frozen=True):
 
 
 class GradientBucket(RecordPart, frozen=True):
-    """One message of gradients as the strategy really sent it: a bucket of DDP, a layer, or all of them.
+    """One message of gradients as the strategy really sent it: a bucket of DDP, a layer, a variable, or all of them.
 
     Times are of an instrumented run, [rank][step of its last window], in seconds since that rank's step began
     (`Phases.begin_s`), by the clock of `Phases`.
@@ -38,8 +39,8 @@ class GradientBucket(RecordPart, frozen=True):
     index: int  # in the order in which they are sent
     size_bytes: int
     ready_s: list[list[float]] | None  # the last of its gradients was there
-    start_s: list[list[float]] | None  # the all-reduce was handed to gloo; on GPUs: NCCL's kernel began
-    end_s: list[list[float]] | None  # the sums were there
+    start_s: list[list[float]] | None  # it was handed to gloo; on GPUs: NCCL's kernel began
+    end_s: list[list[float]] | None  # the sums were there; strategy=server: the updated parameters
 
     def __post_init__(self) -> None:
         every = map(if_known, (self.ready_s, self.start_s, self.end_s))

@@ -56,8 +56,11 @@ class CollectiveCost(RecordPart, frozen=True):
     rings: list[list[int]]
     ring_Bps: list[float]
     limiting_link: str
-    calibration: str | None  # file that refined it; null: none
+    calibration: str | None  # file or published times that refined it; null: none
     explanation: list[str]
+    error: float | None = None  # relative, of the time: the mean, as measured; null: an older record
+    error_q90: float | None = None  # that 90 % were within
+    error_source: str | None = None  # of what
 
 
 class GpuChoice(RecordPart, frozen=True):

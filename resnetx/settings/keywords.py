@@ -63,6 +63,7 @@ class StrategySettings(TypedDict, total=False):
     bucket_cap_mb: Axis[float | None]
     first_bucket_mb: Axis[float | None]
     gradient_as_bucket_view: Axis[bool]
+    device: Axis[Literal["cpu", "gpu"]]
 
 
 class TrackerSettings(TypedDict, total=False):
@@ -95,6 +96,7 @@ class OverlapSettings(TypedDict, total=False):
 
     input: bool
     host_to_device: bool
+    parameters: bool
 
 
 class WhatIfSettings(TypedDict, total=False):

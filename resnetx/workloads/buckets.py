@@ -41,7 +41,7 @@ class Gradient(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One all-reduce: gradients in the order in which they become ready. It can start when the last of them is."""
+    """Gradients that are sent together, in the order in which they become ready. It starts when the last of them is."""
 
     gradients: tuple[Gradient, ...]
 
@@ -70,6 +70,8 @@ def grouped(ready: Sequence[Gradient], strategy: choices.Strategy) -> tuple[Mess
             return tuple(Message(tuple(own)) for _, own in groupby(ready, key=lambda gradient: gradient.layer))
         case choices.After():
             return (Message(tuple(ready)),)
+        case choices.Server():
+            return tuple(Message((gradient,)) for gradient in ready)
         case choices.NoExchange():
             return ()
 

@@ -99,7 +99,7 @@ def all_at_once(model: nn.Module, world_size: int) -> None:
 
 def ours(request: Request, ranks: distributed.Ranks, watch: Watch | None = None):
     """The step that `resnetx train` measures, with synthetic input."""
-    replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
+    replica = replicate(build(request, ranks), request, ranks, watch.watched if watch else distributed.unchanged)
     batches = open_for(request, ranks.rank, ranks.device)
     step, _ = training_step(replica, batches, request, ranks, watch.mark if watch else unwatched)
     return step

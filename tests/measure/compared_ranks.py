@@ -43,18 +43,21 @@ def main(cases: Path, answers: Path) -> None:
 
 
 def sending(broken):
-    """A breach of the strategy's messages; `broken` is told the ranks, the buffer and how many were sent before."""
+    """A breach of the messages; `broken` is told the strategy's way to send, the ranks, the buffer and its number."""
 
     def breach(ranks):
         sent = 0
 
-        def send(buffer):
-            nonlocal sent
-            sent += 1
-            return broken(ranks, buffer, sent - 1)
+        def watched(own):
+            def send(buffer):
+                nonlocal sent
+                sent += 1
+                return broken(own, ranks, buffer, sent - 1)
+
+            return send
 
         def replicated(model, request, ranks):
-            return replicate(model, request, ranks, send if ranks.world_size > 1 else None)
+            return replicate(model, request, ranks, watched)
 
         return equality, "replicate", replicated
 
@@ -63,7 +66,7 @@ def sending(broken):
 
 def every_second(broken):
     """Breaks one of two messages, so that some layers or some steps are sound."""
-    return lambda ranks, buffer, count: broken(ranks, buffer) if count % 2 else ranks.send(buffer)
+    return lambda own, ranks, buffer, count: broken(own, buffer) if count % 2 else own(buffer)
 
 
 class _NotSent:
@@ -85,27 +88,27 @@ def not_reduced(_, buffer):
     return _NotSent(buffer)
 
 
-def reduced_twice(ranks, buffer):
-    ranks.send(buffer).wait()
-    return ranks.send(buffer)
+def reduced_twice(own, buffer):
+    own(buffer).wait()
+    return own(buffer)
 
 
-def summed(ranks, buffer, _):
-    return ranks.send(buffer.mul_(ranks.world_size))
+def summed(own, ranks, buffer, _):
+    return own(buffer.mul_(ranks.world_size))
 
 
-def slightly_off(ranks, buffer, _):
+def slightly_off(own, ranks, buffer, _):
     """One element of one rank, by a millionth of its layer's gradient."""
     if ranks.rank == 1:
         buffer[0] += 1e-6 * buffer.abs().max()
-    return ranks.send(buffer)
+    return own(buffer)
 
 
-def stale(ranks, buffer, _, before={}):  # noqa: B006 - what each buffer held in the step before
+def stale(own, _, buffer, __, before={}):  # noqa: B006 - what each buffer held in the step before
     key, now = (buffer.data_ptr(), buffer.shape), buffer.clone()
     buffer.copy_(before.get(key, now))
     before[key] = now
-    return ranks.send(buffer)
+    return own(buffer)
 
 
 def equal_weights(_):

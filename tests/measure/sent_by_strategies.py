@@ -39,7 +39,7 @@ def answer(request, ranks):
     model = train.build(request, ranks)
     for buffer in model.buffers():
         buffer += ranks.rank
-    replica = replicate(model, request, ranks, watch.send if watch else None)
+    replica = replicate(model, request, ranks, watch.watched if watch else distributed.unchanged)
     begun = ranks.gather(flattened((*replica.module.parameters(), *replica.module.buffers())))
     batches = inputs.open_for(request, ranks.rank, ranks.device)
     step, _ = train.training_step(replica, batches, request, ranks, watch.mark if watch else lambda _: None)

@@ -15,7 +15,12 @@ from resnetx.measure.rank.features import missing_feature
 from tests.measure.starting import run_ranks
 
 SMALL = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 3}
-STRATEGIES = [{"strategy": "bucket", "strategy.bucket_cap_mb": 0.005}, {"strategy": "layerwise"}, {"strategy": "after"}]
+STRATEGIES = [
+    {"strategy": "bucket", "strategy.bucket_cap_mb": 0.005},
+    {"strategy": "layerwise"},
+    {"strategy": "after"},
+    {"strategy": "server"},
+]
 BROKEN = ["not reduced", "reduced twice", "sum, not mean", "slightly off", "stale", "equal weights"]
 
 

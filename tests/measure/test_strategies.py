@@ -25,11 +25,12 @@ CASES = [
     {"strategy": "bucket", "strategy.gradient_as_bucket_view": False},
     {"strategy": "layerwise"},
     {"strategy": "after"},
+    {"strategy": "server"},
     {"strategy": "none"},
 ]
 if not missing_feature(choices.Bucket(bucket_cap_mb=None, first_bucket_mb=1.0, gradient_as_bucket_view=True)):
     CASES += [{"strategy": "bucket", "strategy.bucket_cap_mb": 0.02, "strategy.first_bucket_mb": 0.0005}]
-NAMES = {"bucket": "DDP", "layerwise": "layerwise", "after": "after", "none": "none"}
+NAMES = {"bucket": "DDP", "layerwise": "layerwise", "after": "after", "server": "server", "none": "none"}
 
 
 @pytest.fixture(scope="module")

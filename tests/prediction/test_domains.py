@@ -8,6 +8,7 @@ from resnetx.interconnect.host_io import from_host
 from resnetx.interconnect.system import load
 from resnetx.prediction import messages, roofline, validation
 from resnetx.prediction.provenance import domains
+from resnetx.prediction.scaling_errors import scaling_errors
 from tests.prediction.gloo_truth import judged
 
 DIGIT = 0.0006  # the table is rounded to a thousandth
@@ -38,7 +39,7 @@ def of(table, start):
 )
 def test_published_training(table, published, start, group):
     domain, summary = of(table, start), published[group]
-    assert domain.points == summary.predicted
+    assert domain.points == summary.rows
     assert domain.mean_error == pytest.approx(summary.mean_error, abs=DIGIT)
     assert domain.worst_error == pytest.approx(summary.worst_error, abs=DIGIT)
 
@@ -50,6 +51,15 @@ def test_copies_from_host_memory(table):
     assert domain.points == len(errors)
     assert domain.mean_error == pytest.approx(fmean(errors), abs=DIGIT)
     assert domain.worst_error == pytest.approx(max(errors), abs=DIGIT)
+
+
+def test_scaling(table, published):
+    kinds = scaling_errors().kinds
+    assert len([what for what in table if what.startswith("published rates of several GPUs")]) == len(kinds) - 1
+    for kind in kinds:
+        summary = published.get(f"from the rate of one GPU: {kind.text}")
+        if summary is not None:
+            assert (kind.points, kind.mean) == (summary.rows, pytest.approx(summary.mean_error, abs=DIGIT))
 
 
 def test_the_roofline(table):

@@ -11,7 +11,9 @@ from resnetx.config import request_from
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.system import load
 from resnetx.prediction.job import Overlap
+from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.predict import predict, slowest_of
+from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import Unknown
@@ -58,7 +60,8 @@ def test_after_the_backward_pass_nothing_is_hidden():
 def test_layer_by_layer_the_first_message_hides_behind_the_second_backward_pass():
     found = tiny(Layerwise())
     assert found.communication_s == pytest.approx(1.0, rel=1e-6)
-    assert found.exposed_communication_s == pytest.approx(0.5, rel=1e-6)
+    lost_s = CONTENTION["nccl2"] * 0.5  # of computing, to the message that hides behind it
+    assert found.exposed_communication_s == pytest.approx(0.5 + lost_s, rel=1e-6)
 
 
 def test_small_gradients_are_one_bucket():
@@ -103,8 +106,25 @@ def test_the_interval_holds_the_prediction_and_widens_with_the_error_of_messages
     plain = tiny(After(), fabric=Fabric(H200, "nccl2"))
     low, high = plain.interval_s
     assert low < plain.iteration_s < high
-    known = tiny(After()).interval_s
-    assert known[1] - known[0] < 1e-6  # made-up points that agree to the last digit, and a trace without spread
+    known = tiny(After())  # made-up points that agree to the last digit, and a trace without spread
+    scaling = scaling_errors().of(Kind("allreduce", "one node", "none"))
+    ends = [known.iteration_s * math.exp(-scaling.faster), known.iteration_s * math.exp(scaling.slower)]
+    assert known.interval_s == pytest.approx(ends)
+    assert math.log(high / low) > math.log(ends[1] / ends[0])
+
+
+def test_nothing_is_known_of_what_computing_loses_to_messages_so_the_interval_has_both_ends():
+    """Two messages of 0.5 s, of which one hides: at best it costs nothing, at worst as much as one that does not."""
+    found = tiny(Layerwise())
+    scaling = scaling_errors().of(Kind("allreduce", "one node", "none"))
+    best, worst = (math.log(end_s / found.iteration_s) for end_s in (7.5, 8.0))
+    assert found.interval_s == pytest.approx(
+        [
+            found.iteration_s * math.exp(-math.hypot(best, scaling.faster)),
+            found.iteration_s * math.exp(math.hypot(worst, scaling.slower)),
+        ],
+        rel=1e-4,
+    )
 
 
 def test_ranks_wait_for_the_slowest_of_them():

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import msgspec
 import numpy as np
@@ -12,13 +12,15 @@ from resnetx import choices
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import parts_table
 from resnetx.prediction import fitting
-from resnetx.prediction.fitting import FEWEST_NETWORKS, held_out_errors, rooflines, rows
+from resnetx.prediction.compute import roofline_error
+from resnetx.prediction.fitting import held_out_errors, rooflines, rows
 from resnetx.prediction.published import rates, training
 from resnetx.prediction.roofline import (
     ALL,
     MEMORY_EFFICIENCY,
     Parameters,
     fitted,
+    fitted_without,
     layer_times,
     ratios,
     roofs,
@@ -28,7 +30,9 @@ from resnetx.prediction.roofline import (
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
-P100, V100, H200 = (parts_table("gpus")[name] for name in ("p100-sxm2-16gb", "v100-sxm2-16gb", "h200-sxm5-141gb"))
+P100, V100, A100, H200 = (
+    parts_table("gpus")[name] for name in ("p100-sxm2-16gb", "v100-sxm2-16gb", "a100-sxm4-80gb", "h200-sxm5-141gb")
+)
 
 
 def layer(name, kind, inputs, shape, parameters=(), multiply_adds=0):
@@ -154,7 +158,7 @@ def figures(roofline):
 @pytest.mark.slow
 def test_the_shipped_fit_is_a_fresh_one(all_rows):
     fresh = rooflines(all_rows)
-    assert [each.generation for each in fresh] == [ALL, "3.7", "6.0"]
+    assert [each.generation for each in fresh] == [ALL, "3.7", "6.0", "7.0", "8.0"]
     for each in fresh:
         gpu = next((row.rate.entry.part for row in all_rows if row.generation == each.generation), H200)
         shipped = fitted(gpu)
@@ -166,16 +170,43 @@ def test_the_shipped_fit_is_a_fresh_one(all_rows):
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
     assert fitted(P100).error < 0.12
-    assert fitted(P100).worst_error < 0.23
+    assert fitted(P100).worst_error < 0.25
     assert fitted(P100).unseen_network_error < 0.17
-    assert fitted().error < 0.11
-    assert fitted().unseen_gpu_error < 0.33
+    assert fitted().error < 0.13
+    assert fitted().unseen_gpu_error < 0.34
+    assert fitted(V100).error < 0.10
+    assert fitted(A100).unseen_network_error < 0.28
 
 
 def test_leaving_out_is_worse_than_fitting():
-    for each in (fitted(P100), fitted()):
+    for each in (fitted(P100), fitted(V100), fitted(A100), fitted()):
         assert each.fit_error < each.error < each.worst_error
         assert each.error < each.unseen_network_error
+
+
+def test_nine_of_ten_rates_are_within_the_error_that_intervals_have(all_rows):
+    """Counted with the rate's publisher left out of the fit; of these, the fit to a generation has one or several."""
+    inside = []
+    for row in all_rows:
+        entry = row.rate.entry
+        model = fitted_without(entry.part, entry.publisher)
+        error = abs(np.log1p(row.error(model.parameters)))
+        inside.append(error <= roofline_error(model, entry.part, entry.precision))
+    assert 0.85 <= np.mean(inside) <= 0.95
+
+
+def test_without_its_only_publisher_a_generation_is_one_that_nobody_measured():
+    assert fitted(P100).publishers == ["tensorflow/tensorflow"]
+    left = fitted_without(P100, "tensorflow/tensorflow")
+    assert left.generation == ALL
+    assert left.parameters != fitted().parameters
+    assert fitted_without(P100, "somebody") is fitted(P100)
+    assert roofline_error(left, P100, "fp32") == fitted().unseen_gpu_90
+
+
+def test_half_precision_is_no_surer_than_all_its_rates():
+    assert roofline_error(fitted(P100), P100, "fp16") == fitted().half_error_90 > fitted(P100).error_90
+    assert roofline_error(fitted(V100), V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
 
 
 def test_a_row_that_is_left_out_has_no_say(all_rows):
@@ -199,14 +230,24 @@ def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
 
 def test_a_gpu_with_rates_of_few_networks_gets_the_fit_to_all():
     assert fitted(P100).generation == "6.0"
-    assert fitted(V100) is fitted(H200) is fitted()
-    assert len({rate.entry.network for rate in rates() if rate.entry.generation == "7.0"}) < FEWEST_NETWORKS
+    assert fitted(V100).generation == "7.0"
+    assert fitted(H200) is fitted()
+
+
+def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
+    """A100 has rates at one batch size: the time of a pass is what it is drawn to, not what one rate happens to say."""
+    own = [row for row in all_rows if row.generation == "8.0"]
+    others = fitting.fit([row for row in all_rows if row.rate.entry.outside is None and row.generation != "8.0"])
+    alone, drawn = fitting.fit(own[:2]), fitting.fit(own[:2], others)
+    distance = [abs(np.log(fit.square_speedup / others.square_speedup)) for fit in (alone, drawn)]
+    assert distance[1] < 0.01
+    assert astuple(fitting.fit([], others)) == pytest.approx(astuple(others))
 
 
 def test_the_source_says_how_far_off_it_is():
     assert "9 published one-GPU training rates of GPUs of compute capability 6.0" in fitted(P100).source
-    assert "leave-one-out error 11%, worst 22%" in fitted(P100).source
-    assert "GPUs left out whole 32%" in fitted().source
+    assert "leave-one-out error 11%, worst 24%" in fitted(P100).source
+    assert "GPUs left out whole 34%" in fitted().source
 
 
 def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():

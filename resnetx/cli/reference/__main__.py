@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from resnetx.cli.reference import records, settings
+from resnetx.cli.reference import accuracy, records, settings
 from resnetx.config import CONFIGS
 
 DOCS = CONFIGS.parent / "docs"
-PAGES = {"settings.md": settings.page, "records.md": records.page}
+PAGES = {"settings.md": settings.page, "records.md": records.page, "accuracy.md": accuracy.page}
 
 
 def write(folder: Path) -> None:

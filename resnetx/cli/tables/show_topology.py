@@ -9,11 +9,13 @@ from resnetx.api.topology_drawings import distinct, gpu_ids, rings_of
 from resnetx.cli import show
 from resnetx.interconnect import paths
 from resnetx.interconnect.collective import CollectivePlan, Cost
+from resnetx.interconnect.errors import error_of, table
 from resnetx.interconnect.paths import Path, Transport
 from resnetx.interconnect.system import System
 from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
+    from resnetx.interconnect.errors import ErrorTable
     from resnetx.interconnect.subsets import GpuSubset
     from resnetx.interconnect.validation import CollectiveRow, CollectiveSummary
 
@@ -111,8 +113,11 @@ def _way_cells(way: Path) -> list[str]:
 
 def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     """What a collective costs by size, why, and over which rings."""
-    columns = [">size", ">time us", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
-    rows = [[size_text(size), *_cost_cells(plan.cost(size))] for size in sizes]
+    columns = [">size", ">time us", ">off by", ">algbw GB/s", ">busbw GB/s", "algorithm", "limited by"]
+    rows = []
+    for size in sizes:
+        time_us, *others = _cost_cells(plan.cost(size))
+        rows.append([size_text(size), time_us, _percent(error_of(plan, size).mean), *others])
     show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
     _explanation(plan, sizes[-1])
 
@@ -125,7 +130,7 @@ def explanation(plan: CollectivePlan, size_bytes: int) -> None:
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
-    for sentence in plan.explain(size_bytes):
+    for sentence in (*plan.explain(size_bytes), f"{error_of(plan, size_bytes).text.capitalize()}."):
         show.say(sentence)
     for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
         show.say(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", indent=2)
@@ -208,26 +213,30 @@ def _cost_cells(cost: Cost) -> list[str]:
 
 
 def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveSummary]") -> None:
-    """How far off the model is of each group of published measurements, then the measurements of groups that it misses.
+    """How far off the model is of each group of published measurements, and of each source that is left out.
 
-    With --all the measurements of every group.
+    Then the measurements of groups of which too few are within what is stated; with --all those of every group.
     """
     verdicts = [
         [
             "holds" if summary.holds else "MISSED",
             str(summary.rows),
             str(summary.unseen),
-            *map(_percent, (summary.mean_error, summary.mean_tolerance, summary.worst_error, summary.worst_tolerance)),
+            *map(_percent, (summary.mean_error, summary.stated_error, summary.worst_error)),
+            "" if summary.within is None else f"{summary.within:.0%}",
             summary.about,
         ]
         for summary in summaries
     ]
-    columns = ["verdict", ">rows", ">unseen", ">mean", ">at most", ">worst", ">at most", "~group"]
+    columns = ["verdict", ">rows", ">unseen", ">mean", ">stated", ">worst", ">within", "~group"]
     note = (
         "Without the rows that are explained. unseen: figures that were not known while the model was written. "
+        "stated: the mean error that such plans are given. within: how many are within what is stated for 90 %. "
         "calibrated: from measured points of other sizes; all else is from rates of links and the library's source."
     )
     show.table("How far off the model is of published measurements", columns, verdicts, note, ["unseen", "rows"])
+    show.say()
+    _left_out(table())
     shown = [summary for summary in summaries if show.everything() or not summary.holds]
     if len(shown) < len(summaries):
         show.say(f"--all lists all {len(rows)} measurements beside what the model says, each with its source.")
@@ -240,6 +249,19 @@ def validation(rows: "Sequence[CollectiveRow]", summaries: "Sequence[CollectiveS
         show.say()
         show.table(summary.about, columns, list(map(_validation_cells, own)), least=["seen", "explained", "library"])
         show.say(f"From: {'; '.join(dict.fromkeys(row.source for row in own))}")
+
+
+def _left_out(errors: "ErrorTable") -> None:
+    """The mean error of each source, with all fitted and with itself left out."""
+    columns = ["~publication", "system", ">figures", ">fitted", ">left out"]
+    rows = [
+        [each.publication, each.system, str(each.points), _percent(each.fitted_error), _percent(each.left_out_error)]
+        for each in errors.sources
+    ]
+    show.table("Mean error of each source, with it and without it in the fit", columns, rows, least=["figures"])
+    for held in errors.held:
+        share = held.within / held.points
+        show.say(f"Within the 90 % that other sources give: {held.within} of {held.points} {held.what}, {share:.0%}.")
 
 
 def _validation_cells(row: "CollectiveRow") -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,14 +27,30 @@ from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
 from resnetx.record import Transport, Unknown, known
 
-Work = dist.Work  # a collective on its way; after its `wait`, whatever this rank does next sees the result
 # torch's newer backend for NCCL, its default from 2.15 on, lets the stream that computes wait for each message of DDP
 # once it is sent (in `Work.getFuture`, read from its binary): no message would overlap with the backward pass.
 BACKEND_VARIABLE, FIRST_BACKEND = "TORCH_DIST_USE_NCCL2", "0"
 SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
 
 T = TypeVar("T")
+HostGroup = dist.ProcessGroup  # of the ranks, over memory of their hosts
+
+
+class Work(Protocol):
+    """What was sent; after its `wait`, whatever this rank does next sees the result."""
+
+    def wait(self) -> Any: ...
+
+    def get_future(self) -> torch.futures.Future[Any]: ...
+
+
 Send = Callable[[torch.Tensor], Work]  # starts to add up a buffer over the ranks, in place
+Watched = Callable[[Send], Send]  # puts another way to send in place of a strategy's own, which it may use
+
+
+def unchanged(send: Send) -> Send:
+    """The strategy's own way to send."""
+    return send
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,21 @@ class Ranks:
         NCCL's kernel waits for what this rank's stream has queued so far, and runs beside what it queues from now on.
         """
         return dist.all_reduce(buffer, async_op=True)
+
+    def host_group(self) -> HostGroup:
+        """The ranks once more, over memory of their hosts (gloo). All of them have to ask for it."""
+        with _environment(**_loopback_for("GLOO_SOCKET_IFNAME")):
+            group = dist.new_group(backend="gloo")
+        assert isinstance(group, dist.ProcessGroup), "this rank is one of its own group"
+        return group
+
+    def to_first(self, tensor: torch.Tensor, received: list[torch.Tensor] | None, group: HostGroup | None) -> None:
+        """Copies `tensor` of every rank to rank 0, which gets them by rank in `received` (elsewhere None)."""
+        dist.gather(tensor, received, dst=0, group=group)
+
+    def from_first(self, tensor: torch.Tensor, sent: list[torch.Tensor] | None, group: HostGroup | None) -> None:
+        """Copies rank 0's `sent` (elsewhere None), one for each rank, to `tensor` of each rank."""
+        dist.scatter(tensor, sent, src=0, group=group)
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Gives all ranks rank 0's values of `tensor`, in place."""
@@ -250,12 +281,17 @@ def no_transport(why: str) -> Transport:
     return Transport(requested="auto", used=known(Unknown(why)), evidence=[])
 
 
+def over_sockets() -> Transport:
+    """The transport of gloo."""
+    loopback = _loopback() if on_one_node() else None
+    interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
+    return Transport(requested="auto", used=["socket"], evidence=[f"gloo sends over TCP only; {interface}"])
+
+
 def transport(ranks: Ranks, logs: list[str]) -> Transport:
     """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
     if backend(ranks.device) == "gloo":
-        loopback = _loopback() if on_one_node() else None
-        interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
-        return Transport(requested="auto", used=["socket"], evidence=[f"gloo sends over TCP only; {interface}"])
+        return over_sockets()
     lines = nccl_log.channel_lines("\n".join(logs))
     if not lines:
         return no_transport(f"{backend(ranks.device).upper()}'s log names no connections")

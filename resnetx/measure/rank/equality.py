@@ -3,7 +3,8 @@
 Rank 0 draws one global batch and gives it to all, so that neither augmentation nor sharding plays a part. Then each
 rank takes its slice of it through the very step that is measured (`train.training_step`), while rank 0 also takes the
 whole batch through the same step of a bare model; before each update, every rank compares the gradients that the
-strategy left it with those of the bare model. What is random in a step (dropout) is off.
+strategy left it with those of the bare model. A parameter server leaves updated parameters instead: there every rank
+compares by how much each parameter changed. What is random in a step (dropout) is off.
 
 **Batch normalisation** makes one process and N differ by definition where each rank normalises by its own images, as
 training does here and in the paper. The comparison holds the statistics of the global batch fast, or on GPUs computes
@@ -116,24 +117,26 @@ def compare(
     images = batch[0].to(next(model.parameters()).dtype)
     first = sum(request.share(rank) for rank in range(ranks.rank))
     mine = slice(first, first + request.share(ranks.rank))
-    sequential = _Sequential(model, (images, batch[1]), request, ranks, statistics) if ranks.first else None
 
     shared = copy.deepcopy(model)
     if statistics == "synchronised":
         shared = nn.SyncBatchNorm.convert_sync_batchnorm(shared)
     _train_statistics(shared, statistics)
     replica = replicate(shared, request, ranks)
+    updates, result = replica.updates, StepResult(replica.module, replica.updates)
+    sequential = _Sequential(model, (images, batch[1]), request, ranks, statistics, updates) if ranks.first else None
     found: list[dict[str, float]] = []
 
     def mark(phase: str) -> None:
         if phase == "optimizer":
-            found.append(_deviations(replica.module, sequential, ranks))
+            found.append(_deviations(result, sequential, ranks))
 
     step, progress = training_step(replica, repeat((images[mine], batch[1][mine])), request, ranks, mark)
     losses = []
     for _ in range(steps):
         if sequential:
             sequential.step()
+        result.begin()
         step()
         assert progress.loss is not None
         losses.append(_loss_deviation(progress.loss.item(), sequential, request, ranks))
@@ -141,11 +144,33 @@ def compare(
     return Deviations(_largest(losses), layers)
 
 
+class StepResult:
+    """What a step does to each parameter: its gradient, or where the strategy `updates`, the change of its values."""
+
+    def __init__(self, module: nn.Module, updates: bool) -> None:
+        self.module, self._updates = module, updates
+        self._before: list[torch.Tensor] = []
+
+    def begin(self) -> None:
+        """A step begins."""
+        if self._updates:
+            self._before = [parameter.detach().clone() for parameter in self.module.parameters()]
+
+    def of(self, index: int, parameter: nn.Parameter) -> torch.Tensor:
+        return self._before[index] - parameter.detach() if self._updates else _gradient(parameter)
+
+
 class _Sequential:
-    """One process that trains on the whole batch, and keeps the gradients of its latest step."""
+    """One process that trains on the whole batch, and keeps what its latest step did to the parameters."""
 
     def __init__(
-        self, model: nn.Module, batch: TensorBatch, request: Request, ranks: Ranks, statistics: Statistics
+        self,
+        model: nn.Module,
+        batch: TensorBatch,
+        request: Request,
+        ranks: Ranks,
+        statistics: Statistics,
+        updates: bool,
     ) -> None:
         alone = Ranks(rank=0, local_rank=ranks.local_rank, world_size=1, device=ranks.device)
         self._model = copy.deepcopy(model)
@@ -153,10 +178,12 @@ class _Sequential:
         self._request = _of_one(request)
         replica = replicate(self._model, self._request, alone)
         self._step, self._progress = training_step(replica, repeat(batch), self._request, alone, self._keep)
-        self.gradients: list[torch.Tensor] = []  # contiguous
+        self._result, self._kept_at = StepResult(self._model, updates), "end" if updates else "optimizer"
+        self.expected: list[torch.Tensor] = []  # of each parameter, contiguous
 
     def step(self) -> None:
         """Trains for one step; refuses a learning rate with which the loss is no number any more."""
+        self._result.begin()
         self._step()
         if not math.isfinite(self.loss):
             learning_rate = self._request.optimizer.learning_rate
@@ -171,24 +198,25 @@ class _Sequential:
         return float(self._progress.loss.item())
 
     def _keep(self, phase: str) -> None:
-        if phase == "optimizer":
-            self.gradients = [_gradient(parameter).contiguous() for parameter in self._model.parameters()]
-            if self._request.precision == "fp16":  # the update will unscale them in place
-                self.gradients = [gradient.clone() for gradient in self.gradients]
+        if phase == self._kept_at:
+            every = enumerate(self._model.parameters())
+            self.expected = [self._result.of(index, parameter).contiguous() for index, parameter in every]
+            if self._request.precision == "fp16":  # the update will unscale gradients in place
+                self.expected = [expected.clone() for expected in self.expected]
 
 
 # ---- deviations -----------------------------------------------------------------------------------------------------
 
 
-def _deviations(module: nn.Module, sequential: _Sequential | None, ranks: Ranks) -> dict[str, float]:
-    """Layer -> deviation of its gradient from that of one process, on the rank where it is largest.
+def _deviations(result: StepResult, sequential: _Sequential | None, ranks: Ranks) -> dict[str, float]:
+    """Layer -> deviation of its result from that of one process, on the rank where it is largest.
 
     One parameter after the other, so that no rank but the first needs room for a second set of gradients.
     """
     differences, sizes, layer_of = [], [], []
-    for index, (name, parameter) in enumerate(module.named_parameters()):
-        mine = _gradient(parameter)
-        expected = sequential.gradients[index] if sequential else mine.new_empty(mine.shape)
+    for index, (name, parameter) in enumerate(result.module.named_parameters()):
+        mine = result.of(index, parameter)
+        expected = sequential.expected[index] if sequential else mine.new_empty(mine.shape)
         ranks.broadcast(expected)
         differences.append(_root_mean_square(mine - expected))
         sizes.append(_root_mean_square(expected))

@@ -65,6 +65,7 @@ class LayerWatch:
     """One rank's model, as `train.training_step` uses one, that notes the steps in which it is `watching`."""
 
     name = "bare"  # a trace is of one rank, which exchanges nothing
+    updates = False
 
     def __init__(self, module: nn.Module, image_size: int, clock: Clock, hold: Hold | None = None) -> None:
         """`hold`: of the device that runs the module; None: on the host."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 
 from resnetx import workloads
-from resnetx.choices import NoExchange, SyntheticInput
+from resnetx.choices import NoExchange, Server, SyntheticInput
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
 from resnetx.measure.machine.capability import check_precision
@@ -25,6 +25,8 @@ from resnetx.record import Device, Environment, RunFile, RunRecord, Transport, U
 from resnetx.request import Request
 
 T = TypeVar("T")
+
+ON_HOST = Server(device="cpu")  # gradients go through memory of the hosts, also where ranks compute on GPUs
 
 _MEASURES = {
     "step": train.measure,
@@ -84,6 +86,8 @@ def _transport(request: Request, ranks: Ranks, logs: list[str]) -> Transport:
         return distributed.no_transport("one rank sends nothing")
     if request.measure == "input" or isinstance(request.strategy, NoExchange):
         return distributed.no_transport("no gradients are exchanged")
+    if request.strategy == ON_HOST:
+        return distributed.over_sockets()
     return distributed.transport(ranks, logs)
 
 
@@ -100,7 +104,7 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
     """The record of a run that went well; what it did not measure is not known."""
     request = task.request
     no_part = Unknown(f"no part of measure={request.measure}")
-    backend = Unknown("one rank joins no process group") if ranks.world_size == 1 else distributed.backend(ranks.device)
+    backend = "gloo" if request.strategy == ON_HOST else distributed.backend(ranks.device)
     loads = [no_part] * ranks.world_size if isinstance(measured.host_loads, Unknown) else measured.host_loads
 
     def field(value: T | Unknown) -> T | None:
@@ -115,7 +119,7 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             failures=[],
             stderr_end="",
             duration_s=started.elapsed_s,
-            backend=known(backend),
+            backend=known(Unknown("one rank joins no process group") if ranks.world_size == 1 else backend),
             distributed=field(measured.distributed),
             images_per_s=field(measured.images_per_s),
             iterations_per_s=field(measured.iterations_per_s),

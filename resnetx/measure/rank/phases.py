@@ -1,7 +1,7 @@
 """A step seen from inside: when each of its phases began, and when each message was ready, sent and received.
 
-A watch is told of the beginning of each phase (`mark`) and stands between the strategy and its all-reduce (`send`). A
-clean step has no watch: its marks go to `unwatched`.
+A watch is told of the beginning of each phase (`mark`) and stands between the strategy and what it sends
+(`watched`). A clean step has no watch: its marks go to `unwatched`.
 
 **Clocks.** On CPUs, the host's. On GPUs, CUDA events: the device's own time line, on which work of the host shows only
 where the device waits for it. Each rank's clock is zero as it leaves the barrier before a window, which all leave
@@ -9,7 +9,8 @@ together, as far as a barrier can do that.
 
 **Communication.** The backward pass has computed everything when its last gradient is ready; what the step waits from
 then until all gradients are those of all ranks is exposed. So it is with every strategy, also where (as in DDP) the
-call of `backward` returns only after that.
+call of `backward` returns only after that. With a parameter server a message ends when the updated parameters have come
+back, and what the step waits for them, updates included, is exposed.
 """
 
 import time
@@ -21,6 +22,7 @@ import torch
 
 from resnetx.measure.rank.device_time import mark, seconds_between
 from resnetx.measure.rank.distributed import Ranks, Send, Work
+from resnetx.measure.rank.server import Trip
 
 Mark = Callable[[str], None]  # told of each phase as it begins, and of the "end" of the last one
 
@@ -91,7 +93,6 @@ class Watch:
     """One rank's notes of its steps."""
 
     def __init__(self, ranks: Ranks) -> None:
-        self._ranks = ranks
         self._clock = clock_of(ranks.device)
         self._steps: list[_Step] = []  # since the latest `note`
         self._parts: list[StepParts] = []  # of every step of the windows
@@ -103,11 +104,15 @@ class Watch:
             self._steps.append(_Step())
         self._steps[-1].marks[phase] = self._clock.now()
 
-    def send(self, buffer: torch.Tensor) -> Work:
-        """Sends a message as `Ranks.send` does, and notes its times."""
-        message = _Sent(buffer.nbytes, ready=self._clock.now())
-        self._steps[-1].sent.append(message)
-        return self._clock.send(buffer, self._ranks.send, message)
+    def watched(self, send: Send) -> Send:
+        """Sends a message as `send` does, and notes its times."""
+
+        def noted(buffer: torch.Tensor) -> Work:
+            message = _Sent(buffer.nbytes, ready=self._clock.now())
+            self._steps[-1].sent.append(message)
+            return self._clock.send(buffer, send, message)
+
+        return noted
 
     def arrived(self) -> None:
         """A batch is there, and is copied to the device from now on."""
@@ -218,12 +223,19 @@ class _DeviceClock:
 
     def send(self, buffer: torch.Tensor, send: Send, message: _Sent) -> Work:
         work = message.start = send(buffer)
+        if isinstance(work, Trip):  # whose events are its own
+            return work
         with torch.cuda.stream(self._beside):
             work.wait()
             message.end = self.now()
         return work
 
     def times(self, begin: torch.cuda.Event, message: _Sent) -> SentMessage:
+        if isinstance(message.start, Trip):
+            trip = message.start
+            assert trip.begin is not None and trip.end is not None, "a message was not sent, or did not come back"
+            events = message.ready, trip.begin, trip.end
+            return _message(message.size_bytes, *(self.seconds(begin, event) for event in events))
         end_s = self.seconds(begin, message.end)
         # Events of its own around NCCL's kernel, in milliseconds; they can be read once torch knows that it is over.
         assert message.start.is_completed(), "the device was not waited for"

@@ -2,12 +2,13 @@
 
     replica = replicate(model, request, ranks)
     loss(replica(images)).backward()
-    replica.finish()                        # now each gradient is the mean over the ranks
+    replica.finish()                        # now each gradient is the mean over the ranks, or all is updated
 
 - `bucket` is DistributedDataParallel.
 - `layerwise` and `after` are `_Flat`: gradients are copied into flat buffers, and each buffer is all-reduced as soon as
   its last gradient is there. With one buffer per layer that is wait-free backpropagation; with a single one, nothing is
   sent before the backward pass is over.
+- `server` sends each gradient to one rank, which updates the parameters and sends them back (`server`).
 - `none` exchanges nothing, and on one rank there is nothing to exchange, whatever the strategy: the baseline of a
   speed-up is the bare model.
 
@@ -21,9 +22,11 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from resnetx.choices import Bucket, Layerwise, NoExchange
+from resnetx.choices import Bucket, Layerwise, NoExchange, Server
 from resnetx.measure.rank import ddp
-from resnetx.measure.rank.distributed import Ranks, Send, Work
+from resnetx.measure.rank.distributed import Ranks, Send, Watched, Work, unchanged
+from resnetx.measure.rank.message_buffer import MessageBuffer, copy_scaled, trainable
+from resnetx.measure.rank.server import ServedModel
 from resnetx.record import Unknown
 from resnetx.request import Request
 
@@ -33,11 +36,12 @@ class Trained(Protocol):
 
     name: str  # as `RunRecord.distributed` has it
     module: nn.Module  # with the parameters to train
+    updates: bool  # whether `finish` updates them
 
     def __call__(self, images: torch.Tensor, /) -> Any: ...
 
     def finish(self) -> None:
-        """After each backward pass: later work sees gradients that are the mean over the ranks."""
+        """After each backward pass: later work sees the ranks' mean gradients, or updated parameters."""
 
 
 class Replica(Trained, Protocol):
@@ -47,10 +51,10 @@ class Replica(Trained, Protocol):
         """Bytes of the messages of a step, in the order in which they are sent."""
 
 
-def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | None = None) -> Replica:
+def replicate(model: nn.Module, request: Request, ranks: Ranks, watched: Watched = unchanged) -> Replica:
     """`model` as the request's strategy trains it; every rank starts from rank 0's parameters and buffers.
 
-    `send`: starts the all-reduce of each message; None: as the strategy does it by itself.
+    `watched`: of what starts each message on its way, what is used in its place.
     """
     strategy = request.strategy
     if ranks.world_size == 1:
@@ -58,15 +62,21 @@ def replicate(model: nn.Module, request: Request, ranks: Ranks, send: Send | Non
     for tensor in (*model.parameters(), *model.buffers()):
         ranks.broadcast(tensor.detach())
     if isinstance(strategy, Bucket):
-        return _Buckets(ddp.data_parallel(model, strategy, ranks, send))
+        return _Buckets(
+            ddp.data_parallel(model, strategy, ranks, None if watched is unchanged else watched(ranks.send))
+        )
     if isinstance(strategy, NoExchange):
         return _Alone(model, strategy.kind)
+    if isinstance(strategy, Server):
+        return ServedModel(model, request, ranks, watched)
     groups = layers(model) if isinstance(strategy, Layerwise) else [trainable(model.parameters())]
-    return _Flat(model, strategy.kind, groups, ranks.world_size, send or ranks.send)
+    return _Flat(model, strategy.kind, groups, ranks.world_size, watched(ranks.send))
 
 
 class _Alone:
     """A model whose gradients stay where they are."""
+
+    updates = False
 
     def __init__(self, model: nn.Module, name: str) -> None:
         self.name, self.module = name, model
@@ -83,6 +93,8 @@ class _Alone:
 
 class _Buckets:
     """DistributedDataParallel, whose backward pass ends when the gradients are there."""
+
+    updates = False
 
     def __init__(self, wrapped: DistributedDataParallel) -> None:
         self.name, self.module, self._wrapped = "DDP", wrapped.module, wrapped
@@ -104,6 +116,8 @@ class _Flat:
     divided by the number of ranks on the way, and then is a view of the buffer; the update reads it there. The next
     backward pass writes into a buffer only after `finish` has ordered it behind the all-reduce.
     """
+
+    updates = False
 
     def __init__(
         self, model: nn.Module, name: str, groups: Iterable[list[nn.Parameter]], world_size: int, send: Send
@@ -142,27 +156,6 @@ class _Flat:
         return [message.buffer.nbytes for message in self._order]
 
 
-def copy_scaled(gradient: torch.Tensor, share: float, view: torch.Tensor) -> None:
-    """Puts a rank's share of a gradient into its place in a message."""
-    torch.mul(gradient, share, out=view)
-
-
-class MessageBuffer:
-    """One flat buffer, and the places of a group's gradients in it."""
-
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
-        elements = sum(parameter.numel() for parameter in parameters)
-        self.buffer = torch.zeros(elements, dtype=parameters[0].dtype, device=parameters[0].device)
-        self.views: list[tuple[nn.Parameter, torch.Tensor]] = []
-        offset = 0
-        for parameter in parameters:
-            # With the parameter's own strides (channels_last, say) the update reads both in the same order.
-            view = self.buffer.as_strided(parameter.size(), parameter.stride(), offset)
-            self.views.append((parameter, view))
-            offset += parameter.numel()
-        self.missing = len(parameters)
-
-
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -176,7 +169,3 @@ def layers(model: nn.Module) -> list[list[nn.Parameter]]:
         seen.update(own)
         groups += [own] if own else []
     return groups
-
-
-def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    return [parameter for parameter in parameters if parameter.requires_grad]

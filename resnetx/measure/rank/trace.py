@@ -22,11 +22,11 @@ from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.device_time import MOST_LAUNCHES, TOO_SLOW, Hold, timed_on_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.layer_timer import LayerWatch, WatchedStep
+from resnetx.measure.rank.message_buffer import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.profiler import kernels_s
 from resnetx.measure.rank.results import RankResults, RankTraining
-from resnetx.measure.rank.strategies import MessageBuffer, copy_scaled, trainable
 from resnetx.measure.rank.train import build, training_step
 from resnetx.measure.rank.windows import Step, measure_windows
 from resnetx.record import LayerTimes, TracedLayer, Unknown, known

@@ -1,7 +1,7 @@
 """Training: the step that is measured, clean or instrumented.
 
 `training_step` is the step; with measure=phases the same step runs under a `phases.Watch`, which is told of its phases
-and stands between the strategy and its all-reduce.
+and stands between the strategy and what it sends.
 """
 
 import math
@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from resnetx import inputs, workloads
-from resnetx.choices import Sgd, SyntheticInput
+from resnetx.choices import SyntheticInput
 from resnetx.measure.rank import results
 from resnetx.measure.rank.cuda_graph import GraphedStep, own_stream
-from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.distributed import Ranks, unchanged
+from resnetx.measure.rank.optimizer import sgd
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.profiler import profiled
@@ -34,7 +35,7 @@ def measure(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults 
 def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
     """Trains on this rank and measures it; rank 0 returns the results of all ranks."""
     watch = Watch(ranks) if request.measure == "phases" else None
-    replica = replicate(build(request, ranks), request, ranks, watch.send if watch else None)
+    replica = replicate(build(request, ranks), request, ranks, watch.watched if watch else unchanged)
     clock.lap("model_s")
     batches = inputs.open_for(request, ranks.rank, ranks.device, watch.arrived if watch else inputs.nothing)
     clock.lap("input_s")
@@ -72,7 +73,7 @@ def training_step(
     mark: Mark = unwatched,
 ) -> "tuple[Step, LossHistory]":
     """The step that is measured: next batch, forward, backward (with communication), update."""
-    optimizer = _optimizer(replica.module, request.optimizer)
+    optimizer = None if replica.updates else sgd(replica.module.parameters(), request.optimizer)
     kind = ranks.device.type
     scaler = torch.amp.GradScaler(kind, enabled=request.precision == "fp16")
     half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(request.precision)
@@ -87,9 +88,10 @@ def training_step(
         scaler.scale(loss if weight == 1 else loss * weight).backward()
         replica.finish()
         mark("optimizer")
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
+        if optimizer is not None:
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
         progress.loss = loss.detach()
         mark("end")
 
@@ -100,21 +102,6 @@ def training_step(
         run(*next(batches))
 
     return step, progress
-
-
-def _optimizer(model: nn.Module, settings: Sgd) -> torch.optim.SGD:
-    """SGD over the parameters of a model, with its momenta in place."""
-    optimizer = torch.optim.SGD(
-        model.parameters(),
-        lr=settings.learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        fused=True,  # one pass over the parameters: 5 % of a CPU step of AlexNet
-    )
-    # Where the first gradients of fp16 overflow, its kernel leaves these unwritten, and reads them in the next step.
-    for parameter in optimizer.param_groups[0]["params"] if settings.momentum else ():
-        optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimizer
 
 
 def loss_weight(request: Request, rank: int) -> float:

@@ -25,6 +25,8 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "torchvision-resnet50": (choices.Torchvision(name="resnet50", classes=1000), 224),
     "torchvision-resnet152": (choices.Torchvision(name="resnet152", classes=1000), 224),
     "torchvision-inception_v3": (choices.Torchvision(name="inception_v3", classes=1000), 299),
+    "torchvision-efficientnet_b0": (choices.Torchvision(name="efficientnet_b0", classes=1000), 224),
+    "torchvision-efficientnet_b4": (choices.Torchvision(name="efficientnet_b4", classes=1000), 380),
     "torchvision-vgg16": (choices.Torchvision(name="vgg16", classes=1000), 224),
 }
 

@@ -1,0 +1,156 @@
+"""Collectives that others measured, as `results/published/collectives.yaml` has them.
+
+A source, here, is what one publication says of one system.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from resnetx.interconnect.fitted import FOLDER
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.system import System, load
+from resnetx.loading import own_yaml
+from resnetx.operations import OPERATIONS
+from resnetx.units import size
+
+Quantity = Literal["busbw_GBps", "algbw_GBps", "time_us", "ratio"]
+
+
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Figures that are judged together."""
+
+    about: str
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How nodes of the system are joined."""
+
+    nodes: int
+    network: str
+    nics: int
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Figures of one source, by GPU count (with `size`) or by size (with `gpus`)."""
+
+    source: str
+    group: str
+    system: str
+    library: str
+    seen: bool
+    collective: str = "allreduce"
+    cluster: Cluster | None = None
+    over: str | None = None  # the system that `ratio` divides by
+    size: str | None = None
+    gpus: int | None = None
+    busbw_GBps: dict[str | int, float] | None = None
+    algbw_GBps: dict[str | int, float] | None = None
+    time_us: dict[str | int, float] | None = None
+    ratio: dict[str | int, float] | None = None
+    explained: dict[str | int, str] = {}
+    calibrate_from: list[str] = []
+
+    @property
+    def figures(self) -> tuple[Quantity, dict[str | int, float]]:
+        quantities: tuple[Quantity, ...] = ("busbw_GBps", "algbw_GBps", "time_us", "ratio")
+        given = [(quantity, figures) for quantity in quantities if (figures := getattr(self, quantity))]
+        assert len(given) == 1, f"{self.source}: expected exactly one of {quantities}"
+        return given[0]
+
+    @property
+    def publication(self) -> str:
+        """Who published it: the words before the year, the section or the file."""
+        return re.split(r" \(|, |:", self.source)[0]
+
+    def points(self) -> Iterator[tuple[str | int, int, int, float]]:
+        """(key, GPUs, bytes, figure)"""
+        for key, figure in self.figures[1].items():
+            if self.gpus is None:
+                assert self.size is not None, f"{self.source}: expected size or gpus"
+                yield key, int(key), size(self.size), figure
+            else:
+                yield key, self.gpus, size(str(key)), figure
+
+    def time_s(self, gpus: int, size_bytes: int, figure: float) -> float:
+        """One figure as the time of one operation."""
+        quantity, _ = self.figures
+        if quantity == "time_us":
+            return figure * 1e-6
+        factor = OPERATIONS[self.collective].bus_factor(gpus) if quantity == "busbw_GBps" else 1.0
+        return size_bytes * factor / (figure * 1e9)
+
+    def calibrated_from(self) -> MeasuredCollective:
+        """The points that it says to calibrate from."""
+        points = [
+            MeasuredSize(size_bytes, self.time_s(gpus, size_bytes, figure))
+            for key, gpus, size_bytes, figure in self.points()
+            if str(key) in self.calibrate_from
+        ]
+        return MeasuredCollective(self.source, tuple(points))
+
+
+PlanKey = tuple[str, Cluster | None, str, str, int]  # system, how its nodes are joined, library, collective, GPUs
+
+
+def load_published(name: str, cluster: Cluster | None) -> System:
+    """A system, in as many nodes as was measured."""
+    return load(name, cluster.nodes, cluster.network, cluster.nics) if cluster else load(name, nodes=1)
+
+
+@dataclass(frozen=True)
+class PublishedTime:
+    """One figure of one source, as a time; uncalibrated, and none that is explained."""
+
+    entry: Entry
+    gpus: int  # the first ones of the system
+    size_bytes: int
+    time_s: float
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """(publication, system)"""
+        return self.entry.publication, self.entry.system
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """What has one plan."""
+        return self.entry.system, self.entry.cluster, self.entry.library, self.entry.collective, self.gpus
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    groups: dict[str, Group]
+    entries: list[Entry]
+
+
+@cache
+def published() -> Published:
+    """All that was published, in the order of the file."""
+    found: Published = own_yaml(FOLDER / "collectives.yaml", Published)
+    return found
+
+
+@cache
+def times() -> tuple[PublishedTime, ...]:
+    """Each figure once, as a time: no ratios, none that is explained, no size twice of one source."""
+    found: dict[tuple[object, ...], PublishedTime] = {}
+    for entry in published().entries:
+        if entry.figures[0] == "ratio":
+            continue
+        for key, gpus, size_bytes, figure in entry.points():
+            if entry.explained.get(key) is None:
+                point = PublishedTime(entry, gpus, size_bytes, entry.time_s(gpus, size_bytes, figure))
+                found.setdefault((point.source, point.plan_key, size_bytes), point)
+    return tuple(found.values())
+
+
+def published_points(system: str, library: str, collective: str, gpus: int) -> list[MeasuredSize]:
+    """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
+    wanted = (system, None, library, collective, gpus)
+    return [MeasuredSize(each.size_bytes, each.time_s) for each in times() if each.plan_key == wanted]

@@ -1,0 +1,138 @@
+"""Copies between GPUs and one place that serves them all: a GPU, or the memory of a host.
+
+    copies = star(load("dgx1-p100"), range(8), on_host=True)
+    copies.inward.time_s(4 * 25_557_032)    # every GPU copies so much to the host, all of them at once
+
+Each GPU's data takes its own path (`paths`), and where paths meet they share the links fairly (`max_min`). A copy to
+the host ends in the memory of the CPU that is nearest to the GPU, as `host_io` has it; between nodes it goes from
+there over the network to the host of the server. Nothing is added up on the way: where n copies meet, a link carries n.
+
+The copy engines move the data, whichever library a framework has for collectives. Over sockets (`gloo`, or
+`transport=socket`) all copies share the rate of `algorithms.SOCKET_Bps` into the process that serves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect import paths
+from resnetx.interconnect.algorithms import socket_rate
+from resnetx.interconnect.generations import SOCKET
+from resnetx.interconnect.graph import System
+from resnetx.interconnect.internode import by_node
+from resnetx.interconnect.link_search import backward, host_steps, to_host
+from resnetx.interconnect.max_min import Flow, fair_shares
+from resnetx.interconnect.parts import SwitchSpec
+from resnetx.interconnect.paths import Transport
+
+
+@dataclass(frozen=True)
+class Copies:
+    """One copy for each GPU, all of them at once."""
+
+    flows: tuple[Flow, ...]  # none for what goes over sockets inside one process or host
+    fixed_s: float  # that no byte costs
+    bandwidth_Bps: float  # of the slowest copy
+    limit: str  # the link that sets it
+
+    def time_s(self, size_bytes: float) -> float:
+        """Until all of them are there, each of `size_bytes`."""
+        return self.fixed_s + size_bytes / self.bandwidth_Bps
+
+    def bytes_by_link(self, size_bytes: float) -> dict[tuple[str, str], float]:
+        """What each direction of a link carries: (from, to) -> bytes, where every copy has `size_bytes`."""
+        carried: dict[tuple[str, str], float] = {}
+        for each in self.flows:
+            for before, after, _ in each.steps:
+                carried[before, after] = carried.get((before, after), 0.0) + size_bytes
+        return carried
+
+
+@dataclass(frozen=True)
+class Star:
+    """Copies from every GPU to the server, and from there to every GPU."""
+
+    inward: Copies
+    outward: Copies
+
+    def with_latency(self, factor: float) -> "Star":
+        """The same with fixed times `factor` times as long."""
+        inward, outward = (replace(each, fixed_s=each.fixed_s * factor) for each in (self.inward, self.outward))
+        return Star(inward, outward)
+
+
+def star(
+    system: System, devices: Sequence[int], on_host: bool, library: str = "", transport: Transport = "auto"
+) -> Star:
+    """Copies between `devices` and the server: the first of them, or with `on_host` its host's memory."""
+    _refuse_peers_of_a_host(on_host, transport)
+    if library == "gloo" or transport == "socket":
+        return _over_sockets(system, devices, on_host)
+    server, *others = devices
+    if on_host:
+        flows = [_to_memory(system, device, server) for device in devices]
+        fixed_s = max(_latency_s(system, device, flow) for device, flow in zip(devices, flows, strict=True))
+    else:
+        flows = [paths.flow(system, device, server, transport) for device in others]
+        fixed_s = max(paths.copy_path(system, device, server, transport).latency_s for device in others)
+    return Star(_copies(system, flows, fixed_s), _copies(system, list(map(_returning, flows)), fixed_s))
+
+
+def _copies(system: System, flows: Sequence[Flow], fixed_s: float) -> Copies:
+    bandwidth_Bps, limit = min(fair_shares(system, flows))
+    return Copies(tuple(flows), fixed_s, bandwidth_Bps, limit)
+
+
+def _returning(flow: Flow) -> Flow:
+    return replace(flow, steps=backward(flow.steps))
+
+
+def _to_memory(system: System, device: int, server: int) -> Flow:
+    """A copy from a GPU to memory of the host that serves."""
+    gpu, at = system.gpus[device], system.gpus[server]
+    up = to_host(system, gpu.name)
+    if not up:
+        raise ConfigError(
+            f"strategy.device=cpu: no CPU of {system.name} is described that {gpu.name} could copy to; use "
+            "strategy.device=gpu"
+        )
+    if gpu.node == at.node:
+        return Flow(up, staged=False, from_host=True)
+    through = host_steps(system, gpu.name, at.name)
+    return Flow(through[: -len(to_host(system, at.name))], staged=False, from_host=True)
+
+
+def _latency_s(system: System, device: int, flow: Flow) -> float:
+    """Of a small copy to the host's memory, or from there."""
+    switches = (system.component(name).part for _, name, _ in flow.steps)
+    crossed = sum(link.wire.latency_s.value for _, _, link in flow.steps)
+    passed = sum(part.latency_s.value for part in switches if isinstance(part, SwitchSpec))
+    return system.gpu_part(device).copy_s.value + crossed + passed
+
+
+def _over_sockets(system: System, devices: Sequence[int], on_host: bool) -> Star:
+    """Processes that send to the one that serves, which receives them all at the rate of sockets."""
+    rate_Bps, limit = socket_rate(system, by_node(system, devices))
+    sockets = Copies((), SOCKET.base_s + SOCKET.network_s, rate_Bps / (len(devices) - 1), limit)
+    if not on_host:
+        return Star(sockets, sockets)
+    own = [star(system, [device], on_host) for device in devices]  # each rank copies to memory of its own host
+    slowest = min(own, key=lambda each: each.inward.bandwidth_Bps)
+    return Star(_one_behind_the_other(slowest.inward, sockets), _one_behind_the_other(sockets, slowest.outward))
+
+
+def _one_behind_the_other(first: Copies, second: Copies) -> Copies:
+    return Copies(
+        (*first.flows, *second.flows),
+        first.fixed_s + second.fixed_s,
+        1 / (1 / first.bandwidth_Bps + 1 / second.bandwidth_Bps),
+        min(first, second, key=lambda copies: copies.bandwidth_Bps).limit,
+    )
+
+
+def _refuse_peers_of_a_host(on_host: bool, transport: Transport) -> None:
+    if on_host and transport == "peer":
+        raise ConfigError(
+            "transport=peer with strategy.device=cpu: what goes to the host's memory is no traffic between GPUs; use "
+            "transport=auto, or strategy.device=gpu"
+        )

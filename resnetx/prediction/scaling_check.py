@@ -1,0 +1,121 @@
+"""Published scaling, predicted: each rate of several GPUs from the rate of one, as `resnetx predict rate=` does it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
+from resnetx.config import request_from
+from resnetx.prediction import compute, host_load, roofline
+from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.job import Overlap
+from resnetx.prediction.predict import simulated, slowest_of
+from resnetx.prediction.published_scaling import Series, series, sources
+from resnetx.prediction.scaling_errors import Kind
+from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.stated_rate import StatedRates
+from resnetx.request import Request
+from resnetx.settings.compose import compose
+
+FETCHED = Overlap(host_to_device=False, parameters=True)  # TensorFlow's, as `api.predict_settings` has it
+FREE = ScalingCosts(variation=0.0, host_load=0.0)
+
+
+@dataclass(frozen=True)
+class ScalingCase:
+    """One published rate of several GPUs, and the point that predicts it from the rate of one."""
+
+    series: Series
+    gpus: int
+    measured: float  # images/s
+    rate: StatedRates | None = None  # of one GPU; null: as published
+    fabric: Fabric | None = None  # null: as described
+
+    @property
+    def publisher(self) -> str:
+        return sources()[self.series.source].whose
+
+    @cached_property
+    def point(self) -> Point:
+        """What is predicted; given nothing of the case but the rate of one GPU."""
+        of = self.series
+        rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
+        subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates)
+        fabric = self.fabric or Fabric(of.on(self.gpus), of.library)
+        overlap = FETCHED if of.exchange == "server" else Overlap()
+        setting = TrainingSetup(overlap=overlap, gradients=of.gradients, costs=FREE)
+        return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
+
+    @property
+    def source(self) -> str:
+        return sources()[self.series.source].text
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.of_point(self.point)
+
+    @property
+    def linear(self) -> float:
+        """GPUs times the rate of one, images/s."""
+        return self.gpus * self.series.images_per_s[1]
+
+    def iteration(self, costs: ScalingCosts) -> Iteration:
+        return simulated(replace(self.point, setting=replace(self.point.setting, costs=costs)))
+
+    def predicted(self, costs: ScalingCosts) -> float:
+        """Images/s."""
+        return self.point.batch_size / self.iteration(costs).time_s
+
+    @cached_property
+    def free_s(self) -> tuple[float, float, float]:
+        """(seconds of an iteration in which scaling costs nothing but messages, of computing, share of busy cores)."""
+        iteration = self.iteration(FREE)
+        step = iteration.computes[0].step
+        return iteration.time_s, step.compute_s, host_load.busy(self.point, step)
+
+    def nearly(self, costs: ScalingCosts) -> float:
+        """The predicted rate by one sum, to fit with: it differs where longer computing hides more of the messages."""
+        iteration_s, compute_s, busy = self.free_s
+        longer = slowest_of(self.gpus, costs.variation) * (1 + costs.host_load * busy) - 1
+        return self.point.batch_size / (iteration_s + longer * compute_s)
+
+    def without_rate(self) -> "ScalingCase":
+        """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
+        of, gpu = self.series, self.point.fabric.system.gpu_part(0)
+        model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
+        rate = images / roofline.step_s(model, of.layers, of.image_size, images, gpu, of.precision)
+        error = compute.roofline_error(model, gpu, of.precision)
+        return replace(self, rate=StatedRates(((images, rate),), "stated", model.source, error))
+
+    def on(self, fabric: Fabric) -> "ScalingCase":
+        """The same on a fabric of which more is known."""
+        return replace(self, fabric=fabric)
+
+    def log_error(self, predicted: float) -> float:
+        """Of the time: measured over predicted, as a logarithm; above 0 where it took longer than predicted."""
+        return math.log(predicted / self.measured)
+
+
+def cases() -> Iterator[ScalingCase]:
+    """All published rates of several GPUs, in the order of the file."""
+    for of in series():
+        for gpus, measured in of.scaled:
+            yield ScalingCase(of, gpus, measured)
+
+
+def _request(of: Series) -> Request:
+    """A source that does not say what fed its GPUs is taken to have read images as DALI does."""
+    feeds = {"synthetic": SyntheticInput, "loader": TorchvisionInput, "dali": DaliInput, "unknown": DaliInput}
+    words = {
+        "model": "torchvision",
+        "model.name": of.network,
+        "image_size": of.image_size,
+        "batch_size": of.batch_size_per_gpu,
+        "scaling": "weak",
+        "gpus": 1,
+        "precision": of.precision,
+        "input": feeds[of.input].__struct_config__.tag,
+        "strategy": "server" if of.exchange == "server" else of.strategy,
+    }
+    return request_from(compose(words))

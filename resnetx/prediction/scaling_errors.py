@@ -1,0 +1,103 @@
+"""What scaling costs beyond what is simulated, and how far off predictions of it were: fitted to published rates.
+
+    errors = scaling_errors()
+    errors.costs.variation                 # standard deviation of a rank's step, over its mean, where no trace says
+    errors.of(Kind("allreduce", "one node", "none"))
+
+Ranks wait for the slowest of them, and threads that decode images compete with those that queue the GPUs' work. How
+much that costs has two parameters, `variation` and `host_load`, fitted to `results/published/scaling.yaml`. Whoever
+published a rate is left out of the fit that predicts it: the errors of such predictions, by kind of case, are what
+the intervals are made of. `python -m resnetx.prediction.scaling_fit` writes the file.
+"""
+
+from functools import cache
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from resnetx.choices import TorchvisionInput
+from resnetx.loading import own_yaml
+from resnetx.prediction.published import FOLDER
+from resnetx.prediction.scenario import Point, ScalingCosts
+
+FILE = FOLDER / "scaling-errors.yaml"
+LEVEL = 0.90  # of intervals: the share of points that they should hold
+FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
+
+
+Exchange = Literal["allreduce", "server"]
+
+
+class Kind(NamedTuple):
+    """Cases whose errors are counted together."""
+
+    exchange: Exchange
+    nodes: Literal["one node", "several nodes"]
+    input: Literal["none", "loader"]  # loader: decoded by a framework's own loader; DALI is counted with none
+
+    @classmethod
+    def of_point(cls, point: Point) -> "Kind":
+        request = point.subject.request
+        loader = request is not None and isinstance(request.input, TorchvisionInput)
+        nodes = -(-point.gpus * point.fabric.described.nodes // len(point.fabric.described.gpus))
+        exchange: Exchange = "server" if point.subject.strategy.kind == "server" else "allreduce"
+        return cls(exchange, "one node" if nodes == 1 else "several nodes", "loader" if loader else "none")
+
+    @property
+    def text(self) -> str:
+        return group_text(*self)
+
+
+def group_text(exchange: str, nodes: str, feed: str) -> str:
+    """A kind, or a group of kinds with "any" in places, for people."""
+    exchanges = {"server": "parameter server", "allreduce": "all-reduce", "any": "any exchange"}
+    feeds = {"loader": "a loader of JPEG files", "none": "synthetic or DALI", "any": "any input"}
+    return f"{exchanges[exchange]}, {'any nodes' if nodes == 'any' else nodes}, {feeds[feed]}"
+
+
+class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Errors of one kind of case, each publisher left out of the fit. Logarithms are of measured over predicted."""
+
+    exchange: str  # of a `Kind`, or "any"
+    nodes: str
+    input: str
+    points: int
+    publishers: int
+    mean: float  # of |predicted / measured - 1|, of rates
+    worst: float
+    bias: float  # mean of predicted / measured - 1
+    linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
+    slower: float  # what one time in twenty exceeds the predicted one by, `widened` times, as a logarithm
+    faster: float  # what one in twenty falls short of it by, likewise
+    held: (
+        float | None
+    )  # share of points within an interval that was made without their publisher; null: there is but one
+
+    @property
+    def text(self) -> str:
+        return group_text(self.exchange, self.nodes, self.input)
+
+
+class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fit, and its errors by kind of case; the last kind is all of them."""
+
+    costs: ScalingCosts
+    points: int  # rates that were fitted
+    publishers: int
+    without: dict[str, ScalingCosts]  # as fitted to the rates of all other publishers, by publisher
+    widened: float  # times the quantiles, for nine of ten rates of an unseen publisher to lie within
+    kinds: list[KindError]
+
+    def of(self, kind: Kind) -> KindError:
+        """The errors of a kind with enough points; else those of all with as many nodes, or of all."""
+        for names in (tuple(kind), ("any", kind.nodes, "any")):
+            for error in self.kinds:
+                if (error.exchange, error.nodes, error.input) == names and error.points >= FEWEST_POINTS:
+                    return error
+        return self.kinds[-1]
+
+
+@cache
+def scaling_errors() -> ScalingErrors:
+    errors: ScalingErrors = own_yaml(FILE, ScalingErrors)
+    return errors
