@@ -79,6 +79,8 @@ BOUNDS = {
     "memory": Range(1, 2**50, "1 PiB, in bytes"),
     "memory_limit": Range(1, 2**50, "1 PiB, in bytes"),
     "host_time": Range(0, _DAY_S, "a day, in seconds"),
+    "rate": Range(0, 10**9, "images/s of one GPU", above=True),
+    "rate_error": Range(0, 1, "all of it"),
     "straggler": Range(1, 1000, "times as long as the others"),
     "clock": Range(0, 10**4, "MHz", above=True),
     "what_if.bandwidth": _FACTOR,

@@ -23,7 +23,7 @@ _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 # Settings that are or may be paths, in which a leading `~` is the user's home.
-PATHS = ("study", "input.root", "results", "out", "calibration", "systems")
+PATHS = ("study", "input.root", "results", "out", "calibration", "rate", "systems")
 GROUPS = (
     "model",
     "input",

@@ -1,12 +1,13 @@
 """What `predict` is asked about: workloads by name, by their traces, or by traces that others have measured."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from resnetx import bounds, study, workloads
+from resnetx.api.known_rates import KnownRates
 from resnetx.choices import Server, Strategy
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
@@ -14,6 +15,7 @@ from resnetx.loading import is_folder
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
 from resnetx.prediction.scenario import Subject
 from resnetx.prediction.speedup import Placement
+from resnetx.prediction.traced_exchange import refuse_silent
 from resnetx.record import Unknown
 from resnetx.record.trace import Trace
 from resnetx.request import Request
@@ -35,6 +37,8 @@ class Wanted:
     convention: str  # of counting activations and parameters
     baseline: int  # GPUs of the denominator of speed-ups
     serves: bool = False  # whether strategy=server stays in place of `strategy`
+    rates: KnownRates | None = None  # of one GPU, where they are known
+    as_traced: bool = False  # messages are the traces' own
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
@@ -52,8 +56,13 @@ class Wanted:
 
     def checked(self, request: Request, split: str = "even") -> Request:
         """The request with the strategy that is wanted; refused where it could run nowhere."""
-        if not (self.serves and isinstance(request.strategy, Server)):
-            request = msgspec.structs.replace(request, strategy=self.strategy or request.strategy)
+        if self.strategy is not None and isinstance(request.strategy, Server) and not self.serves:
+            raise ConfigError(
+                "strategy=server: this framework is not known to have trained with a parameter server; leave framework "
+                "out, or use framework=tensorflow"
+            )
+        if self.strategy is not None and not isinstance(request.strategy, Server):
+            request = msgspec.structs.replace(request, strategy=self.strategy)
         check(msgspec.structs.replace(request, split=split))
         return request
 
@@ -70,11 +79,17 @@ class Curve:
 
 def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterator[Curve]:
     """The curves of the workloads that are given; with traces, those of each trace."""
+    if not paths and wanted.as_traced:
+        raise ConfigError("communication=trace: there is no trace whose messages it could take; give one")
     if not paths:
         yield from _through(_named(given, wanted), wanted, None)
+    elif wanted.rates is not None:
+        raise ConfigError(f"{wanted.rates.where}: {paths[0]} has the times of a step already; give a trace or a rate")
     for path in paths:
         for trace in traces(path):
             _refuse_known(trace, given)
+            if wanted.as_traced:
+                refuse_silent(trace)
             if trace.request is None:
                 yield from _imported(trace, given, wanted)
             else:
@@ -96,6 +111,8 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
             refuse_unsound(trace, (layer.name for layer in table if layer.parameters))
         points = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of(first, table, wanted.convention, trace)
+        if wanted.rates is not None:
+            subject = replace(subject, rates=wanted.rates.of(first))
         yield Curve(subject, list(points), wanted.base(first))
 
 
@@ -183,6 +200,7 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
         "gpus": _gpus(wanted, READS["predict"].own["gpus"]),
         "batch_size": max(each.batch_size for each in trace.batches),
         "scaling": "weak",  # a batch size of its own is each GPU's
+        **({"strategy": "layerwise"} if wanted.as_traced else {}),  # a message for each layer is what it has
     }
     _, points = points_of({**_without_groups(defaults, given), **given})
     assumed = () if "scaling" in given else (_weak(trace),)

@@ -19,7 +19,7 @@ from resnetx.api import message_costs
 from resnetx.api.curves import Curve, curves
 from resnetx.api.paper_settings import is_the_papers, left_to_the_paper
 from resnetx.api.predict import points_on
-from resnetx.api.predict_settings import fabrics, setting_of, split, wanted_of
+from resnetx.api.predict_settings import by_framework, fabrics, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
 from resnetx.prediction import provenance
 from resnetx.prediction.scenario import Fabric
@@ -91,10 +91,14 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
     left = {key: each.value for key, each in left_to_the_paper({**asked, **settings}).items()}
     own, workload = split({**asked, **left, **settings})
     key = repr(sorted(workload.items()))
-    if key not in memory.curves:
-        memory.curves[key] = list(curves([], workload, wanted_of(own)))
+    trained = []
+    for of_framework in by_framework(own):
+        name = f"{key} {of_framework.framework}"
+        if name not in memory.curves:
+            memory.curves[name] = list(curves([], workload, wanted_of(of_framework)))
+        trained += [(each, setting_of(of_framework)) for each in memory.curves[name]]
     on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own)]
-    points = provenance.sealed_points(points_on(on, memory.curves[key], setting_of(own)))
+    points = provenance.sealed_points(points_on(on, trained))
     machines = {fabric.described.name: fabric.described for fabric in on}
     libraries = ",".join(fabric.library for fabric in on)
     if libraries not in memory.collectives:

@@ -1,6 +1,7 @@
 """What a workload would do on systems that you do not have: from traces of one GPU, or from published rates."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -8,14 +9,24 @@ from resnetx import progress
 from resnetx.api import drawings
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
-from resnetx.api.predict_settings import ASSUMED, fabrics, setting_of, split, wanted_of
-from resnetx.choices import SyntheticInput
+from resnetx.api.known_rates import KnownRates, known_rates
+from resnetx.api.predict_settings import (
+    ASSUMED,
+    PredictSettings,
+    by_framework,
+    fabrics,
+    setting_of,
+    split,
+    wanted_of,
+)
+from resnetx.choices import Server, SyntheticInput
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.prediction import provenance
+from resnetx.prediction.decoding import decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
 from resnetx.prediction.scenario import Fabric, TrainingSetup
@@ -77,23 +88,52 @@ def _name(point: PredictedPoint) -> str:
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     settings, workload = split(given)
-    on, setting = fabrics(settings), setting_of(settings)
-    wanted = list(curves(paths, workload, wanted_of(settings)))
-    _refuse_unsaid(on[0].measured, wanted, settings.calibration)
-    _refuse_unread(setting.image_bytes, wanted)
-    points = points_on(on, wanted, setting)
+    on, known = fabrics(settings), known_rates(settings.rate, settings.rate_error)
+    trained = [each for own in by_framework(settings) for each in _trained(paths, workload, own, known)]
+    wanted = [each for each, _ in trained]
+    _refuse_other_rates(known, wanted, on)
+    _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
+    _refuse_other_loaders(on, wanted)
+    _refuse_unsaid_messages(settings, wanted)
+    _refuse_unread(settings.image_bytes, wanted)
+    _refuse_no_server(settings.overlap.parameters, wanted)
+    points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
         raise ConfigError(points[0].point.reason)
     inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 
 
-def points_on(on: Sequence[Fabric], wanted: Sequence[Curve], setting: TrainingSetup) -> list[SourcedPoint]:
+def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None:
+    """Only a parameter server sends parameters."""
+    if parameters_overlap and not any(isinstance(each.subject.strategy, Server) for each in wanted):
+        raise ConfigError(
+            "overlap.parameters=true: only a parameter server sends parameters; use strategy=server, or leave it out"
+        )
+
+
+def _trained(
+    paths: Sequence[Path], workload: Point, settings: PredictSettings, known: KnownRates | None
+) -> list[tuple[Curve, TrainingSetup]]:
+    """The curves of one framework, each with how it is trained."""
+    setting = replace(setting_of(settings), decoding_threads=_decoding_threads(workload))
+    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, known))]
+
+
+def _decoding_threads(workload: Point) -> int | None:
+    """The threads of each rank's input, if they are asked for."""
+    threads = workload.get("input.threads")
+    if isinstance(threads, list):
+        raise ConfigError(f"input.threads={threads}: a prediction has one number of them; predict for each in turn")
+    return threads
+
+
+def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup]]) -> list[SourcedPoint]:
     """Every point: of each system and library in turn."""
     return [
         point
         for fabric in on
-        for asked in wanted
+        for asked, setting in trained
         for point in curve(asked.subject, fabric, asked.points, asked.baseline, setting)
     ]
 
@@ -115,11 +155,16 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
 # ---- what cannot be predicted ----------------------------------------------------------------------------------------
 
 
-def _refuse_unsaid(
-    found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str | None
-) -> None:
+def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: Sequence[Fabric]) -> None:
+    """A known rate is of one model of GPU, and a stated one of one workload."""
+    if known is not None:
+        requests = [each.subject.request for each in wanted if each.subject.request is not None]
+        known.check(requests, [fabric.described for fabric in on])
+
+
+def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:
     """All-reduces on an unknown number of GPUs can be those of one number, not of several."""
-    counts = sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
+    counts = _counts(wanted)
     if None in found and len(counts) > 1:
         raise ConfigError(
             f"calibration={calibration}: does not state its number of GPUs, and several are requested: "
@@ -127,7 +172,36 @@ def _refuse_unsaid(
         )
 
 
-def _refuse_unread(image_bytes: int | None, wanted: Sequence[Curve]) -> None:
+def _refuse_other_loaders(on: Sequence[Fabric], wanted: Sequence[Curve]) -> None:
+    """A measured rate of decoding says something only where images are decoded by the same means."""
+    inputs = [each.subject.request.input for each in wanted if each.subject.request is not None]
+    for rate in (rate for fabric in on for rate in fabric.decoding):
+        if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
+            cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
+            raise ConfigError(
+                f"calibration={rate.source}: has how fast {rate.loader} decodes with one {rate.unit}, which no point "
+                f"does; add input={rate.loader}{cpu}"
+            )
+
+
+def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) -> None:
+    """The same of the messages of traces."""
+    if settings.communication != "trace" or len(_counts(wanted)) < 2:
+        return
+    for trace in (each.subject.trace for each in wanted):
+        if trace is not None and not all(batch.communication_gpus for batch in trace.batches):
+            raise ConfigError(
+                f"communication=trace: {trace.source} does not state its number of GPUs, and several are requested: "
+                f"gpus={_counts(wanted)}; request one of them, or state it (`resnetx trace --import ... gpus=2`)"
+            )
+
+
+def _counts(wanted: Sequence[Curve]) -> list[int]:
+    """The numbers of GPUs that send anything."""
+    return sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
+
+
+def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> None:
     """The size of stored images says something only where images are read."""
     if image_bytes is None:
         return

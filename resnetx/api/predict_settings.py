@@ -6,14 +6,15 @@ from typing import Literal
 import msgspec
 
 from resnetx import bounds
+from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Wanted
+from resnetx.api.known_rates import KnownRates, Rate
 from resnetx.api.system_settings import SystemSettings
 from resnetx.choices import After, Layerwise, Strategy
 from resnetx.config import FIND, bytes_from, clock_from
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect import measured
 from resnetx.interconnect.collective import LIBRARIES
-from resnetx.interconnect.measured import UNCALIBRATED, MeasuredCollective
+from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
@@ -38,6 +39,9 @@ SERVERS = ("tensorflow",)
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
 
+# Settings that only say how messages are modelled.
+MODELLED = ("calibration", "gradients", "library", "sensitivity", "transport", "what_if")
+
 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     input: bool
@@ -53,7 +57,11 @@ class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     """The settings of a prediction that do not describe the workload."""
 
-    framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
+    calibration: list[str | None]  # files, each for what it knows
+    rate: Rate | None
+    rate_error: float | None
+    communication: Literal["model", "trace"]
+    framework: list[str | None]  # an axis: `by_framework` has one of each
     overlap: _Overlap
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
@@ -68,32 +76,55 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     convention: str
     baseline: int
 
+    @property
+    def calibration_files(self) -> list[str]:
+        return [path for path in self.calibration if path not in (None, UNCALIBRATED)]
+
 
 def split(given: Point) -> tuple[PredictSettings, Point]:
     """The settings of the prediction itself, and those that describe the workload."""
     own = {key: value for key, value in given.items() if group_of(key) in PredictSettings.__struct_fields__}
-    settings = struct_of(own, PredictSettings, listed=("systems", "library"))
+    settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework", "calibration"))
     _check(settings)
+    for key in own:
+        if settings.communication == "trace" and group_of(key) in MODELLED:
+            raise ConfigError(
+                f"{key}: changes how messages are modelled, and communication=trace takes those of a trace"
+            )
     return settings, {key: value for key, value in given.items() if key not in own}
 
 
 def _check(settings: PredictSettings) -> None:
+    for framework in settings.framework:
+        if framework is not None and framework not in FRAMEWORKS:
+            raise unknown_name("framework", framework, FRAMEWORKS, "framework")
     for library in settings.library:
         if library is not None and library not in LIBRARIES:
             raise unknown_name("library generation", library, LIBRARIES, "library")
-    if settings.calibration not in (None, UNCALIBRATED) and len(settings.systems) * len(settings.library) > 1:
-        raise ConfigError(f"calibration={settings.calibration}: valid for one system and one library; give one of each")
+    if (files := settings.calibration_files) and len(settings.systems) * len(settings.library) > 1:
+        raise ConfigError(f"calibration={','.join(files)}: valid for one system and one library; give one of each")
+    if settings.rate is not None and settings.clock is not None:
+        raise ConfigError("clock: a known rate has the clock of its GPU in it; leave clock or rate out")
 
 
-def wanted_of(settings: PredictSettings) -> Wanted:
-    """What this verb's settings say of the points."""
-    strategy = FRAMEWORKS[settings.framework][0] if settings.framework else None
+def by_framework(settings: PredictSettings) -> list[PredictSettings]:
+    """The same settings with each framework by itself."""
+    if not settings.framework:
+        raise ConfigError(f"framework=[]: expected one of {', '.join(FRAMEWORKS)}, or several")
+    return [msgspec.structs.replace(settings, framework=[name]) for name in dict.fromkeys(settings.framework)]
+
+
+def wanted_of(settings: PredictSettings, rates: KnownRates | None = None) -> Wanted:
+    """What this verb's settings say of the points; `rates`: those of `known_rates`, which reads files."""
+    (framework,) = settings.framework
     return Wanted(
         None if settings.devices is None else tuple(settings.devices),
-        strategy,
+        FRAMEWORKS[framework][0] if framework else None,
         settings.convention,
         settings.baseline,
-        settings.framework in SERVERS,
+        framework in SERVERS,
+        rates,
+        as_traced=settings.communication == "trace",
     )
 
 
@@ -104,23 +135,22 @@ def fabrics(settings: PredictSettings) -> list[Fabric]:
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
-    found = _measured(settings)
+    found = calibrations(settings.calibration_files)
     return [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
 
 
-def _fabric(
-    settings: PredictSettings, machine: System, library: str | None, found: Mapping[int | None, MeasuredCollective]
-) -> Fabric:
+def _fabric(settings: PredictSettings, machine: System, library: str | None, found: Calibrations) -> Fabric:
     there = link_kinds(machine)  # what another system alone has changes nothing here
     bandwidth = {kind: factor for kind, factor in settings.what_if.bandwidth.items() if kind in there}
     return Fabric(
         machine,
         library or machine.library,
         settings.transport,
-        found,
+        found.collectives,
         bandwidth,
         settings.what_if.latency,
-        published=settings.calibration is None,
+        decoding=found.decoding,
+        published=not found.collectives and UNCALIBRATED not in settings.calibration,
     )
 
 
@@ -134,10 +164,13 @@ def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[Sys
 
 
 def setting_of(settings: PredictSettings) -> TrainingSetup:
-    """How it is trained, as this verb's settings say."""
+    """How it is trained, as this verb's settings say; see `by_framework`."""
+    (framework,) = settings.framework
     overlap = Overlap(settings.overlap.input, settings.overlap.host_to_device, settings.overlap.parameters)
     return TrainingSetup(
-        overlap=FRAMEWORKS[settings.framework][1] if settings.framework else overlap,
+        communication=settings.communication,
+        framework=framework,
+        overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,
         straggler=settings.straggler,
         host_s=_time(settings.host_time),
@@ -157,11 +190,6 @@ def _clock_Hz(given: str | float | None) -> float | None:
             "highest that GPUs sustain; give it here, e.g. clock=1227MHz"
         )
     return None if given is None else clock_from(given)
-
-
-def _measured(settings: PredictSettings) -> dict[int | None, MeasuredCollective]:
-    """Measured all-reduces by the number of GPUs, to calibrate with."""
-    return {} if settings.calibration in (None, UNCALIBRATED) else measured.by_gpus(settings.calibration, "allreduce")
 
 
 def _time(given: str | float) -> float:

@@ -20,7 +20,6 @@ class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[int] | None
     transport: Transport
     library: list[str | None]  # generations; None: the system's own
-    calibration: str | None
     results: str  # where what is written goes, into a folder of its own, if it is given and `out` is not
     out: str | None
 

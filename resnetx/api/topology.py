@@ -39,6 +39,7 @@ GOES_WITH = {  # settings that only some questions read, and which: one that not
 class TopologySettings(SystemSettings, frozen=True, kw_only=True):
     """The settings of questions about systems."""
 
+    calibration: str | None
     collective: str | None
     size: list[int | str]
     pick: int | None
@@ -272,10 +273,10 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         ring_Bps=[ring.bandwidth_Bps for ring in rings],
         limiting_link=cost.limiting_link,
         calibration=None if plan.calibration is None else plan.calibration.source,
-        explanation=[*plan.explain(size_bytes), f"{error.text.capitalize()}."],
+        explanation=[*plan.explain(size_bytes), error.text],
         error=error.mean,
         error_q90=error.q90,
-        error_source=error.text,
+        error_source=error.source,
     )
 
 

@@ -19,6 +19,7 @@ class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that it reads."""
 
     batch_size: int
+    gpus: int | None  # that its communication is between
     device: str | None
     workload: str | None
     results: str
@@ -35,7 +36,7 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
             f"--import {file}: the file contains neither its batch nor its GPU; expected batch_size= samples on the "
             f"one GPU, and device= one of {', '.join(sorted(known))}"
         )
-    bounds.check({"batch_size": wanted.batch_size})
+    bounds.check({"batch_size": wanted.batch_size, "gpus": wanted.gpus})
     if wanted.device not in known:
         raise unknown_name("GPU", wanted.device, known, "device")
     kept = import_(
@@ -44,5 +45,6 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
         device=CPU if CPU in known[wanted.device].product_names else wanted.device,
         results=Path(wanted.results),
         workload=wanted.workload,
+        gpus=wanted.gpus or 0,
     )
     return read_trace(kept.parent.parent)

@@ -43,9 +43,9 @@ class MeasuredError:
 
     @property
     def text(self) -> str:
-        """As a sentence of results has it."""
+        """A sentence for results."""
         of = "held out of" if self.held_out else "mean of"
-        return f"off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}"
+        return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
 
 
 @dataclass(frozen=True)

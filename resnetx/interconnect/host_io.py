@@ -39,14 +39,17 @@ def from_host(system: System, devices: Sequence[int]) -> Supply | None:
 
 
 def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
-    """What each of `devices` gets of its node's storage when all of them read; None: no storage is described."""
+    """What each of `devices` gets of its node's storage when all of them read; None: no storage is described.
+
+    A server that all nodes share serves those that read alike.
+    """
     readers = Counter(system.gpus[device].node for device in devices)
     rates_Bps = dict.fromkeys(readers, 0.0)
     figures: dict[str, SourcedValue] = {}
     for component in system.components:
         if isinstance(component.part, StorageSpec) and component.node in rates_Bps:
             figure = component.part.bandwidth_Bps
-            rates_Bps[component.node] += figure.value
+            rates_Bps[component.node] += figure.value / (len(readers) if component.part.shared else 1)
             figures[f"{component.part_name} at {si(figure.value, 'B/s')}"] = figure
     rate_Bps = min(rates_Bps[node] / count for node, count in readers.items())
     return _supply(rate_Bps, figures) if rate_Bps else None

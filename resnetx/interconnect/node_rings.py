@@ -36,7 +36,7 @@ class NodeRings:
     chain_limit: str
     lanes: Lanes | None  # direct NVLink lanes between the GPUs, where rings were packed into them
     notes: tuple[str, ...]
-    copies_Bps: float = math.inf  # what copies would get along the ring, of which kernels get a share; inf: no limit
+    copies_Bps: float = math.inf  # what copies get along the bus, of which kernels get a share; inf: not over the bus
 
     @property
     def ring_Bps(self) -> float:
@@ -123,7 +123,7 @@ def _one_order(
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
     on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
-    copies_Bps = min(fair_shares(system, flows))[0] if kernels and not on_nvlink else math.inf
+    copies_Bps = _copies_Bps(system, flows) if kernels and not on_nvlink else math.inf
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
     return NodeRings(
@@ -136,6 +136,13 @@ def _one_order(
         notes=notes,
         copies_Bps=copies_Bps,
     )
+
+
+def _copies_Bps(system: System, flows: Sequence[Flow]) -> float:
+    """What copies get along the bus: of the slowest link by itself or, where they are staged, of the host's memory."""
+    if any(flow.staged for flow in flows):
+        return min(rate_Bps for rate_Bps, _ in fair_shares(system, flows))
+    return min(link.copy_Bps for flow in flows for _, _, link in flow.steps)
 
 
 def _place(system: System, device: int) -> tuple[str, ...]:

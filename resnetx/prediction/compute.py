@@ -1,6 +1,7 @@
 """The source of compute times: what one rank's step takes on a GPU, and where that is known from.
 
-    stated      one GPU's rate, as the user knows it; the roofline divides the step into layers (`stated_rate`)
+    stated      one GPU's rate, as the user knows it; the roofline divides the step into layers (`stated_rate`), and on
+                CPUs, which have none, their share of the FLOP
     measured    a trace of this very GPU model (on CPUs: of this host), at this per-GPU batch or between two traced
                 ones; or the rate that a run measured, divided into layers in the same way
     rescaled    a trace of another GPU model, or clock: each layer by the ratio of the roofline's times on the two
@@ -27,7 +28,7 @@ from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import Trace
-from resnetx.workloads.counts import Layer
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 PUBLISHED = "results/published/training.yaml"
 CLOCKS_AGREE = 0.02
@@ -61,7 +62,9 @@ def of_point(point: Point, images: int) -> Compute:
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
     step = replace(computed.step, host_s=point.setting.host_s, queue_s=queue_s)
-    if subject.trace is None or is_own_host(subject.trace, system):
+    # Messages as traced are those of the trace's own machine, and so is all else.
+    own_host = subject.trace is None or is_own_host(subject.trace, system) or point.setting.communication == "trace"
+    if own_host or subject.trace is None:
         return replace(computed, step=step)
     # How fast another host reads and copies says nothing of this one; how long it takes to queue a step, little.
     step = replace(step, input_s=0.0, host_to_device_s=0.0)
@@ -74,27 +77,48 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     if subject.trace is not None:
         return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
-    gpu, image_size = system.gpu_part(point.devices[0]), subject.request.image_size
+    gpu, layers, image_size = system.gpu_part(point.devices[0]), subject.layers, subject.request.image_size
 
-    def by_roofline(images: int) -> Compute:
-        assert subject.layers is not None
-        return of_roofline(subject.layers, image_size, images, subject.precision, gpu, clock_Hz)
+    def modelled(images: int) -> Compute:
+        if subject.rates is not None and CPU in gpu.product_names:
+            return _by_flop(layers, image_size, images, gpu)
+        return of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz)
 
-    return by_roofline(images) if subject.rates is None else _of_rates(subject.rates, images, by_roofline)
+    return modelled(images) if subject.rates is None else _of_rates(subject.rates, images, modelled)
 
 
-def _of_rates(rates: StatedRates, images: int, by_roofline: Callable[[int], Compute]) -> Compute:
-    """The roofline's step, as many times as long as the known rates say."""
-    computed = by_roofline(images)
-    factor = rates.factor(images, lambda batch: by_roofline(batch).step.compute_s)
+def _of_rates(rates: StatedRates, images: int, modelled: Callable[[int], Compute]) -> Compute:
+    """The modelled step, as many times as long as the known rates say."""
+    computed = modelled(images)
+    factor = rates.factor(images, lambda batch: modelled(batch).step.compute_s)
     return replace(
         computed,
         step=computed.step.slowed(factor),
         source=rates.source,
         origin="assumed" if rates.source == "stated" else "measured here",
         where=rates.where,
-        note=rates.note(images),
-        error=rates.error,
+        note=rates.note(images, "the shape of the roofline" if computed.source == "roofline" else "the number of FLOP")
+        + computed.note * (computed.source != "roofline"),
+        error=rates.error_at(images),
+    )
+
+
+def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec) -> Compute:
+    """A step whose layers take as long as they have FLOP, at the peak rate: it has the shape of one, not its length."""
+    flop = roofline.work(layers, image_size).flop * images / gpu.fp32_FLOPps.value
+    times = [
+        LayerTime(layer.name, forward_s, backward_s, BYTES_PER_PARAMETER * sum(layer.parameters))
+        for layer, forward_s, backward_s in zip(layers, *flop.tolist(), strict=True)
+    ]
+    return Compute(
+        step=StepTimes(tuple(times), update_s=0.0),
+        source="stated",
+        origin="assumed",
+        where="the layer table",
+        note="; layers in proportion to their FLOP, and what messages take of the cores is left out",
+        error=0.0,
+        gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
+        clock_Hz=None,
     )
 
 
@@ -110,9 +134,13 @@ def _queued_elsewhere(trace: Trace, step: StepTimes) -> str:
 
 def is_own_host(trace: Trace, system: System) -> bool:
     """Whether a trace is of the host that the system has, as far as the names of their CPUs tell."""
+    return CPU in system.gpu_part(0).product_names or is_cpu_of(trace.cpu or "", system)
+
+
+def is_cpu_of(name: str, system: System) -> bool:
+    """Whether a CPU, as its host names it, is one that the system has."""
     cpus = [component.part.about for component in system.components if isinstance(component.part, CpuSpec)]
-    on_cpus = CPU in system.gpu_part(0).product_names
-    return on_cpus or any(_same_cpu(trace.cpu or "", about) for about in cpus)
+    return any(_same_cpu(name, about) for about in cpus)
 
 
 def of_trace(
@@ -188,7 +216,7 @@ def of_roofline(
 ) -> Compute:
     """What `batch_size` images take by the roofline alone."""
     if CPU in gpu.product_names:
-        raise ConfigError("systems: cpu-host needs a trace of that host; `resnetx trace` makes one")
+        raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
     model = roofline.fitted(gpu)
     times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
     update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)

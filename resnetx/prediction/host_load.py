@@ -6,15 +6,13 @@ point, at the rate at which these compute; `host_load` is fitted to published ra
 images are read and the cores of the system's CPUs are described. A trace of CPU ranks has it already.
 """
 
-from resnetx.choices import DaliInput, SyntheticInput
-from resnetx.interconnect.parts import CpuSpec
-from resnetx.interconnect.system import System
+from resnetx.choices import SyntheticInput
+from resnetx.prediction.decoding import ASSUMED, IMAGE_BYTES, cores_for_each, decoding_unit
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import StepTimes
 
-# Images a second that one core decodes, crops and resizes (JPEG files of ILSVRC2012, 110 kB).
-LOADER_RATE = 205.0  # measured: PIL and torchvision's transforms on 103 kB files, 374 to 452 on two cores
-DALI_RATE = 1_400.0  # assumed: with a GPU, DALI leaves a core the entropy decoding of each image alone
+# Images a second that DALI leaves one core of, where the GPU decodes: entropy decoding of each image, assumed.
+GPU_DECODING_RATE = 1_400.0
 
 
 def busy(point: Point, step: StepTimes) -> float:
@@ -22,17 +20,13 @@ def busy(point: Point, step: StepTimes) -> float:
 
     The rate of one GPU, stated or published, has the load of its own images in it.
     """
-    request, cores = point.subject.request, cores_of_a_node(point.fabric.described)
-    if request is None or isinstance(request.input, SyntheticInput) or point.fabric.on_cpus or cores is None:
+    request, system = point.subject.request, point.fabric.described
+    if request is None or isinstance(request.input, SyntheticInput) or point.fabric.on_cpus:
         return 0.0
-    rate = DALI_RATE if isinstance(request.input, DaliInput) else LOADER_RATE
-    others = min(point.gpus, len(point.fabric.described.gpus) // point.fabric.described.nodes) - 1
-    return others * point.batch_size / point.gpus / step.compute_s / (cores * rate)
-
-
-def cores_of_a_node(system: System) -> float | None:
-    """Cores of all CPUs of one node; None where a CPU's are not stated."""
-    cpus = [component.part for component in system.components if isinstance(component.part, CpuSpec)]
-    if not cpus or any(cpu.cores is None for cpu in cpus):
-        return None
-    return sum(cpu.cores.value for cpu in cpus if cpu.cores is not None) / system.nodes
+    cores = cores_for_each(system, point.devices)
+    if cores is None:
+        return 0.0
+    by_core = decoding_unit(request.input) == "core"
+    rate = ASSUMED[request.input.kind].rate_Bps / IMAGE_BYTES if by_core else GPU_DECODING_RATE
+    ranks = min(point.gpus, len(system.gpus) // system.nodes)
+    return (1 - 1 / ranks) * point.batch_size / point.gpus / step.compute_s / (cores * rate)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from resnetx.choices import SyntheticInput
 from resnetx.interconnect.host_io import Supply
 from resnetx.interconnect.parts import Provenance
-from resnetx.prediction.compute import Compute
+from resnetx.prediction.compute import Compute, is_cpu_of
+from resnetx.prediction.decoding import OTHER_CORES, DecodingRate, decoding, decoding_unit
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.step import StepTimes
@@ -74,15 +75,49 @@ class InputTimes:
 def times(computed: Compute, point: Point, images: int) -> InputTimes:
     """The step with what its `images` take to arrive, while all GPUs of the point read and copy theirs.
 
-    Decoding on CPUs is measured, never modelled: only a trace of the same host has it. `input=synthetic` needs nothing.
+    Decoding takes what a trace of the same host says, else what is known of its loader (`decoding`); reading goes on
+    beside it. `input=synthetic` needs nothing.
     """
     request, traced = point.subject.request, InputTimes(computed.step, computed.error, computed.error, ())
     if request is None or isinstance(request.input, SyntheticInput):
         return traced
-    traced = replace(traced, step=_sharing_threads(computed.step, point, request), inputs=(_decoding(computed, point),))
+    if computed.step.input_s or point.fabric.on_cpus:
+        traced = replace(
+            traced, step=_sharing_threads(computed.step, point, request), inputs=(_traced(computed, point),)
+        )
+    else:
+        traced = _decoded(traced, point, images, request)
     if point.fabric.on_cpus:
         return traced
     return _copied(_read(traced, point, images, request), point, images, request)
+
+
+def _decoded(before: InputTimes, point: Point, images: int, request: Request) -> InputTimes:
+    """Decoded by the host's cores, which the GPUs of a node share, or by each GPU; left out where nothing is known."""
+    assert not isinstance(request.input, SyntheticInput), "synthetic images are not decoded"
+    fabric, what = point.fabric, f"decoding on {point.fabric.described.name}"
+    found = decoding(request.input, fabric.system, point.devices, fabric.decoding, point.setting.decoding_threads)
+    if found is None:
+        value = "left out: how fast its GPUs decode is not known (calibration= takes a run with measure=input)"
+        if decoding_unit(request.input) == "core":
+            value = "left out: the cores of its host are not described"
+        return replace(before, inputs=(RecordInput(what, value, "assumed", "prediction/input.py", Unknown(UNCHECKED)),))
+    stored, _ = _stored(point, request)
+    rate, error = found.rate, math.hypot(_rate_error(found.rate, point), stored.error)
+    by = "by each GPU" if found.cores is None else f"by {found.cores:g} cores for each GPU"
+    one = f"one {rate.unit} {rate.rate_Bps / stored.size_bytes:,.3g} images/s with {rate.loader}"
+    return replace(
+        before,
+        step=replace(before.step, input_s=images * stored.size_bytes / found.rate_Bps),
+        reading_error=error,
+        inputs=(RecordInput(what, f"{by}, {one}", rate.origin, rate.source, error),),
+    )
+
+
+def _rate_error(rate: DecodingRate, point: Point) -> float:
+    """How far off a rate may be here: cores of another CPU than it was measured on differ by more than its runs."""
+    known = rate.unit == "GPU" or is_cpu_of(rate.measured_on, point.fabric.system)
+    return rate.error if known else max(rate.error, OTHER_CORES)
 
 
 def _sharing_threads(step: StepTimes, point: Point, request: Request) -> StepTimes:
@@ -141,8 +176,8 @@ def _rate(what: str, value: str, supply: Supply) -> RecordInput:
     return RecordInput(what, value, _ORIGINS[supply.provenance], supply.source, RATE_ERRORS[supply.provenance])
 
 
-def _decoding(computed: Compute, point: Point) -> RecordInput:
-    """What the prediction assumes of decoding images: the time that a trace has of it, or none."""
+def _traced(computed: Compute, point: Point) -> RecordInput:
+    """What a trace says of decoding images: ranks on CPUs have no other source."""
     what = f"decoding on {point.fabric.described.name}"
     if computed.step.input_s:
         return RecordInput(what, "as traced on this host", computed.origin, computed.where, computed.error)

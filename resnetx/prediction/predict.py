@@ -26,6 +26,7 @@ from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point
+from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
@@ -56,10 +57,14 @@ def simulated(point: Point) -> Iteration:
 def _exchange(point: Point, computed: Compute) -> Exchange:
     if point.gpus == 1:
         return messages.NOTHING_SENT
+    subject = point.subject
+    if point.setting.communication == "trace":
+        assert subject.trace is not None, "communication=trace without a trace"
+        return traced_exchange(subject.trace, point.shares[0][0], point.gpus, subject.strategy)
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.exchange(point, computed, bytes_each)
-    plan, subject = point.fabric.plan(point.devices), point.subject
+    plan = point.fabric.plan(point.devices)
     return messages.exchange(plan, subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
 
 
@@ -67,7 +72,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
         step = times.step.slowed(_crowding(point) * _waiting(point, computed))
-        if exchange.messages:
+        if exchange.messages and point.setting.communication == "model":
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between

@@ -12,9 +12,11 @@ import msgspec
 from resnetx.choices import Server
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.memory_check import MemoryNeed
+from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
+from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import Origin, PredictedGpu, PredictedPoint, Sensitivity
 from resnetx.request import Request
@@ -36,6 +38,7 @@ class Description(TypedDict):
     batch_size: int
     scaling: Literal["strong", "weak"]
     strategy: str
+    framework: str
     precision: str
     system: str
     library: str
@@ -59,6 +62,7 @@ def _described(point: Point) -> Description:
         "batch_size": point.batch_size,
         "scaling": subject.scaling,
         "strategy": subject.strategy.kind,
+        "framework": point.setting.framework or "",
         "precision": subject.precision,
         "system": point.fabric.described.name,
         "library": point.fabric.library,
@@ -94,6 +98,7 @@ def predicted(
     base = baseline or Baseline(point.gpus, images_per_s)
     speedup, errors = images_per_s / base.images_per_s, iteration.errors
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
+    no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = PredictedPoint(
         **_described(point),
         outcome="ok",
@@ -112,8 +117,8 @@ def predicted(
         input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
-        limiting_link=known(no_messages if exchange.limiting_link is None else exchange.limiting_link),
-        link_share=known(no_messages if exchange.link_share is None else exchange.link_share),
+        limiting_link=known(no_link if exchange.limiting_link is None else exchange.limiting_link),
+        link_share=known(no_link if exchange.link_share is None else exchange.link_share),
         memory_bytes=known(memory.needed_bytes),
         memory_capacity_bytes=known(memory.capacity_bytes),
         gpu=_gpu(point, compute.clock_Hz),
@@ -143,15 +148,19 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     point, compute = iteration.point, iteration.computes[0]
     what = f"compute of {point.subject.label} on {point.fabric.described.name}"
+    if point.subject.rates is not None:
+        what += f", {point.subject.rates.in_short(point.shares[0][0])}"
     return (RecordInput(what, compute.note, compute.origin, compute.where, iteration.errors.compute),)
 
 
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """Where the cost of the messages is from; empty where none are sent."""
     point, exchange = iteration.point, iteration.exchange
-    if exchange.limiting_link is None:
+    if not exchange.messages:
         return ()
     system = point.fabric.described.name
+    if exchange.limiting_link is None:
+        return (_traced_messages(point, exchange),)
     what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.fabric.library}"
     origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
     source = exchange.calibrated or f"not calibrated: the links of {system}, each with its source"
@@ -174,6 +183,15 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
 def _exchanged(point: Point) -> str:
     strategy = point.subject.strategy
     return f"parameter server ({strategy.device})" if isinstance(strategy, Server) else "all-reduce"
+
+
+def _traced_messages(point: Point, exchange: Exchange) -> RecordInput:
+    """Messages that are taken from the trace; one that does not say its GPUs is taken to be of these."""
+    trace = point.subject.trace
+    unsaid = trace is not None and not any(batch.communication_gpus for batch in trace.batches)
+    value = "each layer's as traced" + "; the trace does not say on how many GPUs" * unsaid
+    origin: Origin = "assumed" if unsaid else "published"
+    return RecordInput(f"messages between {point.gpus} GPUs", value, origin, exchange.calibrated, exchange.error)
 
 
 def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:

@@ -14,6 +14,7 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.star import Star, star
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
+from resnetx.prediction.decoding import DecodingRate
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.record.prediction import Origin
@@ -83,6 +84,7 @@ class Fabric:
     bandwidth: Mapping[str, float] = field(default_factory=dict)  # kinds of links that many times as fast
     latency: float = 1.0  # the fixed time of a collective, times this
     published: bool = False  # published times calibrate the systems that they are of, where nothing is measured
+    decoding: tuple[DecodingRate, ...] = ()  # of loaders, as they were measured
 
     @cached_property
     def system(self) -> System:
@@ -164,10 +166,13 @@ class ScalingCosts:
 class TrainingSetup:
     """How it is trained."""
 
+    communication: Literal["model", "trace"] = "model"  # trace: the messages of the trace, as they were measured
+    framework: str | None = None  # whose strategy and overlap these are; None: nobody's
     overlap: Overlap = field(default_factory=Overlap)
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
+    decoding_threads: int | None = None  # of each rank, if the user sets them; null: the host's cores, shared
     image_bytes: int | None = None  # of an image where it is stored; null: by the recipe that it is read with
     memory_bytes: int | None = None  # of each GPU; null: as described
     memory_model: str = "torch"

@@ -117,6 +117,11 @@ def spread_of(times: LayerTimes) -> float:
     return _spread(times.clean_step_s or times.step_s or _iterations_s(times))
 
 
+def spread_over(columns: Sequence[Sequence[float]]) -> float:
+    """The same of what several parts add up to in each iteration."""
+    return _spread([sum(row) for row in zip(*columns, strict=False)])
+
+
 def _spread(values: Sequence[float]) -> float:
     return SPREAD * stdev(values) / fmean(values) if len(values) > 1 else ONCE
 

@@ -79,6 +79,7 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     workload: str
     batch_size: int  # global
     strategy: str
+    framework: str = ""  # whose strategy and overlap it is predicted with; "": as the settings say
     precision: str
     system: str
     library: str

@@ -58,6 +58,8 @@ class TracedBatch(RecordPart, frozen=True):
     batch_size: int  # images per step on the one device
     times: LayerTimes
     peak_memory_bytes: int | None
+    # The GPUs that `communication_s` of its layers is between; 0: none was measured, or the file does not say.
+    communication_gpus: int = 0
 
 
 class TracedMessage(RecordPart, frozen=True):

@@ -162,7 +162,6 @@ class MachineKeywords(TypedDict, total=False):
     devices: Sequence[int] | None
     transport: Transport
     library: Axis[str | None]
-    calibration: Text | None
 
 
 # ---- one for each verb ----------------------------------------------------------------------------------------------
@@ -254,6 +253,7 @@ class BenchKeywords(TypedDict, total=False):
 class TopologyKeywords(MachineKeywords, total=False):
     """Settings of `topology`."""
 
+    calibration: Text | None
     collective: str | None
     size: Axis[int | str]
     pick: int | None
@@ -265,7 +265,8 @@ class TopologyKeywords(MachineKeywords, total=False):
 class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
     """Settings of whatever predicts."""
 
-    framework: Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None
+    calibration: Sequence[Text] | Text | None
+    framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
@@ -285,6 +286,9 @@ class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
 class PredictKeywords(PredictionKeywords, total=False):
     """Settings of `predict`."""
 
+    rate: float | Mapping[int, float] | Text | None
+    rate_error: float | None
+    communication: Literal["model", "trace"]
     results: Text
 
 

@@ -38,6 +38,8 @@ def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
     for name, seconds in _times(times):
         if not all(0 <= value <= LONGEST_s for value in seconds):
             yield f"{shortened(name)} has times that are negative or without end"
+    if batch.communication_gpus < 0:
+        yield f"its messages are between {batch.communication_gpus} GPUs"
     names = [layer.name for layer in times.layers]
     if len(set(names)) < len(names):
         yield "several layers have one name"

@@ -28,11 +28,12 @@ DRAWN = 3  # iterations of each batch in a timeline
 SILENT = Unknown("imported: the file does not say")
 
 
-def read(path: Path, *, batch_size: int, device: str, workload: str | None = None) -> Trace:
+def read(path: Path, *, batch_size: int, device: str, workload: str | None = None, gpus: int = 0) -> Trace:
     """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
 
     Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
-    is the caller's to check, or "CPU". `workload` is the file's own name unless set.
+    is the caller's to check, or "CPU". `workload` is the file's own name unless set. `gpus`: that its communication is
+    between; 0: the caller does not know.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
     source = visible(str(path))  # a path may hold what is no text
@@ -53,11 +54,19 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         sm_clock_Hz=known(SILENT),
         software=known(SILENT),
         measured_at=known(contents.measured_at),
-        batches=[TracedBatch(batch_size=batch_size, times=contents.times, peak_memory_bytes=known(SILENT))],
+        batches=[_batch(contents.times, batch_size, gpus, path)],
         communication=[],
         unknown=contents.notes,
     )
     return refuse_unsound(seal(trace))
+
+
+def _batch(times: LayerTimes, batch_size: int, gpus: int, path: Path) -> TracedBatch:
+    if gpus and not any(layer.communication_s for layer in times.layers):
+        raise ConfigError(
+            f"gpus={gpus}: {path} has no times of communication, which would be between them; leave gpus out"
+        )
+    return TracedBatch(batch_size=batch_size, times=times, peak_memory_bytes=known(SILENT), communication_gpus=gpus)
 
 
 @dataclass(frozen=True)
@@ -144,12 +153,14 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
     return read(path, batch_size=batch_size, device=device)
 
 
-def import_(path: Path, *, batch_size: int, device: str, results: Path, workload: str | None = None) -> Path:
+def import_(
+    path: Path, *, batch_size: int, device: str, results: Path, workload: str | None = None, gpus: int = 0
+) -> Path:
     """Keeps the trace of another program's file in the results; returns where.
 
     All batches of one workload on one device are below one folder, which `read_trace` reads as one trace.
     """
-    trace = read(path, batch_size=batch_size, device=device, workload=workload)
+    trace = read(path, batch_size=batch_size, device=device, workload=workload, gpus=gpus)
     target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
     if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]

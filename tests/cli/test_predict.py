@@ -126,6 +126,29 @@ def test_a_framework_is_its_strategy_and_overlap(predict):
     assert caffe["iteration_s"] < cntk["iteration_s"]
 
 
+def test_frameworks_are_an_axis(predict, tmp_path, capsys):
+    words = ["systems=gx8", *ALEXNET, "gpus=[1,8]"]
+    _, found = predict(*words, "framework=[caffe-mpi,cntk]", "out=kept")
+    alone = [point for name in ("caffe-mpi", "cntk") for point in predict(*words, f"framework={name}")[1]]
+    assert found == alone
+    assert [each["framework"] for each in found] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk"]
+    assert record.read(prediction_file(tmp_path / "kept"), Prediction).points[0].framework == "caffe-mpi"
+    assert main(["predict", *words, "framework=[caffe-mpi,cntk]"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("AlexNet, ")]
+    assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk"]
+
+
+def test_a_framework_that_is_not_asked_for_is_in_no_point_and_in_no_digest(predict, tmp_path):
+    predict("systems=gx8", *ALEXNET, "gpus=1", "out=kept")
+    file = prediction_file(tmp_path / "kept")
+    made = record.read(file, Prediction)
+    assert made.points[0].framework == ""
+    tree = json.loads(file.read_text())
+    del tree["points"][0]["framework"]
+    older = msgspec.convert(tree, Prediction)
+    assert digest(older) == digest(made)
+
+
 def test_what_if_a_link_were_faster(predict):
     words = ["systems=gx8", *ALEXNET, "gpus=8"]
     _, (before,) = predict(*words)
@@ -335,7 +358,8 @@ def test_validation_holds(capsys):
         (["systems=gx8", "devices=[0,0]", "gpus=2"], "devices=[0, 0]: expected different GPU ids, 0 or more"),
         (["systems=gx8", "devices=[0,1]", "gpus=4"], "devices=[0, 1]: expected 4 GPU ids"),
         (["systems=gx8", "library=nccl9"], "library=nccl9: no library generation has that name"),
-        (["systems=gx8", "framework=torch"], "framework=torch: not one of the known values"),
+        (["systems=gx8", "framework=torch"], "framework=torch: no framework has that name. Known: caffe-mpi"),
+        (["systems=gx8", "framework=[]"], "framework=[]: expected one of caffe-mpi"),
         (["systems=gx8", "straggler=0.5"], "straggler=0.5: expected at least 1"),
         (["systems=gx8", "clock=0"], "clock=0: expected more than 0"),
         (["systems=gx8", "clock=0MHz"], "clock=0: expected more than 0"),

@@ -33,6 +33,20 @@ def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["device"] == "CPU"  # as a trace of ours would have it
 
 
+def test_the_gpus_that_a_file_has_the_communication_of_are_kept(file: str, tmp_path: Path) -> None:
+    words = ["trace", "--import", file, "batch_size=8", "device=k80-562mhz", f"results={tmp_path}", "gpus=2"]
+    assert main(words) == 0
+    (path,) = tmp_path.rglob("trace.json")
+    assert json.loads(path.read_text())["batches"][0]["communication_gpus"] == 2
+
+
+def test_gpus_of_a_file_without_communication_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "alone.tsv"
+    path.write_text(COLUMNS.replace(" 50 1024", " 0 1024"))
+    assert main(["trace", "--import", str(path), "batch_size=8", "device=k80-562mhz", "gpus=2"]) == 2
+    assert "has no times of communication" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -42,9 +56,10 @@ def test_a_rank_on_cores_is_no_gpu(file: str, tmp_path: Path, capsys: pytest.Cap
         (["--import", "FILE", "batch_size=0", "device=k80-562mhz"], "batch_size=0: expected at least 1"),
         (["--import", "FILE", "batch_size=two", "device=k80-562mhz"], "batch_size=two: expected a whole number"),
         (
-            ["--import", "FILE", "gpus=2"],
-            "gpus: not a setting of `resnetx trace --import`; it has batch_size, device",
+            ["--import", "FILE", "seed=2"],
+            "seed: not a setting of `resnetx trace --import`; it has batch_size, gpus, device",
         ),
+        (["--import", "FILE", "batch_size=8", "device=k80-562mhz", "gpus=0"], "gpus=0: expected at least 1"),
         (["--import"], "--import: expected one file, of six columns or a profile of PyTorch, got 0"),
         (["device=0"], "device=0: only describes an imported file; add --import and the file"),
         (["FILE"], "to import a file, add --import"),

@@ -3,9 +3,10 @@
 A case is the settings of a request. Rank 0 writes, for each: what the strategy calls itself, the bytes that it says it
 sends, those that a watch saw leave in each of the last steps, the watch's record, and whether all ranks have the same
 parameters and buffers once they are replicas (the models they bring differ in both) and the same parameters after the
-steps.
+steps, and of how many elements the momenta of each rank are.
 """
 
+import gc
 import json
 import sys
 from dataclasses import asdict
@@ -34,6 +35,7 @@ def main(cases: Path, answers: Path) -> None:
 
 def answer(request, ranks):
     check(request)
+    gc.collect()  # what the case before has left
     torch.manual_seed(ranks.rank)
     watch = Watch(ranks) if request.measure == "phases" else None
     model = train.build(request, ranks)
@@ -52,9 +54,16 @@ def answer(request, ranks):
         "name": replica.name,
         "sizes": replica.sizes(),
         "watched": [asdict(seen) for seen, _ in every] if watch else None,
+        "momenta": ranks.gather(momenta()),
         "begun_equal": all(torch.equal(begun[0], other) for other in begun),
         "equal": all(torch.equal(every[0][1], other) for _, other in every),
     }
+
+
+def momenta():
+    """Elements of the momenta that this rank has."""
+    found = [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer)]
+    return sum(state["momentum_buffer"].numel() for optimizer in found for state in optimizer.state.values())
 
 
 def flattened(tensors):

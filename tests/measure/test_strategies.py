@@ -85,6 +85,14 @@ def test_ranks_that_exchange_gradients_stay_equal_and_others_do_not(answers):
 
 
 @pytest.mark.dist
+def test_only_a_parameter_server_keeps_the_momenta_to_itself(answers, request_of):
+    for case, answer in answers:
+        elements = sum(predicted(request_of({**case, "strategy": "after"}))) // 4
+        expected = [elements, 0] if case["strategy"] == "server" else [elements, elements]
+        assert answer["momenta"] == expected, case
+
+
+@pytest.mark.dist
 def test_a_message_is_ready_then_sent_then_there_before_the_update(answers):
     for _, answer in answers:
         for seen in answer["watched"] or []:

@@ -56,6 +56,14 @@ def test_a_figure_is_trusted_as_its_weakest_source():
     assert from_host(GX8, range(8)).provenance == "measured"
 
 
+def test_a_server_that_all_nodes_share_is_one_for_all_of_them():
+    cluster = load("k80-10gbe", nodes=4)
+    one, four = from_storage(cluster, range(4)), from_storage(cluster, range(16))
+    assert (one.rate_Bps, four.rate_Bps) == (pytest.approx(1.1e9 / 4), pytest.approx(1.1e9 / 16))
+    local = load("v100-ib", nodes=4)
+    assert from_storage(local, range(16)).rate_Bps == from_storage(local, range(4)).rate_Bps
+
+
 # ---- what is read
 
 

@@ -93,6 +93,28 @@ def test_equation_6_speed_up_under_weak_scaling(drawn, ranks):
     assert speedup == pytest.approx(ranks * each.compute_s / (each.compute_s + not_overlapped(each, times)))
 
 
+@given(steps(), st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+def test_layers_wait_for_parameters_in_the_formula_as_in_the_simulation(drawn, slowness):
+    each, times = drawn
+    each = replace(each, input_s=0.0, host_to_device_s=0.0)
+    fetched = tuple(
+        TimedMessage((layer.name,), time_s, name="parameters") for layer, time_s in zip(each.layers, times, strict=True)
+    )
+    whole = replace(job(each, layerwise(each, times)), fetched=fetched)
+    for by in (Stretch(), Stretch(compute=slowness, messages=0.5)):
+        assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
+
+
+def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
+    layers = (LayerTime("a", 1.0, 0.0, 4), LayerTime("b", 1.0, 0.0, 4))
+    fetched = tuple(TimedMessage((name,), time_s, name="parameters") for name, time_s in (("a", 0.5), ("b", 2.0)))
+    whole = replace(job(StepTimes(layers, 0.0)), fetched=fetched)
+    assert iteration_s(whole) == 0.5 + 2.0 + 1.0  # both parameters, and then b
+    bars = {bar.name: (bar.start_s, bar.end_s) for bar in ssgd.timeline(whole)}
+    assert bars["parameters a"] == (0.0, 0.5) and bars["forward a"] == (0.5, 1.5)
+    assert bars["parameters b"] == (0.5, 2.5) and bars["forward b"] == (2.5, 3.5)
+
+
 @given(steps(), st.booleans(), st.booleans(), seconds, seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
 def test_the_formula_that_predictions_use_says_what_is_simulated(
     drawn, reading, copying, host_s, queue_s, unpack_s, slowness

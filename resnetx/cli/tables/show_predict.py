@@ -1,7 +1,7 @@
 """The screen of predictions, and the files that they are kept in."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from resnetx.cli import show
@@ -71,7 +71,9 @@ def _rate_unit(by_system: Mapping[str, Sequence[PredictedPoint]]) -> str:
 def _varying(points: Sequence[PredictedPoint]) -> set[str]:
     """What points differ in that no column has: it stands behind the workload."""
     precisions, graphs = {point.precision for point in points}, {_is_graph(point) for point in points}
-    return {name for name, values in (("precision", precisions), ("graph", graphs)) if len(values) > 1}
+    frameworks = {point.framework for point in points}
+    axes: dict[str, Set[object]] = {"precision": precisions, "graph": graphs, "framework": frameworks}
+    return {name for name, values in axes.items() if len(values) > 1}
 
 
 def _is_graph(point: PredictedPoint) -> bool:
@@ -81,7 +83,8 @@ def _is_graph(point: PredictedPoint) -> bool:
 def _workload(point: PredictedPoint, varying: set[str]) -> str:
     precision = [point.precision] if "precision" in varying else []
     graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
-    return ", ".join([point.workload, *precision, *graph])
+    framework = [point.framework or "no framework"] if "framework" in varying else []
+    return ", ".join([point.workload, *framework, *precision, *graph])
 
 
 def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]:
@@ -116,7 +119,8 @@ def _common_settings(point: PredictedPoint, alike: set[str]) -> str:
 
 
 _COMPUTE = {
-    "measured": "measured (traces of this GPU)",
+    "stated": "by the stated rate of one GPU",
+    "measured": "measured on this GPU",
     "rescaled": "rescaled from another GPU's traces",
     "roofline": "by the roofline",
     None: "unknown",

@@ -130,7 +130,7 @@ def explanation(plan: CollectivePlan, size_bytes: int) -> None:
 
 
 def _explanation(plan: CollectivePlan, size_bytes: int) -> None:
-    for sentence in (*plan.explain(size_bytes), f"{error_of(plan, size_bytes).text.capitalize()}."):
+    for sentence in (*plan.explain(size_bytes), error_of(plan, size_bytes).text):
         show.say(sentence)
     for name, ring, rate_Bps in distinct(rings_of(plan, plan.cost(size_bytes))):
         show.say(f"  {name}: {' '.join(map(str, ring.order))}, {si(rate_Bps, 'B/s')}", indent=2)

@@ -89,7 +89,7 @@ def _several_libraries(points: Iterable[PredictedPoint]) -> bool:
 
 
 def _identity(point: PredictedPoint, by_library: bool) -> tuple[object, ...]:
-    names = (point.workload, point.batch_size, point.gpus, point.strategy, point.precision)
+    names = (point.workload, point.batch_size, point.gpus, point.strategy, point.precision, point.framework)
     request = _without_devices(point.request)
     return *names, point.library if by_library else "", request.key if request else ""
 
@@ -101,10 +101,10 @@ def _without_devices(request: Request | None) -> Request | None:
 
 def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequence[str]) -> str:
     """What tells it from points with the same workload, batch and GPUs; an imported trace has no more than names."""
-    if point.request:
-        return settings_label(point.request, keys)
-    names = ("precision", "strategy")
-    return ", ".join(getattr(point, name) for name in names if len({getattr(point, name) for point in points}) > 1)
+    names = ("framework",) if point.request else ("precision", "strategy", "framework")
+    varying = [name for name in names if len({getattr(each, name) for each in points}) > 1]
+    settings = settings_label(point.request, keys) if point.request else ""
+    return ", ".join(filter(None, [settings, *(getattr(point, name) for name in varying)]))
 
 
 def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:

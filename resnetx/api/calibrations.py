@@ -1,0 +1,136 @@
+"""What `calibration=` gives a prediction: files, each for what it knows.
+
+a bench record, a folder of them, nccl-tests, YAML   all-reduces by the number of GPUs; on CPUs, what computing loses
+a run with measure=input, or a study that has some   how fast a loader decodes, with one core or one GPU
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+from resnetx.api.known_rates import refuse_several_machines, spread
+from resnetx.api.studies import loaded_study
+from resnetx.choices import SyntheticInput
+from resnetx.errors import ConfigError, FileError
+from resnetx.interconnect import measured
+from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.loading import is_file, is_folder
+from resnetx.prediction.decoding import DecodingRate
+from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
+
+
+@dataclass(frozen=True)
+class Calibrations:
+    """All that the files know."""
+
+    collectives: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPUs
+    decoding: tuple[DecodingRate, ...] = ()
+
+
+def calibrations(paths: Sequence[str]) -> Calibrations:
+    """What these files know; refused where two know the same thing."""
+    collectives: dict[int | None, MeasuredCollective] = {}
+    rates: dict[str, DecodingRate] = {}
+    known_by: dict[str, str] = {}  # what is known -> the file that knows it
+    for path in paths:
+        runs = _runs(path)
+        if runs is None:
+            of_file = measured.by_gpus(path, "allreduce")
+            for gpus in of_file:
+                count = "a number of GPUs that is not said" if gpus is None else f"{gpus} GPUs"
+                _refuse_second(known_by, f"all-reduces on {count}", path)
+            collectives |= of_file
+        else:
+            for rate in _decoding_rates(runs, path):
+                what = f"how fast {rate.loader} decodes with one {rate.unit}"
+                _refuse_second(known_by, what, path)
+                rates[what] = rate
+    if len({found.registered for found in collectives.values()}) > 1:
+        raise ConfigError("calibration: has benches with registered buffers and without; name those of one kind")
+    return Calibrations(collectives, tuple(rates.values()))
+
+
+def _refuse_second(known_by: dict[str, str], what: str, path: str) -> None:
+    first = known_by.setdefault(what, path)
+    if first != path:
+        raise ConfigError(f"calibration=[{first},{path}]: both have {what}; give one of them")
+
+
+# ---- runs of the input pipeline -------------------------------------------------------------------------------------
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def _runs(path: str) -> list[RunSummary] | None:
+    """The runs of the input pipeline at a path; None where it has no runs, but collectives."""
+    folder = Path(path)
+    if is_folder(folder) and is_file(StudyFolder(folder).study):
+        runs = list(loaded_study(StudyFolder(folder)).runs)
+    else:
+        file = RunFolder(folder).record if is_folder(folder) else folder
+        if not _is_run(file):
+            return None
+        runs = [RunSummaryReader()(RunFolder(file.parent))]
+    found = [run for run in runs if run.request.measure == "input" and run.rates]
+    if not found:
+        raise ConfigError(f"calibration={path}: has no run with measure=input that ended well; give one, or a bench")
+    return found
+
+
+def _is_run(file: Path) -> bool:
+    if file.name != RunFolder(file).record.name or not is_file(file):
+        return False
+    try:
+        kind: _Kind = read(file, _Kind)
+    except FileError:  # what is wrong with it, its reader says
+        return False
+    return kind.kind == "run"
+
+
+def _decoding_rates(runs: Sequence[RunSummary], path: str) -> Iterator[DecodingRate]:
+    """The rate of each loader, with one core or one GPU."""
+    where = f"calibration={path}"
+    refuse_several_machines(where, runs)
+    alike: dict[tuple[str, Literal["core", "GPU"]], list[RunSummary]] = defaultdict(list)
+    for run in runs:
+        alike[run.request.input.kind, _unit(run, where)].append(run)
+    for (loader, unit), together in alike.items():
+        rates_Bps = [_rate_Bps(run, unit, where) for run in together]
+        yield DecodingRate(
+            loader=loader,
+            unit=unit,
+            rate_Bps=median(rates_Bps),
+            error=max(spread(rates_Bps), median(spread(run.rates) for run in together)),
+            origin="measured here",
+            source=path,
+            measured_on=_machine(together[0], unit),
+        )
+
+
+def _unit(run: RunSummary, where: str) -> Literal["core", "GPU"]:
+    decoder = None if run.input_state is None else run.input_state.decoder
+    if decoder is None:
+        raise ConfigError(f"{where}: {run.folder.name} does not say what decoded its images; measure it again")
+    return "core" if decoder == "cpu" else "GPU"
+
+
+def _rate_Bps(run: RunSummary, unit: Literal["core", "GPU"], where: str) -> float:
+    """Bytes of files a second that one core, or one GPU, decodes. Threads beyond the usable cores share them."""
+    state, input, usable = run.input_state, run.request.input, run.environment and run.environment.cpus_usable
+    if state is None or not state.images or not state.size_bytes or isinstance(input, SyntheticInput) or not usable:
+        raise ConfigError(f"{where}: {run.folder.name} lacks the size of its images or its cores; measure it again")
+    busy = run.request.gpus if unit == "GPU" else min(run.request.gpus * input.threads, usable)
+    return (run.images_per_s or 0.0) / busy * state.size_bytes / state.images
+
+
+def _machine(run: RunSummary, unit: Literal["core", "GPU"]) -> str:
+    if unit == "GPU":
+        return run.devices[0].name if run.devices else ""
+    return (run.environment and run.environment.cpu) or ""

@@ -1,0 +1,174 @@
+"""What one GPU is known to do: the value of `rate=`, as the rates that a prediction is given.
+
+    rate=219                    images/s, whatever the per-GPU batch
+    rate={32:195,64:219}        by per-GPU batch
+    rate=results/node1/mystudy  a study, or one run: its runs of the same workload on one GPU, by batch
+
+Runs with synthetic images are preferred, as others may have waited for their input. The error of measured rates is
+what nine of ten repeats, and nine of ten windows of them, are within.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median, stdev
+
+from resnetx.api.studies import loaded_study, only_study
+from resnetx.choices import SyntheticInput
+from resnetx.errors import ConfigError
+from resnetx.interconnect.parts import GpuSpec
+from resnetx.interconnect.system import System
+from resnetx.loading import is_file, is_folder
+from resnetx.prediction.stated_rate import RATE_ERROR, StatedRates
+from resnetx.record import RunFolder, RunSummary, RunSummaryReader
+from resnetx.request import Request
+from resnetx.settings.words import value_word
+
+NINE_OF_TEN = 1.645  # standard deviations to either side that hold nine of ten normal values
+
+Rate = float | dict[str, float] | str  # as `rate=` is given
+
+
+@dataclass(frozen=True)
+class KnownRates:
+    """Rates of one GPU: stated ones, which are of one workload, or runs, which may be of several."""
+
+    where: str  # the setting with its value
+    error: float | None  # as the user states it
+    stated: StatedRates | None = None
+    runs: tuple[RunSummary, ...] = ()
+
+    def of(self, request: Request) -> StatedRates:
+        """The rates of a workload."""
+        return self.stated or _measured(self, request)
+
+    def check(self, requests: Iterable[Request], machines: Sequence[System]) -> None:
+        """Refuses workloads and systems that rates cannot be of: they are of one, on one model of GPU."""
+        gpus = {gpu.part_name: machine.gpu_part(0) for machine in machines for gpu in machine.gpus[:1]}
+        if len(gpus) > 1:
+            raise ConfigError(
+                f"{self.where}: the rate of one GPU, and systems= has {' and '.join(sorted(gpus))}; predict systems "
+                "with one model of GPU at a time"
+            )
+        for run in self.runs:
+            for device in run.devices or []:
+                _refuse_other_gpu(self.where, device.name, gpus)
+        labels = dict.fromkeys(map(_workload, requests))
+        if self.stated is not None and len(labels) > 1:
+            raise ConfigError(
+                f"{self.where}: the rate of one workload, and several are asked for ({'; '.join(labels)}); predict "
+                "them one by one, or give the folder of a study that has them all"
+            )
+
+
+def known_rates(rate: Rate | None, error: float | None) -> KnownRates | None:
+    """What `rate` and `rate_error` say; None where no rate is given."""
+    if rate is None:
+        if error is not None:
+            raise ConfigError(f"rate_error={error:g}: the error of a known rate; add rate=, or leave it out")
+        return None
+    where = f"rate={_written(rate)}"
+    if isinstance(rate, str):
+        return KnownRates(where, error, runs=tuple(_runs(Path(rate), where)))
+    by_batch = _by_batch(rate, where) if isinstance(rate, dict) else ((1, rate),)
+    stated = StatedRates(
+        by_batch, "stated", where, RATE_ERROR if error is None else error, any_batch=not isinstance(rate, dict)
+    )
+    return KnownRates(where, error, stated)
+
+
+def _written(rate: Rate) -> str:
+    if isinstance(rate, dict):
+        return f"{{{','.join(f'{batch}:{images_per_s:g}' for batch, images_per_s in rate.items())}}}"
+    return rate if isinstance(rate, str) else f"{rate:g}"
+
+
+def _by_batch(rates: Mapping[str, float], where: str) -> tuple[tuple[int, float], ...]:
+    if not rates or not all(batch.isdecimal() and int(batch) for batch in rates):
+        raise ConfigError(f"{where}: expected images/s by per-GPU batch, e.g. rate={{32:195,64:219}}")
+    return tuple(sorted((int(batch), rate) for batch, rate in rates.items()))
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _runs(path: Path, where: str) -> Iterable[RunSummary]:
+    """The runs of a record, of its folder, or of a study."""
+    if is_file(path) and path.name != RunFolder(path).record.name:
+        raise ConfigError(f"{where}: expected a number, rates by batch, the record of a run, its folder, or a study's")
+    if not is_file(path) and not is_folder(path):
+        raise ConfigError(f"{where}: neither a number of images/s nor a file or folder; expected e.g. rate=219")
+    folder = RunFolder(path.parent if is_file(path) else path)
+    if is_file(folder.record):
+        return [RunSummaryReader()(folder)]
+    return loaded_study(only_study(path)).runs
+
+
+def _measured(known: KnownRates, request: Request) -> StatedRates:
+    """The rates of a workload's runs on one GPU."""
+    fitting = [run for run in known.runs if run.rates and _is_of(run.request, request)]
+    if not fitting:
+        raise ConfigError(
+            f"{known.where}: has no run of {_workload(request)} on one GPU that ended well; it has "
+            f"{'; '.join(sorted({_workload(run.request) for run in known.runs})) or 'no runs'}"
+        )
+    fitting = [run for run in fitting if isinstance(run.request.input, SyntheticInput)] or fitting
+    _refuse_mixed(known, fitting)
+    batches = sorted({run.request.batch_size for run in fitting})
+    repeats = {batch: [run for run in fitting if run.request.batch_size == batch] for batch in batches}
+    return StatedRates(
+        tuple((batch, median(run.images_per_s or 0.0 for run in repeats[batch])) for batch in batches),
+        source="measured",
+        where=known.where.partition("=")[2],
+        error=max(map(_spread, repeats.values())) if known.error is None else known.error,
+    )
+
+
+def _is_of(run: Request, request: Request) -> bool:
+    """Whether a run trained this on one GPU."""
+    if run.gpus != 1 or run.measure != "step" or run.graph != request.graph:
+        return False
+    return (run.model, run.image_size, run.precision) == (request.model, request.image_size, request.precision)
+
+
+def _spread(runs: Sequence[RunSummary]) -> float:
+    """What nine of ten runs, and nine of ten of their windows, are within; where neither is known, what is assumed."""
+    known = [values for values in ([run.images_per_s or 0.0 for run in runs], *(run.rates for run in runs))
+             if len(values) > 1]  # fmt: skip
+    return max(map(spread, known), default=RATE_ERROR)
+
+
+def spread(values: Sequence[float]) -> float:
+    """What nine of ten values are within, relative; 0 for one value."""
+    return NINE_OF_TEN * stdev(values) / fmean(values) if len(values) > 1 else 0.0
+
+
+def _refuse_mixed(known: KnownRates, runs: Sequence[RunSummary]) -> None:
+    """Refuses runs on several machines, or that differ in what their rate depends on."""
+    refuse_several_machines(known.where, runs)
+    for name in ("channels_last", "env", "memory_limit"):
+        values = {value_word(getattr(run.request, name)) for run in runs}
+        if len(values) > 1:
+            raise ConfigError(
+                f"{known.where}: its runs differ in {name} ({' and '.join(sorted(values))}); give the folder of one run"
+            )
+
+
+def refuse_several_machines(where: str, runs: Sequence[RunSummary]) -> None:
+    """Refuses runs on several nodes, or on several models of GPU."""
+    machines = {f"{device.name} of {device.node}" for run in runs for device in run.devices or []}
+    if len(machines) > 1:
+        raise ConfigError(f"{where}: has runs on {' and on '.join(sorted(machines))}; give the runs of one")
+
+
+def _refuse_other_gpu(where: str, name: str, gpus: Mapping[str, GpuSpec]) -> None:
+    for part_name, part in gpus.items():
+        if name not in (*part.product_names, part_name):
+            raise ConfigError(
+                f"{where}: measured on {name}, and the systems have {part_name}; a rate is not rescaled: give a trace "
+                "of that GPU instead (resnetx trace), or predict for its own model"
+            )
+
+
+def _workload(request: Request) -> str:
+    return f"{request.model.label}, {request.image_size} pixels, {request.precision}"

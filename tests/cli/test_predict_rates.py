@@ -1,0 +1,163 @@
+"""`resnetx predict rate=`: what one GPU is known to do goes into a prediction."""
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx.api.known_rates import KnownRates
+from resnetx.cli import main
+from resnetx.errors import ConfigError
+from resnetx.record import RunFolder, RunSummaryReader, StudyFolder
+
+QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # ResNet/1, batch 16, two CPU ranks
+RESNET50 = ["systems=dgx1-p100", "model=torchvision", "model.name=resnet50", "scaling=weak", "strategy=after"]
+ON_CPUS = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=[1,2]"]
+
+
+@pytest.fixture
+def predict(capsys):
+    """Runs the verb; answers (status, JSON objects)."""
+
+    def run(*words):
+        status = main(["predict", "--json", *words])
+        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Copies the quickstart, with changes to the records of some of its runs."""
+
+    def make(pattern="*", change=lambda record: None):
+        folder = shutil.copytree(QUICKSTART, tmp_path / "study", ignore=shutil.ignore_patterns("report", ".lock"))
+        for run in StudyFolder(folder).runs():
+            if run.path.match(pattern):
+                record = json.loads(run.record.read_text())
+                change(record)
+                run.record.write_text(json.dumps(record))
+        return folder
+
+    return make
+
+
+# ---- stated
+
+
+def test_one_gpu_does_what_is_stated_and_the_interval_is_that_of_the_rate(predict):
+    status, (one, eight) = predict(*RESNET50, "batch_size=64", "gpus=[1,8]", "rate=219")
+    assert (status, one["compute_source"]) == (0, "stated")
+    assert one["images_per_s"] == pytest.approx(219)
+    low, high = (end / one["iteration_s"] for end in one["interval_s"])
+    assert (low, high) == pytest.approx((0.98, 1.02))
+    assert 7 * 219 < eight["images_per_s"] < 8 * 219
+
+
+def test_the_error_of_a_rate_is_the_users_to_state(predict):
+    _, (found,) = predict(*RESNET50, "batch_size=64", "gpus=1", "rate=219", "rate_error=0.1")
+    assert found["compute_error"] == 0.1
+    assert found["interval_s"][1] / found["iteration_s"] == pytest.approx(1.1)
+
+
+def test_strong_scaling_between_stated_batches_says_which_were_stated(predict, capsys):
+    words = [*RESNET50, "scaling=strong", "batch_size=64", "gpus=[1,2,4]", "rate={32:195,64:219}"]
+    _, (sixty_four, thirty_two, sixteen) = predict(*words)
+    assert sixty_four["compute_s"] == pytest.approx(64 / 219)
+    assert thirty_two["compute_s"] == pytest.approx(32 / 195, rel=0.01)
+    assert "at batch 32, as stated" in thirty_two["compute_note"]
+    assert "batch 16 follows the shape of the roofline" in sixteen["compute_note"]
+    assert sixteen["compute_error"] > thirty_two["compute_error"] == 0.02
+    assert main(["predict", *words]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "compute by the stated rate of one GPU" in out
+    assert "one GPU does 219 images/s at batch 64, as stated" in out
+    assert "resnet50 on dgx1-p100, batch 32 as stated" in out
+    assert "resnet50 on dgx1-p100, batch 16 by the rates of others" in out
+
+
+def test_from_python_rates_are_a_mapping_of_numbers():
+    made = resnetx.predict(
+        systems="dgx1-p100", model={"kind": "torchvision", "name": "resnet50"}, batch_size=32, gpus=1, rate={32: 195}
+    )
+    assert made.points[0].images_per_s == pytest.approx(195)
+    assert made.inputs[0].source == "rate={32:195}"
+
+
+# ---- measured
+
+
+def test_a_study_gives_the_rates_of_its_runs_on_one_gpu(predict):
+    status, (one, two) = predict(*ON_CPUS, f"rate={QUICKSTART}")
+    assert (status, one["compute_source"], one["compute_where"]) == (0, "measured", str(QUICKSTART))
+    synthetic = [
+        json.loads(path.read_text())["images_per_s"] for path in QUICKSTART.glob("resnet-1_b16_g1_f8530673_r*/rec*")
+    ]
+    assert min(synthetic) < one["images_per_s"] < max(synthetic)
+    assert "at batch 16, as measured" in one["compute_note"]
+    assert 1.5 < two["speedup"] < 2
+
+
+def test_the_error_of_a_measured_rate_is_what_its_repeats_and_windows_vary_by(predict, study):
+    _, (one, _) = predict(*ON_CPUS, f"rate={QUICKSTART}")
+    assert one["compute_error"] > 0.02
+
+    def steady(record):
+        record["windows_s"] = [[2.0] * 10 for _ in record["windows_s"]]
+        record["window_steps"] = 10
+
+    _, (one, _) = predict(*ON_CPUS, f"rate={study(change=steady)}")
+    assert (one["images_per_s"], one["compute_error"]) == (pytest.approx(80), 0)
+
+
+@pytest.mark.parametrize("name", ["", "record.json"])
+def test_one_run_is_a_rate_too(predict, name):
+    run = next(QUICKSTART.glob("resnet-1_b16_g1_f8530673_r1")) / name
+    _, (one, _) = predict(*ON_CPUS, f"rate={run}")
+    measured = json.loads((QUICKSTART / "resnet-1_b16_g1_f8530673_r1/record.json").read_text())["images_per_s"]
+    assert one["images_per_s"] == pytest.approx(measured)
+
+
+# ---- what a rate cannot be
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([*RESNET50, "rate=0"], "rate=0: expected more than 0"),
+        ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
+        ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
+        ([*RESNET50, "rate=fast"], "rate=fast: neither a number of images/s nor a file or folder"),
+        ([*RESNET50, "rate_error=0.1"], "rate_error=0.1: the error of a known rate; add rate="),
+        ([*RESNET50, "rate=219", "rate_error=2"], "rate_error=2: expected at most 1"),
+        ([*RESNET50, "rate=219", "clock=1000"], "clock: a known rate has the clock of its GPU in it"),
+        (["systems=[dgx1-p100,gx8]", "model=alexnet", "rate=219"], "p100-pcie-16gb and p100-sxm2-16gb"),
+        (["systems=gx8", "model=[alexnet,googlenet]", "rate=219"], "the rate of one workload, and several"),
+        ([*RESNET50, f"rate={QUICKSTART}"], "has no run of resnet50, 224 pixels, fp32 on one GPU"),
+        (["systems=gx8", *ON_CPUS[1:], f"rate={QUICKSTART}"], "measured on CPU, and the systems have p100-pcie-16gb"),
+        ([str(QUICKSTART), "systems=cpu-host", "rate=219"], "has the times of a step already; give a trace or a rate"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_says_nothing_of_the_point_is_refused(words, sentence, capsys):
+    assert main(["predict", *words]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_runs_on_several_machines_are_not_mixed(study, capsys):
+    def elsewhere(record):
+        record["devices"][0]["node"] = "other"
+
+    assert main(["predict", *ON_CPUS, f"rate={study('*_f8530673_r1', elsewhere)}"]) == 2
+    assert "has runs on CPU of cpu-2core and on CPU of other; give the runs of one" in capsys.readouterr().err
+
+
+def test_runs_that_differ_in_what_a_rate_depends_on_are_not_mixed():
+    run = RunSummaryReader()(RunFolder(QUICKSTART / "resnet-1_b16_g1_f8530673_r1"))
+    other = msgspec.structs.replace(run, request=msgspec.structs.replace(run.request, channels_last=False))
+    with pytest.raises(ConfigError, match="its runs differ in channels_last"):
+        KnownRates("rate=here", None, runs=(run, other)).of(run.request)
