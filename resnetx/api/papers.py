@@ -32,6 +32,8 @@ from resnetx.reporting.systems.comparison import compare_systems, side_by_side
 from resnetx.reporting.systems.explanations import with_causes
 
 ALL = "all"
+# Of points: cases may differ in these, and stand side by side all the same.
+OF_CASES = {"library": "", "strategy": "", "precision": "", "framework": "", "request": None}
 SIZES_BYTES = [2**power for power in range(2, 31)]  # of messages: 4 bytes to 1 GiB, as far as the papers went
 
 
@@ -105,10 +107,10 @@ def _predicted(stated: Claims, case: Case) -> Iterator[PredictedPoint]:
 
 
 def _side_by_side(points: Mapping[str, Sequence[PredictedPoint]]) -> list[SystemPoint]:
-    """The points of the cases, which may differ in library and strategy, under the names of the cases."""
+    """The points of the cases, which may differ in what they run with, under the names of the cases."""
     return side_by_side(
         [
-            msgspec.structs.replace(point, system=label, library="", strategy="", precision="", request=None)
+            msgspec.structs.replace(point, system=label, **OF_CASES)
             for label, of_case in points.items()
             for point in of_case
         ],

@@ -154,26 +154,3 @@ def published_points(system: str, library: str, collective: str, gpus: int) -> l
     """What was measured on the first `gpus` GPUs of a system's one node, as times; in the order of the file."""
     wanted = (system, None, library, collective, gpus)
     return [MeasuredSize(each.size_bytes, each.time_s) for each in times() if each.plan_key == wanted]
-
-
-@dataclass(frozen=True)
-class PublishedCollective:
-    """One published figure of a collective on the first GPUs of a system, as its source has it."""
-
-    entry: Entry
-    gpus: int
-    size_bytes: int
-    value: float
-
-    @property
-    def unit(self) -> Quantity:
-        return self.entry.figures[0]
-
-
-def published_collectives() -> Iterator[PublishedCollective]:
-    """All published figures but ratios, in the order of the file; some groups share figures."""
-    for entry in published().entries:
-        if entry.figures[0] == "ratio" or entry.calibrate_from:  # those are in another group, too
-            continue
-        for _, gpus, size_bytes, value in entry.points():
-            yield PublishedCollective(entry, gpus, size_bytes, value)

@@ -1,7 +1,6 @@
 """A published figure, and what two models say of it: the form that all sources of figures have."""
 
 import hashlib
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +25,3 @@ def id_of(*parts: object, source: str) -> str:
 
 def nothing() -> None:
     """Of what a model has no figure for."""
-
-
-def with_error(name: str, rate: float, error: float) -> FigurePrediction:
-    """A rate whose logarithm nine of ten times is off by no more than `error`."""
-    return FigurePrediction(id=name, predicted=rate, low=rate * math.exp(-error), high=rate * math.exp(error))

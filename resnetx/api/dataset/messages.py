@@ -1,14 +1,15 @@
 """Published collectives as figures (collectives.yaml), predicted without calibration."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 
 from resnetx.api.dataset.known import KnownFigure, id_of
 from resnetx.interconnect import alpha_beta, collective
 from resnetx.interconnect.collective import CollectivePlan
-from resnetx.interconnect.errors import error_of
-from resnetx.interconnect.published import Cluster, PublishedCollective, load_published, published_collectives
+from resnetx.interconnect.published import Cluster, Entry, load_published, published
 from resnetx.operations import OPERATIONS
+from resnetx.prediction.messages import error_of
 from resnetx.record.score import FigurePrediction, PublishedFigure
 from resnetx.units import size_text
 
@@ -16,49 +17,76 @@ MIB = 2**20
 UNITS = {"busbw_GBps": "busbw GB/s", "algbw_GBps": "algbw GB/s", "time_us": "us"}
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a figure of an entry belongs."""
+
+    entry: Entry
+    gpus: int
+    size_bytes: int
+
+    @property
+    def cluster(self) -> Cluster | None:
+        return self.entry.cluster
+
+    @property
+    def unit(self) -> str:
+        return UNITS[self.entry.figures[0]]
+
+    @property
+    def kind(self) -> str:
+        if self.entry.collective != "allreduce":
+            return "other collectives"
+        return f"all-reduce, {'several nodes' if self.cluster else 'one node'}" + ", below 1 MiB" * (
+            self.size_bytes < MIB
+        )
+
+    @property
+    def plan(self) -> CollectivePlan:
+        entry = self.entry
+        return _planned(entry.system, entry.cluster, entry.collective, self.gpus, entry.library)
+
+    def in_unit(self, time_s: float) -> float:
+        """A time as the figure has it."""
+        if self.unit == "us":
+            return time_s * 1e6
+        algbw_GBps = self.size_bytes / time_s / 1e9
+        factor = OPERATIONS[self.entry.collective].bus_factor(self.gpus)
+        return algbw_GBps * factor if self.unit == "busbw GB/s" else algbw_GBps
+
+
 def collectives() -> Iterator[KnownFigure]:
-    """Collectives alone, not calibrated."""
-    for each in published_collectives():
-        entry, cluster = each.entry, each.entry.cluster
-        size = size_text(each.size_bytes).replace(" ", "")
-        where = (
-            entry.collective,
-            entry.system,
-            f"{cluster.nodes}x" if cluster else None,
-            entry.library,
-            each.gpus,
-            size,
-            each.unit.partition("_")[0],
-        )
-        figure = PublishedFigure(
-            id=id_of(*where, source=entry.source),
-            kind=_kind(each),
-            value=each.value,
-            unit=UNITS[each.unit],
-            system=entry.system,
-            nodes=cluster.nodes if cluster else 1,
-            network=cluster.network if cluster else None,
-            nics=cluster.nics if cluster else None,
-            gpus=each.gpus,
-            library=entry.library,
-            collective=entry.collective,
-            size_bytes=each.size_bytes,
-            source=entry.source,
-            seen=entry.seen,
-        )
-        yield KnownFigure(figure, _by_plan(each, figure.id), _by_alpha_beta(each))
+    """Collectives alone; ratios of two are no figures of one, and what is calibrated stands in another group, too."""
+    for entry in published().entries:
+        if entry.figures[0] != "ratio" and not entry.calibrate_from:
+            for _, gpus, size_bytes, value in entry.points():
+                place = _Place(entry, gpus, size_bytes)
+                figure = _figure(place, value)
+                yield KnownFigure(figure, _by_plan(place, figure.id), _by_alpha_beta(place))
 
 
-def _kind(each: PublishedCollective) -> str:
-    if each.entry.collective != "allreduce":
-        return "other collectives"
-    nodes = "one node" if each.entry.cluster is None else "several nodes"
-    return f"all-reduce, {nodes}" + ", below 1 MiB" * (each.size_bytes < MIB)
-
-
-def _plan(each: PublishedCollective) -> CollectivePlan:
-    entry = each.entry
-    return _planned(entry.system, entry.cluster, entry.collective, each.gpus, entry.library)
+def _figure(place: _Place, value: float) -> PublishedFigure:
+    entry, cluster = place.entry, place.cluster
+    several = f"{cluster.nodes}x{cluster.nics}{cluster.network}" if cluster else None
+    size = size_text(place.size_bytes).replace(" ", "")
+    unit = place.unit.partition(" ")[0]
+    where = (entry.collective, entry.system, several, entry.library, place.gpus, size, unit)
+    return PublishedFigure(
+        id=id_of(*where, source=entry.source),
+        kind=place.kind,
+        value=value,
+        unit=place.unit,
+        system=entry.system,
+        nodes=cluster.nodes if cluster else 1,
+        network=cluster.network if cluster else None,
+        nics=cluster.nics if cluster else None,
+        gpus=place.gpus,
+        library=entry.library,
+        collective=entry.collective,
+        size_bytes=place.size_bytes,
+        source=entry.source,
+        seen=entry.seen,
+    )
 
 
 @cache
@@ -67,24 +95,14 @@ def _planned(system: str, cluster: Cluster | None, name: str, gpus: int, library
     return collective.plan(load_published(system, cluster), name, range(gpus), library)
 
 
-def _by_plan(each: PublishedCollective, name: str) -> Callable[[], FigurePrediction]:
+def _by_plan(place: _Place, name: str) -> Callable[[], FigurePrediction]:
     def own() -> FigurePrediction:
-        made = _plan(each)
-        time_s, error = made.cost(each.size_bytes).time_s, error_of(made, each.size_bytes).q90
-        ends = [_in_unit(each, time_s * factor) for factor in (1 + error, max(1 - error, 1e-3))]
-        return FigurePrediction(id=name, predicted=_in_unit(each, time_s), low=min(ends), high=max(ends))
+        time_s, error = place.plan.cost(place.size_bytes).time_s, error_of(place.plan, [place.size_bytes])
+        ends = [place.in_unit(time_s * factor) for factor in (1 + error, max(1 - error, 1e-3))]
+        return FigurePrediction(id=name, predicted=place.in_unit(time_s), low=min(ends), high=max(ends))
 
     return own
 
 
-def _by_alpha_beta(each: PublishedCollective) -> Callable[[], float]:
-    return lambda: _in_unit(each, alpha_beta.time_s(_plan(each), each.size_bytes))
-
-
-def _in_unit(each: PublishedCollective, time_s: float) -> float:
-    """A time as the figure has it."""
-    if each.unit == "time_us":
-        return time_s * 1e6
-    algbw_GBps = each.size_bytes / time_s / 1e9
-    factor = OPERATIONS[each.entry.collective].bus_factor(each.gpus)
-    return algbw_GBps * factor if each.unit == "busbw_GBps" else algbw_GBps
+def _by_alpha_beta(place: _Place) -> Callable[[], float]:
+    return lambda: place.in_unit(alpha_beta.time_s(place.plan, place.size_bytes))

@@ -1,37 +1,65 @@
-"""Published training rates as figures: one GPU, weak scaling, and the messages of a network (training.yaml)."""
+"""Published training rates as figures: of one GPU, of several (scaling.yaml), and the messages of a network.
+
+resnetx's predictions are those of `predict --validate`: whoever published a rate is left out of all fits to it.
+"""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
-from resnetx.api.dataset.known import KnownFigure, id_of, nothing, with_error
+from resnetx.api.dataset.known import KnownFigure, id_of, nothing
 from resnetx.interconnect import alpha_beta, collective
 from resnetx.interconnect.system import load
-from resnetx.prediction import fitting, validation
-from resnetx.prediction.compute import roofline_error
-from resnetx.prediction.fitting import RateToFit
-from resnetx.prediction.published import LayerwiseTime, training
-from resnetx.prediction.roofline import fitted_without
+from resnetx.prediction import validation
+from resnetx.prediction.published import LayerwiseTime, rates, training
 from resnetx.prediction.scaling_check import ScalingCase, cases
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.validation import TrainingRow
 from resnetx.record.score import FigurePrediction, PublishedFigure
-from resnetx.workloads.counts import BYTES_PER_PARAMETER
+from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 IMAGES_PER_S = "images/s"
+GRADIENT_BYTES = {"fp32": 4, "fp16": 2}  # of one, as it is sent
+
+Picks = Callable[[TrainingRow], bool]
+
+
+@cache
+def _validated() -> list[TrainingRow]:
+    return validation.validate()
+
+
+def _by_validation(name: str, place: int, picks: Picks) -> Callable[[], FigurePrediction]:
+    """The prediction of one row of the validation, by its place among those that are picked."""
+
+    def own() -> FigurePrediction:
+        row = [row for row in _validated() if picks(row)][place]
+        return FigurePrediction(id=name, predicted=row.predicted, low=row.low, high=row.high)
+
+    return own
+
+
+def parameters_of(layers: list[Layer]) -> int:
+    """The parameters of a network, each of which has a gradient."""
+    return sum(sum(layer.parameters) for layer in layers)
+
+
+# ---- one GPU --------------------------------------------------------------------------------------------------------
 
 
 def one_gpu() -> Iterator[KnownFigure]:
-    """Rates of one GPU, which the roofline was fitted to; it predicts them by a fit without their publisher."""
-    for row in fitting.rows():
-        entry = row.rate.entry
+    """Rates of one GPU."""
+    for place, rate in enumerate(rates()):
+        entry = rate.entry
+        where = (entry.gpu, entry.network, entry.image_size, entry.precision, rate.batch_size, entry.data)
         figure = PublishedFigure(
-            id=id_of("rate", entry.gpu, entry.network, entry.precision, row.rate.batch_size, source=entry.source),
+            id=id_of("rate", *where, source=entry.source),
             kind="training, one GPU",
-            value=row.rate.images_per_s,
+            value=rate.images_per_s,
             unit=IMAGES_PER_S,
             system=entry.gpu,
             gpus=1,
             workload=entry.network,
             image_size=entry.image_size,
-            batch_size_per_gpu=row.rate.batch_size,
+            batch_size_per_gpu=rate.batch_size,
             precision=entry.precision,
             clock_MHz=entry.clock_MHz,
             input=entry.data,
@@ -39,83 +67,72 @@ def one_gpu() -> Iterator[KnownFigure]:
             source=entry.source,
             seen=entry.seen,
         )
-        yield KnownFigure(figure, _by_roofline(row, figure.id), nothing)
-
-
-def _by_roofline(row: RateToFit, name: str) -> Callable[[], FigurePrediction]:
-    def own() -> FigurePrediction:
-        entry = row.rate.entry
-        fit = fitted_without(entry.part, entry.publisher)
-        images_per_s = row.rate.batch_size / row.predicted_s(fit.parameters)
-        return with_error(name, images_per_s, roofline_error(fit, entry.part, entry.precision))
-
-    return own
+        yield KnownFigure(
+            figure, _by_validation(figure.id, place, lambda row: row.group == validation.ONE_GPU), nothing
+        )
 
 
 # ---- several GPUs ---------------------------------------------------------------------------------------------------
 
 
 def scaling() -> Iterator[KnownFigure]:
-    """Weak scaling beside the rate of one GPU, which the prediction is given; its publisher is left out of the fits."""
-    for case in cases():
-        of, kind = case.series, case.kind
-        cluster = of.cluster if kind.nodes == "several nodes" else None
-        exchange = "parameter server" if of.exchange == "server" else "all-reduce"
-        where = (of.system, of.network, of.batch_size_per_gpu, of.precision, case.gpus, exchange, of.input)
-        one_gpu = of.images_per_s[1]
-        figure = PublishedFigure(
-            id=id_of("scaling", *where, f"{one_gpu:g}", source=case.source),
-            kind=f"training, {kind.nodes}" + ", a loader of JPEG files" * (kind.input == "loader"),
-            value=case.measured,
-            unit=IMAGES_PER_S,
-            system=of.system,
-            nodes=case.point.fabric.described.nodes,
-            network=cluster.network if cluster else None,
-            nics=cluster.nics if cluster else None,
-            gpus=case.gpus,
-            library=of.library,
-            workload=of.network,
-            image_size=of.image_size,
-            batch_size_per_gpu=of.batch_size_per_gpu,
-            precision=of.precision,
-            exchange=exchange,
-            input=of.input,
-            one_gpu=one_gpu,
-            source=case.source,
-            seen=of.seen,
-        )
-        yield KnownFigure(figure, _of_case(case, figure.id), _behind_one_allreduce(case))
+    """Rates of several GPUs beside that of one, which predictions are given."""
+    for place, case in enumerate(cases()):
+        figure = _scaled(case)
+        yield KnownFigure(figure, _by_validation(figure.id, place, _from_one_gpu), _behind_one_allreduce(case))
 
 
-def _of_case(case: ScalingCase, name: str) -> Callable[[], FigurePrediction]:
-    def own() -> FigurePrediction:
-        iteration, images = case.iteration(scaling_errors().without[case.publisher]), case.point.batch_size
-        shortest_s, longest_s = iteration.interval_s
-        return FigurePrediction(
-            id=name, predicted=images / iteration.time_s, low=images / longest_s, high=images / shortest_s
-        )
+def _from_one_gpu(row: TrainingRow) -> bool:
+    return row.linear is not None and row.group != validation.CALIBRATED
 
-    return own
+
+def _scaled(case: ScalingCase) -> PublishedFigure:
+    of, exchange = case.series, {"allreduce": "all-reduce", "server": "parameter server"}[case.series.exchange]
+    nodes = of.on(case.gpus).nodes
+    where = (of.system, of.network, of.precision, of.gradients, of.batch_size_per_gpu, case.gpus, of.exchange, of.input)
+    return PublishedFigure(
+        id=id_of("scaling", *where, f"{of.images_per_s[1]:g}", source=case.source),
+        kind=f"training, {case.kind.text}",
+        value=case.measured,
+        unit=IMAGES_PER_S,
+        system=of.system,
+        nodes=nodes,
+        network=of.cluster.network if of.cluster and nodes > 1 else None,
+        nics=of.cluster.nics if of.cluster and nodes > 1 else None,
+        gpus=case.gpus,
+        library=of.library,
+        workload=of.network,
+        image_size=of.image_size,
+        batch_size_per_gpu=of.batch_size_per_gpu,
+        precision=of.precision,
+        exchange=exchange,
+        input=None if of.input == "unknown" else of.input,
+        settings=f"gradients sent in {of.gradients}",
+        one_gpu=of.images_per_s[1],
+        source=case.source,
+        seen=of.seen,
+    )
 
 
 def _behind_one_allreduce(case: ScalingCase) -> Callable[[], float]:
     """The step of one GPU, and then one all-reduce of all gradients."""
 
     def images_per_s() -> float:
-        point, of = case.point, case.series
-        planned = collective.plan(point.fabric.described, "allreduce", point.devices, of.library)
-        one_gpu_s = of.batch_size_per_gpu / of.images_per_s[1]
-        return point.batch_size / (one_gpu_s + alpha_beta.time_s(planned, point.subject.gradient_bytes))
+        of = case.series
+        planned = collective.plan(of.on(case.gpus), "allreduce", range(case.gpus), of.library)
+        sent_bytes = GRADIENT_BYTES[of.gradients] * parameters_of(of.layers)
+        step_s = of.batch_size_per_gpu / of.images_per_s[1] + alpha_beta.time_s(planned, sent_bytes)
+        return case.gpus * of.batch_size_per_gpu / step_s
 
     return images_per_s
 
 
-# ---- messages ------------------------------------------------------------------------------------------------------
+# ---- messages -------------------------------------------------------------------------------------------------------
 
 
 def layerwise() -> Iterator[KnownFigure]:
     """The messages of all layers of a network, one after the other."""
-    for entry in training().layerwise:
+    for place, entry in enumerate(training().layerwise):
         system = load(entry.system)
         figure = PublishedFigure(
             id=id_of("messages", entry.system, entry.network, entry.library, source=entry.source),
@@ -133,20 +150,14 @@ def layerwise() -> Iterator[KnownFigure]:
             source=entry.source,
             seen=entry.seen,
         )
-        yield KnownFigure(figure, _layer_by_layer(entry, figure.id), _one_by_one(entry))
-
-
-def _layer_by_layer(entry: LayerwiseTime, name: str) -> Callable[[], FigurePrediction]:
-    def own() -> FigurePrediction:
-        return FigurePrediction(id=name, predicted=validation.layerwise(entry).predicted)
-
-    return own
+        own = _by_validation(figure.id, place, lambda row: row.group == validation.LAYERWISE)
+        yield KnownFigure(figure, own, _one_by_one(entry))
 
 
 def _one_by_one(entry: LayerwiseTime) -> Callable[[], float]:
     def seconds() -> float:
         planned = collective.plan(load(entry.system), "allreduce", None, entry.library)
-        sent = [sum(layer.parameters) for layer in entry.table(image_size=224) if layer.parameters]
+        sent = [parameters_of([layer]) for layer in entry.table(image_size=224) if layer.parameters]
         return sum(alpha_beta.time_s(planned, BYTES_PER_PARAMETER * parameters) for parameters in sent)
 
     return seconds
