@@ -19,7 +19,8 @@ from typing import Literal
 RATE_ERROR = 0.02  # unless the user states another: assumed
 # Of a batch whose rate is not known, for each root of an octave to the nearest that is. Counted over the published
 # rates of one network on one GPU (results/published/training.yaml), each predicted from others of its source: with a
-# known one to either side 18 of 20 are within the first; from a single other one 166 of 184 within the second.
+# known one to either side 18 of 20 are within the first (all MXNet's); from a single other one 172 of 184 within the
+# second (MXNet 164 of 172, TensorFlow 8 of 12). Both were chosen on these figures.
 BETWEEN, OUTSIDE = 0.033, 0.065
 
 
