@@ -1,6 +1,6 @@
 """What one GPU is known to do: the value of `rate=`, as the rates that a prediction is given.
 
-    rate=219                    images/s, whatever the per-GPU batch
+    rate=219                    images/s, at the one per-GPU batch that all points have
     rate={32:195,64:219}        by per-GPU batch
     rate=results/node1/mystudy  a study, or one run: its runs of the same workload on one GPU, by batch
 
@@ -8,7 +8,7 @@ Runs with synthetic images are preferred, as others may have waited for their in
 what nine of ten repeats, and nine of ten windows of them, are within.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -35,15 +35,18 @@ class KnownRates:
 
     where: str  # the setting with its value
     error: float | None  # as the user states it
-    stated: StatedRates | None = None
+    stated: float | tuple[tuple[int, float], ...] | None = None  # by per-GPU batch, or at the one that is asked for
     runs: tuple[RunSummary, ...] = ()
 
-    def of(self, request: Request) -> StatedRates:
-        """The rates of a workload."""
-        return self.stated or _measured(self, request)
+    def of(self, request: Request, images: int) -> StatedRates:
+        """The rates of a workload, of which each GPU has so many `images`."""
+        if self.stated is None:
+            return _measured(self, request)
+        by_batch = self.stated if isinstance(self.stated, tuple) else ((images, self.stated),)
+        return StatedRates(by_batch, "stated", self.where, RATE_ERROR if self.error is None else self.error)
 
-    def check(self, requests: Iterable[Request], machines: Sequence[System]) -> None:
-        """Refuses workloads and systems that rates cannot be of: they are of one, on one model of GPU."""
+    def check(self, requests: Iterable[Request], batches: Set[int], machines: Sequence[System]) -> None:
+        """Refuses what rates cannot be of: they are of one workload, on one model of GPU; a number is of one batch."""
         gpus = {gpu.part_name: machine.gpu_part(0) for machine in machines for gpu in machine.gpus[:1]}
         if len(gpus) > 1:
             raise ConfigError(
@@ -53,6 +56,11 @@ class KnownRates:
         for run in self.runs:
             for device in run.devices or []:
                 _refuse_other_gpu(self.where, device.name, gpus)
+        if isinstance(self.stated, float) and len(batches) > 1:
+            raise ConfigError(
+                f"{self.where}: the rate at one per-GPU batch, and points have {', '.join(map(str, sorted(batches)))}; "
+                f"say of which it is, as rate={{{max(batches)}:{self.stated:g}}}"
+            )
         labels = dict.fromkeys(map(_workload, requests))
         if self.stated is not None and len(labels) > 1:
             raise ConfigError(
@@ -70,11 +78,7 @@ def known_rates(rate: Rate | None, error: float | None) -> KnownRates | None:
     where = f"rate={_written(rate)}"
     if isinstance(rate, str):
         return KnownRates(where, error, runs=tuple(_runs(Path(rate), where)))
-    by_batch = _by_batch(rate, where) if isinstance(rate, dict) else ((1, rate),)
-    stated = StatedRates(
-        by_batch, "stated", where, RATE_ERROR if error is None else error, any_batch=not isinstance(rate, dict)
-    )
-    return KnownRates(where, error, stated)
+    return KnownRates(where, error, _by_batch(rate, where) if isinstance(rate, dict) else rate)
 
 
 def _written(rate: Rate) -> str:

@@ -165,7 +165,8 @@ def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: S
     """A known rate is of one model of GPU, and a stated one of one workload."""
     if known is not None:
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
-        known.check(requests, [fabric.described for fabric in on])
+        batches = {point.images for each in wanted for point in each.points}
+        known.check(requests, batches, [fabric.described for fabric in on])
 
 
 def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:

@@ -17,6 +17,11 @@ class Placement(NamedTuple):
     devices: tuple[int, ...]  # GPU ids
     batch_size: int  # global
 
+    @property
+    def images(self) -> int:
+        """Of each step, on the GPU that has most."""
+        return -(-self.batch_size // len(self.devices))
+
 
 def curve(
     subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: TrainingSetup

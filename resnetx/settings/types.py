@@ -16,14 +16,15 @@ ONE_POINT = ("train", "verify", "doctor")  # verbs that take no lists of values
 def words(verb: str, name: str) -> str:
     """The types of a verb's setting; without true and false, and names that its meaning lists."""
     annotation = _annotation(getattr(keywords, f"{verb.title()}Keywords"), name)
-    if "Mapping[" in annotation:
+    if annotation.startswith("Mapping["):
         return "map of names to values"
     if "Sequence[int]" in annotation:
         return "list of integers"
-    single = re.sub(r"Literal\[[^]]*\]", "", annotation)
+    single = re.sub(r"(Literal|Mapping)\[[^]]*\]", "", annotation)
     kinds = list(dict.fromkeys(_WORDS[word] for word in re.findall(r"\w+", single) if word in _WORDS))
+    kinds += ["map"] * ("Mapping[" in annotation)
     several = "Axis[" in annotation or "Sequence[" in annotation
-    return " or ".join(kinds) + " or list" * (several and verb not in ONE_POINT)
+    return " or ".join(kinds + ["list"] * (several and verb not in ONE_POINT))
 
 
 def _annotation(kind: type, name: str) -> str:

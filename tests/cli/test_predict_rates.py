@@ -57,6 +57,14 @@ def test_one_gpu_does_what_is_stated_and_the_interval_is_that_of_the_rate(predic
     assert 7 * 219 < eight["images_per_s"] < 8 * 219
 
 
+def test_a_number_is_at_the_batch_of_the_point_and_its_baseline_follows_the_shape(predict):
+    words = [*RESNET50, "scaling=strong", "batch_size=64", "gpus=2"]
+    _, (number,) = predict(*words, "rate=195")
+    _, (mapping,) = predict(*words, "rate={32:195}")
+    assert (number["iteration_s"], number["speedup"]) == (mapping["iteration_s"], mapping["speedup"])
+    assert number["compute_s"] == pytest.approx(32 / 195, rel=0.01)
+
+
 def test_the_error_of_a_rate_is_the_users_to_state(predict):
     _, (found,) = predict(*RESNET50, "batch_size=64", "gpus=1", "rate=219", "rate_error=0.1")
     assert found["compute_error"] == 0.1
@@ -127,6 +135,7 @@ def test_one_run_is_a_rate_too(predict, name):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["systems=gx8", "model=alexnet", "batch_size=256", "rate=900"], "points have 32, 64, 128, 256; say of which"),
         ([*RESNET50, "rate=0"], "rate=0: expected more than 0"),
         ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
         ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
@@ -135,7 +144,7 @@ def test_one_run_is_a_rate_too(predict, name):
         ([*RESNET50, "rate=219", "rate_error=2"], "rate_error=2: expected at most 1"),
         ([*RESNET50, "rate=219", "clock=1000"], "clock: a known rate has the clock of its GPU in it"),
         (["systems=[dgx1-p100,gx8]", "model=alexnet", "rate=219"], "p100-pcie-16gb and p100-sxm2-16gb"),
-        (["systems=gx8", "model=[alexnet,googlenet]", "rate=219"], "the rate of one workload, and several"),
+        (["systems=gx8", "model=[alexnet,googlenet]", "gpus=8", "rate=219"], "the rate of one workload, and several"),
         ([*RESNET50, f"rate={QUICKSTART}"], "has no run of resnet50, 224 pixels, fp32 on one GPU"),
         (["systems=gx8", *ON_CPUS[1:], f"rate={QUICKSTART}"], "measured on CPU, and the systems have p100-pcie-16gb"),
         ([str(QUICKSTART), "systems=cpu-host", "rate=219"], "has the times of a step already; give a trace or a rate"),
@@ -160,4 +169,4 @@ def test_runs_that_differ_in_what_a_rate_depends_on_are_not_mixed():
     run = RunSummaryReader()(RunFolder(QUICKSTART / "resnet-1_b16_g1_f8530673_r1"))
     other = msgspec.structs.replace(run, request=msgspec.structs.replace(run.request, channels_last=False))
     with pytest.raises(ConfigError, match="its runs differ in channels_last"):
-        KnownRates("rate=here", None, runs=(run, other)).of(run.request)
+        KnownRates("rate=here", None, runs=(run, other)).of(run.request, 16)

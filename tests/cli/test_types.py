@@ -17,6 +17,8 @@ from resnetx.settings.verbs import READS, reads
         ("predict", "devices", "list of integers"),
         ("predict", "transport", ""),
         ("predict", "what_if.bandwidth", "map of names to values"),
+        ("predict", "rate", "number or text or map"),
+        ("predict", "framework", "list"),
         ("images", "input.root", "text"),
         ("images", "images.classes", "integer"),
         ("bench", "size", "integer or text or list"),
