@@ -22,6 +22,7 @@ Reference: the `parameter_server` mode of tf_cnn_benchmarks (tensorflow/benchmar
 TensorFlow's rates of 2017 were measured.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -63,17 +64,25 @@ class ServedModel:
         return self.module(images)
 
     def _hook(self, variable: "_Variable") -> Callable[[torch.Tensor], None]:
+        """Sends a gradient. The hook holds nothing that holds its parameter: no collector would see that ring."""
         ((_, view),) = variable.gradient.views
+        weak_self, weak_variable = weakref.ref(self), weakref.ref(variable)
 
         def ready(parameter: torch.Tensor) -> None:
+            served, own = weak_self(), weak_variable()
+            assert served is not None and own is not None, "trained after its replica was given up"
             assert parameter.grad is not None, "called after the gradient was accumulated"
-            copy_scaled(parameter.grad, self._share, view)
+            copy_scaled(parameter.grad, served._share, view)
             parameter.grad = None  # only the server reads it, from what it received
-            variable.trip = self._place.trip()
-            self._order.append(variable)
-            self._send(variable.gradient.buffer)
+            served._starts(own)
 
         return ready
+
+    def _starts(self, variable: "_Variable") -> None:
+        """A variable's gradient is there."""
+        variable.trip = self._place.trip()
+        self._order.append(variable)
+        self._send(variable.gradient.buffer)
 
     def _gone(self, buffer: torch.Tensor) -> Work:
         """Starts a gradient's way to the server; it is over when the updated parameters are here."""
