@@ -5,8 +5,7 @@ Each trainable tensor is a variable, and goes by itself:
 - **In the backward pass**, as soon as its gradient is there: every rank divides it by the number of ranks and sends it
   to rank 0 (`gather`), which adds up what it gets, rank by rank, and updates the variable. Momenta exist there alone.
 - **After the backward pass**: rank 0 sends the parameters to every rank (`scatter`), variable by variable in the same
-  order, so that the next step begins with them, as TensorFlow's towers fetch theirs when a step begins. By then no rank
-  needs the old ones.
+  order, so that the next step begins with them. By then no rank needs the old ones.
 
 So each step one copy of all gradients goes from every rank to the server, and one of all parameters comes back.
 
@@ -18,8 +17,8 @@ Where that runs (`strategy.device`):
                        copied back to the GPUs; a thread waits for all that, so that computing goes on
     cpu, without GPUs  the same thread, and no copies
 
-Reference: the `parameter_server` mode of tf_cnn_benchmarks (tensorflow/benchmarks, variable_mgr.py), with which
-TensorFlow's rates of 2017 were measured.
+Nothing of this has run on GPUs yet. Reference: the `parameter_server` mode of tf_cnn_benchmarks (tensorflow/benchmarks,
+variable_mgr.py), with which rates of TensorFlow were measured in 2017; its ranks fetch parameters as a step begins.
 """
 
 import weakref
