@@ -95,6 +95,11 @@ def test_the_baseline_of_a_point_is_the_same_point_on_one_gpu(request_of):
         ({"optimizer.weight_decay": -1}, r"optimizer\.weight_decay=-1: expected at least 0"),
         ({"strategy.bucket_cap_mb": math.inf}, r"strategy\.bucket_cap_mb=inf: expected a finite number"),
         (
+            {"strategy": "server", "gpus": 2, "precision": "fp16"},
+            r"strategy=server with precision=fp16: .*use precision=bf16",
+        ),
+        ({"strategy": "server", "gpus": 2, "graph": True}, r"strategy=server with graph=true: .*leave out graph=true"),
+        (
             {"strategy.first_bucket_mb": -1},
             r"strategy\.first_bucket_mb=-1: expected more than 0, or null for DDP's own",
         ),

@@ -149,6 +149,28 @@ def test_a_framework_that_is_not_asked_for_is_in_no_point_and_in_no_digest(predi
     assert digest(older) == digest(made)
 
 
+def test_tensorflow_keeps_a_parameter_server_and_fetches_while_the_next_forward_pass_runs(predict):
+    words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=server"]
+    _, (waiting,) = predict(*words)
+    _, (fetching,) = predict(*words, "framework=tensorflow")
+    _, (alike,) = predict(*words, "overlap.parameters=true", "overlap.host_to_device=false")
+    assert waiting["strategy"] == fetching["strategy"] == "server"
+    assert fetching["iteration_s"] == alike["iteration_s"] < waiting["iteration_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["strategy=server", "framework=mxnet"], "this framework is not known to have trained with a parameter server"),
+        (["overlap.parameters=true"], "only a parameter server sends parameters"),
+        (["strategy=server", "transport=peer"], "transport=peer with strategy.device=cpu"),
+    ],
+)
+def test_a_parameter_server_refuses_what_it_cannot_do(words, sentence, capsys):
+    assert main(["predict", "systems=gx8", *ALEXNET, "gpus=8", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_what_if_a_link_were_faster(predict):
     words = ["systems=gx8", *ALEXNET, "gpus=8"]
     _, (before,) = predict(*words)

@@ -109,6 +109,19 @@ def test_gpu_ranks_equal_one_process_with_synchronised_statistics(strategy, tmp_
     assert ended.equality.equal
 
 
+@pytest.mark.parametrize(("device", "backend"), [("gpu", "nccl"), ("cpu", "gloo")])
+@pytest.mark.parametrize("measure", ["phases", "equality"])
+def test_a_parameter_server_trains_on_a_gpu_and_on_the_host(device, backend, measure, tmp_path, on_ranks):
+    settings = {**SHORT, "strategy": "server", "strategy.device": device, "measure": measure}
+    ended = launcher.execute(on_ranks(settings), RunFolder(tmp_path))
+    assert (ended.outcome, ended.backend) == ("ok", backend), ended.reason
+    assert measure == "phases" or ended.equality.equal
+    for bucket in ended.buckets or []:
+        ready, start, end = (list(chain(*times)) for times in (bucket.ready_s, bucket.start_s, bucket.end_s))
+        assert all(was_ready <= began + 1e-5 for was_ready, began in zip(ready, start, strict=True))
+        assert all(began < ended for began, ended in zip(start, end, strict=True))
+
+
 COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
 
 

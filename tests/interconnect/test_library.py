@@ -13,6 +13,7 @@ from resnetx.interconnect.parts import TABLES, SourcedValue
 STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
     "single-root-1080ti", "k80-10gbe", "v100-ib", "dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "pcie-gen5",
+    "gce-k80x8",
 ]  # fmt: skip
 
 

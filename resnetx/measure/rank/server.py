@@ -5,8 +5,7 @@ Each trainable tensor is a variable, and goes by itself:
 - **In the backward pass**, as soon as its gradient is there: every rank divides it by the number of ranks and sends it
   to rank 0 (`gather`), which adds up what it gets, rank by rank, and updates the variable. Momenta exist there alone.
 - **After the backward pass**: rank 0 sends the parameters to every rank (`scatter`), variable by variable in the same
-  order, so that the next step begins with them, as TensorFlow's towers fetch theirs when a step begins. By then no rank
-  needs the old ones.
+  order, so that the next step begins with them. By then no rank needs the old ones.
 
 So each step one copy of all gradients goes from every rank to the server, and one of all parameters comes back.
 
@@ -18,10 +17,11 @@ Where that runs (`strategy.device`):
                        copied back to the GPUs; a thread waits for all that, so that computing goes on
     cpu, without GPUs  the same thread, and no copies
 
-Reference: the `parameter_server` mode of tf_cnn_benchmarks (tensorflow/benchmarks, variable_mgr.py), with which
-TensorFlow's rates of 2017 were measured.
+Nothing of this has run on GPUs yet. Reference: the `parameter_server` mode of tf_cnn_benchmarks (tensorflow/benchmarks,
+variable_mgr.py), with which rates of TensorFlow were measured in 2017; its ranks fetch parameters as a step begins.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -63,17 +63,25 @@ class ServedModel:
         return self.module(images)
 
     def _hook(self, variable: "_Variable") -> Callable[[torch.Tensor], None]:
+        """Sends a gradient. The hook holds nothing that holds its parameter: no collector would see that ring."""
         ((_, view),) = variable.gradient.views
+        weak_self, weak_variable = weakref.ref(self), weakref.ref(variable)
 
         def ready(parameter: torch.Tensor) -> None:
+            served, own = weak_self(), weak_variable()
+            assert served is not None and own is not None, "trained after its replica was given up"
             assert parameter.grad is not None, "called after the gradient was accumulated"
-            copy_scaled(parameter.grad, self._share, view)
+            copy_scaled(parameter.grad, served._share, view)
             parameter.grad = None  # only the server reads it, from what it received
-            variable.trip = self._place.trip()
-            self._order.append(variable)
-            self._send(variable.gradient.buffer)
+            served._starts(own)
 
         return ready
+
+    def _starts(self, variable: "_Variable") -> None:
+        """A variable's gradient is there."""
+        variable.trip = self._place.trip()
+        self._order.append(variable)
+        self._send(variable.gradient.buffer)
 
     def _gone(self, buffer: torch.Tensor) -> Work:
         """Starts a gradient's way to the server; it is over when the updated parameters are here."""
