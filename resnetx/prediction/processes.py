@@ -61,6 +61,7 @@ def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
         input=pickle.dumps(share, pickle.HIGHEST_PROTOCOL),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=host.dying_with(os.getpid()) if sys.platform == "linux" else None,  # nobody reads its answer then
     )
     if ended.returncode:
         told = ended.stderr.decode(errors="replace").strip()

@@ -77,6 +77,16 @@ def test_the_paper_has_88_points_on_each_system(predict):
     assert missing == {("GoogLeNet", 256, 1), ("GoogLeNet", 512, 1), ("GoogLeNet", 512, 2), ("ResNet/32", 64, 1)}
 
 
+def test_of_very_many_curves_the_screen_has_a_line_for_each_system(capsys, monkeypatch):
+    monkeypatch.setattr("resnetx.cli.tables.show_predict.MANY_CURVES", 20)
+    main(["predict", "systems=[dgx1-p100,gx8]", "study=paper"])
+    out = capsys.readouterr().out
+    assert out.startswith("dgx1-p100 with nccl2: 88 points, ")
+    assert "44 curves over GPUs are not listed; out=FOLDER keeps every point" in out
+    assert "Predicted: " not in out
+    assert "Inputs and uncertainty" in out
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_framework_runs(predict, name):
     _, (found,) = predict("systems=gx8", *ALEXNET, "gpus=8", f"framework={name}")
