@@ -17,7 +17,7 @@ from resnetx.interconnect.generations import (
     Hop,
     SOCKET_Bps,
 )
-from resnetx.interconnect.internode import NodeNetwork, join_nodes
+from resnetx.interconnect.internode import NodeNetwork, Plateau, join_nodes, plateau
 from resnetx.interconnect.node_rings import NodeRings
 from resnetx.interconnect.parts import GpuSpec, SwitchSpec
 from resnetx.interconnect.system import System
@@ -36,13 +36,15 @@ class Algorithm:
     limit: str  # the link that sets the rate
     fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
     channels: int = 1
+    plateau: Plateau | None = None  # between nodes
 
     def time_s(self, size_bytes: float) -> float:
         return self.fixed_s + self.moving_s(size_bytes)
 
     def moving_s(self, size_bytes: float) -> float:
         """The part of the time that bytes cost."""
-        return size_bytes * self.s_per_byte + self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        filling_s = self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
+        return size_bytes * self.s_per_byte + filling_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,22 @@ class NcclAlgorithms:
         steps = rounds * (ranks - 1)
         crossings = min(steps, rounds * self._nodes) if self._nodes > 1 else 0
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
-        steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
+        inside_s = handovers * (steps - crossings) * self._step_s(hop)
+        between_s = self.between.crossings_s(hop, crossings, handovers, self.operation) if self.between else 0.0
         return Algorithm(
             "ring",
-            self._launch_s + hop.base_s + handovers * steps_s,
+            self._launch_s + hop.base_s + inside_s + between_s,
             self.operation.bus_factor(ranks) / self.ring_Bps,
             self._limit(self.ring_Bps, self.inside.ring_limit),
             (ranks - 2) * channels / self.ring_Bps if self.operation.along_a_chain else 0.0,
             channels,
+            self._plateau(hop.base_s + inside_s + between_s, ranks, channels),
         )
+
+    def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
+        if self.between is None or self.operation.name != "allreduce":
+            return None
+        return plateau(fixed_s, ranks, channels, self._gpu.compute_capability.value)
 
     def tree(self) -> Algorithm | None:
         """A chain inside each node and a binary tree of nodes, up and down; None where the library has no trees."""
@@ -87,7 +96,7 @@ class NcclAlgorithms:
         if hop is None or self.tree_Bps <= 0:
             return None
         ranks = sum(map(len, self.groups))
-        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * hop.network_s
+        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop)
         return Algorithm(
             "tree",
             self._launch_s + hop.base_s + 2 * depth_s,
@@ -107,7 +116,7 @@ class NcclAlgorithms:
             return None
         inside_s = (1 + 1 / ranks) / (shares[0] * port_Bps)
         between_s = (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._launch_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
+        fixed_s = self._launch_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(TREE)
         limit = self.between.limit if self.between and between_s > inside_s else "the GPUs' ports to the NVSwitch"
         return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
 
@@ -118,6 +127,9 @@ class NcclAlgorithms:
     @property
     def _network_Bps(self) -> float:
         return self.between.bandwidth_Bps if self.between else math.inf
+
+    def _crossing_s(self, hop: Hop) -> float:
+        return self.between.crossing_s(hop) if self.between else 0.0
 
     def _limit(self, bandwidth_Bps: float, inside: str) -> str:
         return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside
@@ -156,10 +168,10 @@ def socket_ring(operation: Operation, ranks: int, library: str, rate_Bps: float,
     return Algorithm("ring", fixed_s, factor / rate_Bps, limit)
 
 
-def socket_rate(system: System, groups: Groups) -> tuple[float, str]:
+def socket_rate(system: System, groups: Groups, operation: Operation) -> tuple[float, str]:
     """(B/s, what limits it) of a ring of sockets: loopback inside a node, the network between nodes."""
     if len(groups) > 1:
-        between = join_nodes(system, groups)
+        between = join_nodes(system, groups, operation, "one")
         if between.bandwidth_Bps < SOCKET_Bps:
             return between.bandwidth_Bps, between.limit
     return SOCKET_Bps, "loopback sockets"

@@ -159,13 +159,18 @@ def _nearness(system: System, a: int, b: int) -> str:
     steps = peer_steps(system, system.gpus[a].name, system.gpus[b].name)
     if steps and all(link.wire.family == "nvlink" for _, _, link in steps):
         return f"NV{min(link.lanes for _, _, link in steps)}"
-    steps = steps or host_steps(system, system.gpus[a].name, system.gpus[b].name)
+    return _DISTANCES[_distance(system, steps or host_steps(system, system.gpus[a].name, system.gpus[b].name))]
+
+
+_DISTANCES = ("PIX", "PXB", "PHB", "SYS")
+
+
+def _distance(system: System, steps: Steps) -> int:
+    """The index in `_DISTANCES` of a path that leaves NVLink between GPUs out."""
     met = [system.component(name).kind for _, name, _ in steps[:-1]]
-    if met.count("cpu") > 1:
-        return "SYS"
     if "cpu" in met:
-        return "PHB"
-    return "PIX" if met.count("switch") <= 1 else "PXB"
+        return 3 if met.count("cpu") > 1 else 2
+    return 0 if met.count("switch") <= 1 else 1
 
 
 # ---- flows
@@ -221,6 +226,11 @@ def network_flow(system: System, sender: int, card: str, far_card: str, receiver
 def links_to(system: System, device: int, card: str) -> int:
     """How many links lie between a GPU and a network card of its node."""
     return len(to_card(system, system.gpus[device].name, card)[0])
+
+
+def distance_to(system: System, device: int, card: str) -> int:
+    """How far a network card is from a GPU, as NCCL compares cards: below one switch, several, one CPU, or beyond."""
+    return _distance(system, to_card(system, system.gpus[device].name, card)[0])
 
 
 def path_to_host(system: System, device: int) -> list[str]:

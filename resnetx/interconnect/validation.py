@@ -41,6 +41,7 @@ class CollectiveRow:
     seen: bool
     calibrated: bool
     explained: str | None
+    nodes: int = 1
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seen: bool
     collective: str = "allreduce"
     cluster: _Cluster | None = None
+    one_a_node: bool = False  # the first GPU of as many nodes, instead of the first GPUs
     over: str | None = None  # the system that `ratio` divides by
     size: str | None = None
     gpus: int | None = None
@@ -209,6 +211,7 @@ def _rows(entry: _Entry) -> Iterator[CollectiveRow]:
             seen=entry.seen,
             calibrated=bool(entry.calibrate_from),
             explained=entry.explained.get(key),
+            nodes=chosen.nodes,
         )
 
 
@@ -218,7 +221,8 @@ def _system(entry: _Entry, name: str) -> System:
 
 
 def _plan(entry: _Entry, system: System, gpus: int) -> CollectivePlan:
-    return plan(system, entry.collective, range(gpus), entry.library)
+    step = len(system.gpus) // system.nodes if entry.one_a_node else 1
+    return plan(system, entry.collective, range(0, gpus * step, step), entry.library)
 
 
 def _as(quantity: Quantity, made: CollectivePlan, size_bytes: int, over: CollectivePlan | None) -> float:

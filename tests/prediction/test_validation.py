@@ -120,7 +120,7 @@ def test_layerwise_communication_of_shi_et_al_for_information(rows):
     assert fast.predicted < slow.predicted
     for row in (slow, fast):
         assert row.error == pytest.approx(row.predicted / row.measured - 1)
-        assert row.error < 0  # what the links allow, without what waiting and many small messages cost there
+        assert abs(row.error) < 0.1
 
 
 def test_gradients_of_alexnet_are_those_of_its_2017_layers():
