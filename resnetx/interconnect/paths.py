@@ -32,7 +32,8 @@ from resnetx.interconnect.link_search import (
 from resnetx.interconnect.max_min import Flow, Steps, fair_shares
 from resnetx.interconnect.parts import CpuSpec, SwitchSpec
 
-Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
+# auto: as peers where possible, else through the host; pcie: the same without NVLink between GPUs
+Transport = Literal["auto", "peer", "pcie", "host", "socket"]
 PathKind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
 
 
@@ -181,6 +182,8 @@ def flow(system: System, source: int, target: int, transport: Transport = "auto"
     a, b = system.gpus[source].name, system.gpus[target].name
     if transport in ("auto", "peer") and (steps := peer_steps(system, a, b)):
         return Flow(steps, staged=False)
+    if transport == "pcie" and (steps := bus_steps(system, a, b, cross_cpus=True)):
+        return Flow(steps, staged=False)
     if transport == "peer":
         raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
     if steps := host_steps(system, a, b):
@@ -196,7 +199,7 @@ def nvlink_flow(system: System, source: int, target: int) -> Flow:
 def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> Flow | None:
     """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
     a, b = system.gpus[source].name, system.gpus[target].name
-    if transport in ("auto", "peer") and (steps := bus_steps(system, a, b, cross_cpus)):
+    if transport in ("auto", "peer", "pcie") and (steps := bus_steps(system, a, b, cross_cpus)):
         return Flow(steps, staged=False)
     steps = () if transport == "peer" else host_steps(system, a, b)
     return Flow(steps, staged=True) if steps else None

@@ -118,6 +118,26 @@ def test_explanation_says_what_limits_and_that_nothing_was_measured():
     assert "Not calibrated" in said
 
 
+def test_nccl_1_does_not_use_nvswitches():
+    """Li et al. 2019, Fig. 26: NCCL 1 on the DGX-2 is the PCIe side, far below NVSwitch."""
+    dgx2 = load("dgx2")
+    old, new = plan(dgx2, library="nccl1"), plan(dgx2, library="nccl2")
+    assert new.cost(2**30).busbw_Bps > 10 * old.cost(2**30).busbw_Bps
+    assert "older than NVSwitches" in old.notes[0]
+
+
+def test_rings_without_nvlink_go_over_pcie():
+    for system in (load("dgx2"), V100):
+        over_pcie = plan(system, devices=[0, 1, 2, 3], library="nccl2", transport="pcie")
+        assert not any("nvswitch" in name for ring in over_pcie.rings for name in ring.walk)
+        assert any("plx" in name for ring in over_pcie.rings for name in ring.walk)
+        assert over_pcie.cost(2**30).time_s > 3 * plan(system, devices=[0, 1, 2, 3], library="nccl2").cost(2**30).time_s
+        assert (
+            over_pcie.cost(2**30).time_s
+            < plan(system, devices=[0, 1, 2, 3], library="nccl2", transport="host").cost(2**30).time_s
+        )
+
+
 # ---- nodes
 
 
