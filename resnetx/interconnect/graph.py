@@ -8,6 +8,7 @@ import msgspec
 from resnetx.interconnect.parts import NVLINK_KERNELS, ComponentSpec, GpuSpec, WireSpec
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
+Rails = Literal["nearest", "all", "one"]  # the network cards of a node that a library drives; nearest: to each GPU
 NO_NODE = -1  # where the fabric is that joins nodes
 
 
@@ -74,6 +75,7 @@ class System(msgspec.Struct, frozen=True, dict=True):
     nodes: int = 1
     network: str | None = None  # the name of what joins the nodes
     nics: int | None = None  # used of each node
+    rails: Rails = "nearest"  # what NCCL drives of them
 
     @cached_property
     def gpus(self) -> list[Component]:

@@ -1,11 +1,14 @@
-"""What feeds the GPUs: storage, and copies from host memory, of all GPUs that train at once."""
+"""What feeds the GPUs: storage, and copies from host memory, of all GPUs that train at once.
+
+Every node has its own storage, unless a part says that it is `shared`: a file server is one link for all of them.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from resnetx.interconnect import paths
-from resnetx.interconnect.graph import System
+from resnetx.interconnect.graph import Component, System
 from resnetx.interconnect.max_min import fair_shares
 from resnetx.interconnect.parts import Provenance, SourcedValue, StorageSpec
 from resnetx.units import si
@@ -39,20 +42,33 @@ def from_host(system: System, devices: Sequence[int]) -> Supply | None:
 
 
 def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
-    """What each of `devices` gets of its node's storage when all of them read; None: no storage is described.
+    """What each of `devices` gets of all storage when all of them read; None: no storage is described.
 
-    A server that all nodes share serves those that read alike.
+    Each node reads its own; what is shared is one for all nodes, though every node's description has it.
     """
     readers = Counter(system.gpus[device].node for device in devices)
-    rates_Bps = dict.fromkeys(readers, 0.0)
-    figures: dict[str, SourcedValue] = {}
-    for component in system.components:
-        if isinstance(component.part, StorageSpec) and component.node in rates_Bps:
-            figure = component.part.bandwidth_Bps
-            rates_Bps[component.node] += figure.value / (len(readers) if component.part.shared else 1)
-            figures[f"{component.part_name} at {si(figure.value, 'B/s')}"] = figure
-    rate_Bps = min(rates_Bps[node] / count for node, count in readers.items())
+    found = [(each, part) for each, part in _storage(system) if each.node in readers]
+    own_Bps = dict.fromkeys(readers, 0.0)
+    shared_Bps: dict[str, float] = {}
+    for each, part in found:
+        if part.shared:
+            shared_Bps[each.name.removeprefix(f"node{each.node}.")] = part.bandwidth_Bps.value
+        else:
+            own_Bps[each.node] += part.bandwidth_Bps.value
+    rate_Bps = min(own_Bps[node] / count for node, count in readers.items()) + sum(shared_Bps.values()) / len(devices)
+    figures = {_rated(each.part_name, part, system.nodes): part.bandwidth_Bps for each, part in found}
     return _supply(rate_Bps, figures) if rate_Bps else None
+
+
+def _storage(system: System) -> Iterator[tuple[Component, StorageSpec]]:
+    for component in system.components:
+        if isinstance(component.part, StorageSpec):
+            yield component, component.part
+
+
+def _rated(name: str, part: StorageSpec, nodes: int) -> str:
+    whose = ", one for all nodes" if part.shared and nodes > 1 else ""
+    return f"{name} at {si(part.bandwidth_Bps.value, 'B/s')}{whose}"
 
 
 def _supply(rate_Bps: float, figures: Mapping[str, SourcedValue]) -> Supply:

@@ -42,6 +42,11 @@ def write(name: str, layers: list[Layer]) -> None:
     file(name).write_bytes(b"[\n" + rows + b"\n]\n")
 
 
+def kept_image_size(model: choices.ModelChoice) -> int | None:
+    """The size of the images whose table of this model is kept."""
+    return next((image_size for own, image_size in KEPT.values() if own == model), None)
+
+
 def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
     """The table of a model, if making it takes no torch; None if it does."""
     if isinstance(model, choices.ResNetX):
