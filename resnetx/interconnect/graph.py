@@ -83,6 +83,15 @@ class System(msgspec.Struct, frozen=True, dict=True):
         return [component for component in self.components if component.kind == "gpu"]
 
     @cached_property
+    def cpus(self) -> dict[int, tuple[str, ...]]:
+        """The names of each node's CPUs, by its number."""
+        found: dict[int, tuple[str, ...]] = {}
+        for component in self.components:
+            if component.kind == "cpu":
+                found[component.node] = (*found.get(component.node, ()), component.name)
+        return found
+
+    @cached_property
     def neighbours(self) -> dict[str, list[tuple[Link, str]]]:
         """The links of every component, each with what is at its other end."""
         found: dict[str, list[tuple[Link, str]]] = {component.name: [] for component in self.components}

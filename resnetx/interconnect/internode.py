@@ -29,7 +29,7 @@ PLATEAU_FROM_BYTES = 64
 
 @dataclass(frozen=True)
 class Plateau:
-    """What an operation costs more from some size on: every step then waits for a whole piece of the step before."""
+    """What an operation costs more from some size on."""
 
     from_bytes: float
     extra_s: float

@@ -89,8 +89,7 @@ def host_steps(system: System, a: str, b: str) -> Steps:
 
 
 def to_host(system: System, gpu: str) -> Steps:
-    node = system.component(gpu).node
-    cpus = {component.name for component in system.components if component.kind == "cpu" and component.node == node}
+    cpus = system.cpus.get(system.component(gpu).node, ())
     return shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
 
 

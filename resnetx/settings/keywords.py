@@ -35,6 +35,7 @@ class ModelSettings(TypedDict, total=False):
     x: Axis[int]
     width: Axis[int]
     classes: Axis[int]
+    lrn: Axis[bool]
     name: Axis[str]
 
 

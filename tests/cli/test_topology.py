@@ -41,7 +41,10 @@ def objects(run):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["systems=[gx9]"], "systems=gx9: no system has that name; did you mean gx8? Known: cpu-host, dgx-a100,"),
+        (
+            ["systems=[gx9]"],
+            "systems=gx9: no system has that name; did you mean gx8? Known: c4130-p100, cpu-host, dgx-a100,",
+        ),
         (["system=gx8"], "system: no such setting; did you mean systems?"),
         (["nowhere.yaml"], "nowhere.yaml: No such file"),
         (["collective=allreduce"], "systems=[]: expected names or files of systems"),
