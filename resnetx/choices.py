@@ -63,13 +63,17 @@ class ResNetX(ModelChoice, frozen=True, tag="resnetx"):
         return self.width, self.x
 
 
-class AlexNet(ModelChoice, frozen=True, tag="alexnet"):
+class AlexNet(ModelChoice, frozen=True, tag="alexnet", omit_defaults=True):
     """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
 
     classes: int
-    label: ClassVar[str] = "AlexNet"
+    lrn: bool = True  # local response normalisation; Shi et al. 2018 trained it without
     image_size: ClassVar[int] = 227
     smallest_image_size: ClassVar[int] = 67  # a whole pooling window everywhere
+
+    @property
+    def label(self) -> str:
+        return "AlexNet" if self.lrn else "AlexNet without LRN"
 
 
 class GoogLeNet(ModelChoice, frozen=True, tag="googlenet"):

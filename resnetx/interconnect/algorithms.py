@@ -20,7 +20,7 @@ from resnetx.interconnect.generations import (
     Hop,
     SOCKET_Bps,
 )
-from resnetx.interconnect.internode import NodeNetwork, join_nodes
+from resnetx.interconnect.internode import NodeNetwork, Plateau, join_nodes, plateau
 from resnetx.interconnect.node_rings import NodeRings
 from resnetx.interconnect.parts import GpuSpec, SwitchSpec
 from resnetx.interconnect.protocols import Protocol
@@ -50,6 +50,7 @@ class Algorithm:
     fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
     channels: int = 1
     settling: Settling | None = None  # None: the rate of large sizes is reached at once
+    plateau: Plateau | None = None  # between nodes
     protocol: str = ""  # of NCCL, where a ring has several
     expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
 
@@ -68,7 +69,7 @@ class Algorithm:
             moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
         if self.fill_s_per_byte:
             moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
-        return moving_s
+        return moving_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
 
     def expected_s(self, size_bytes: float) -> float:
         """What the library expects it to take, by which it chooses."""
@@ -132,7 +133,9 @@ class NcclAlgorithms:
         steps = rounds * (ranks - 1)
         crossings = min(steps, rounds * self._nodes) if self._nodes > 1 else 0
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
-        steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
+        inside_s = (steps - crossings) * self._step_s(hop)
+        between_s = self.between.crossings_s(hop, crossings, handovers, self.operation) if self.between else 0.0
+        fixed_s = hop.base_s + handovers * inside_s + between_s
         fills = self.operation.along_a_chain and self.generation.fills_chains
         one_ring = self.generation.one_ring
         chooses = not (self.between or one_ring)
@@ -141,13 +144,14 @@ class NcclAlgorithms:
             s_per_byte /= self.fitted.nccl1_adding_share
         return Algorithm(
             "ring",
-            self._launch_s + hop.base_s + handovers * steps_s,
+            self._launch_s + fixed_s,
             s_per_byte,
             self._limit(self.ring_Bps, self.inside.ring_limit),
             (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
             channels,
+            plateau=self._plateau(fixed_s, ranks, channels),
             protocol="Simple" if chooses else "",
-            expected=(hop.base_s + steps_s, s_per_byte) if chooses else None,
+            expected=(hop.base_s + inside_s, s_per_byte) if chooses else None,
         )
 
     def _ring_before_tuning(self) -> Algorithm:
@@ -181,13 +185,18 @@ class NcclAlgorithms:
             expected=(source.base_s + steps * expected_hop_s, factor / (self._planned_ring_Bps * source.share[kind])),
         )
 
+    def _plateau(self, fixed_s: float, ranks: int, channels: int) -> Plateau | None:
+        if self.between is None or self.operation.name != "allreduce":
+            return None
+        return plateau(fixed_s, ranks, channels, self._gpu.compute_capability.value)
+
     def tree(self) -> Algorithm | None:
         """A chain inside each node and a binary tree of nodes, up and down; None where the library has no trees."""
         hop = self.generation.tree
         if hop is None or self.tree_Bps <= 0:
             return None
         ranks = sum(map(len, self.groups))
-        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * hop.network_s
+        depth_s = (ranks / self._nodes - 1) * self._step_s(hop) + math.log2(self._nodes) * self._crossing_s(hop)
         expected = (hop.base_s + 2 * depth_s, 1 / (self.tree_Bps * TREE_SHARE))
         return Algorithm(
             "tree",
@@ -221,7 +230,7 @@ class NcclAlgorithms:
                 expected=(switch_s, moved / expected_share),
             )
         inside_s, between_s = moved / share, (2 if self._nodes > 2 else 1) / self._network_Bps
-        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * TREE.network_s
+        fixed_s = self._start_s + switch_s + 2 * math.log2(self._nodes) * self._crossing_s(TREE)
         limit = self.between.limit if between_s > inside_s else _SWITCH_PORTS
         return Algorithm("nvls", fixed_s, max(inside_s, between_s), limit)
 
@@ -232,6 +241,9 @@ class NcclAlgorithms:
     @property
     def _network_Bps(self) -> float:
         return self.between.bandwidth_Bps if self.between else math.inf
+
+    def _crossing_s(self, hop: Hop) -> float:
+        return self.between.crossing_s(hop) if self.between else 0.0
 
     def _limit(self, bandwidth_Bps: float, inside: str) -> str:
         return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside
@@ -287,10 +299,10 @@ def socket_ring(operation: Operation, ranks: int, library: str, rate_Bps: float,
     return Algorithm("ring", fixed_s, factor / rate_Bps, limit)
 
 
-def socket_rate(system: System, groups: Groups) -> tuple[float, str]:
+def socket_rate(system: System, groups: Groups, operation: Operation) -> tuple[float, str]:
     """(B/s, what limits it) of a ring of sockets: loopback inside a node, the network between nodes."""
     if len(groups) > 1:
-        between = join_nodes(system, groups)
+        between = join_nodes(system, groups, operation, "one")
         if between.bandwidth_Bps < SOCKET_Bps:
             return between.bandwidth_Bps, between.limit
     return SOCKET_Bps, "loopback sockets"

@@ -28,8 +28,9 @@ The assumptions, and how much depends on each:
   out: with the source's figures for them, times at 1 MiB come out half as long as measured on A100, and 30 % too short
   on V100. So times below 256 KiB are upper bounds, up to twice too long.
 - Trees carry 0.46 and in-switch reduction 0.85 (0.74 from Blackwell on) of the links' rate: NCCL's source, `tuning.cc`.
-- Between nodes, every network card used carries one ring, all of them equal shares, each from a GPU of its own. With
-  in-switch reduction the nodes form two trees, in which a node sends all its data twice if there are more than two.
+- Between nodes, every network card that the library drives carries one ring, all of them equal shares, each from a GPU
+  of its own; `internode` says which cards those are, and what a step between nodes costs. With in-switch reduction the
+  nodes form two trees, in which a node sends all its data twice if there are more than two.
 - Collectives other than allreduce have twice the hand-overs a step in NCCL 2.0 to 2.3 (`collectives.h`). Broadcast and
   reduce still come out up to 1.6 times too fast on 8 GPUs: the cost of their many small pieces is not known.
 - `gloo`: one figure, measured on one small machine (`SOCKET_Bps`); an order of magnitude.
@@ -249,7 +250,7 @@ def nccl_algorithms(
     """What a generation of NCCL can run on these GPUs."""
     groups = by_node(system, devices)
     inside = _slowest_node(system, groups, library, transport)
-    between = join_nodes(system, groups) if len(groups) > 1 else None
+    between = join_nodes(system, groups, OPERATIONS[collective]) if len(groups) > 1 else None
     return NcclAlgorithms(system, OPERATIONS[collective], groups, GENERATIONS[library], inside, between, fitted())
 
 
@@ -262,7 +263,7 @@ def _slowest_node(system: System, groups: Groups, library: str, transport: Trans
 def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> CollectivePlan:
     """One ring of processes, whose steps inside the first node go through the host."""
     groups = by_node(system, devices)
-    rate_Bps, limit = socket_rate(system, groups)
+    rate_Bps, limit = socket_rate(system, groups, OPERATIONS[collective])
     algorithm = socket_ring(OPERATIONS[collective], len(devices), library, rate_Bps, limit)
     steps = directions(groups[0]) if len(groups[0]) > 1 else ()
     flows = [paths.flow(system, sender, receiver, "host") for sender, receiver in steps]

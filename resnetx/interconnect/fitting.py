@@ -20,7 +20,7 @@ from resnetx.interconnect.calibration import Floats
 from resnetx.interconnect.collective import nccl_algorithms
 from resnetx.interconnect.errors import ERRORS_FILE, ErrorTable, Residual, SourceError, cells, held
 from resnetx.interconnect.fitted import FIT_FILE, UNFITTED, Fitted
-from resnetx.interconnect.published import PlanKey, PublishedTime, load_published, times
+from resnetx.interconnect.published import PlanKey, PublishedTime, load_published, measured_devices, times
 
 # Least and most of each figure, and the size of a step that makes a difference.
 _TIMES_s = (0.0, 300e-6, 10e-6)
@@ -147,7 +147,8 @@ def _chosen(key: PlanKey, size_bytes: int) -> int:
 @cache
 def _algorithms(key: PlanKey) -> NcclAlgorithms:
     system, cluster, library, collective, gpus = key
-    return nccl_algorithms(load_published(system, cluster), collective, tuple(range(gpus)), library)
+    loaded = load_published(system, cluster)
+    return nccl_algorithms(loaded, collective, measured_devices(loaded, cluster, gpus), library)
 
 
 if __name__ == "__main__":

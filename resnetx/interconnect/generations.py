@@ -15,7 +15,7 @@ class Hop:
     base_s: float
     nvlink_s: float
     pcie_s: float  # also through the host
-    network_s: float
+    network_s: float  # by the library, without the network's own latency
 
 
 @dataclass(frozen=True)

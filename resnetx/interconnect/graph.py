@@ -14,6 +14,7 @@ from resnetx.interconnect.nodes import EqualNodes, Neighbours, neighbours
 from resnetx.interconnect.parts import GpuSpec
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
+Rails = Literal["nearest", "all", "one"]  # the network cards of a node that a library drives; nearest: to each GPU
 
 
 class System(msgspec.Struct, frozen=True, dict=True):
@@ -27,6 +28,7 @@ class System(msgspec.Struct, frozen=True, dict=True):
     nodes: int = 1
     network: str | None = None  # the name of what joins the nodes
     nics: int | None = None  # used of each node
+    rails: Rails = "nearest"  # what NCCL drives of them
     equal: EqualNodes | None = None  # of several nodes: what both sequences above, and all below, are made from
 
     def of_nodes(self, equal: EqualNodes) -> "System":

@@ -1,4 +1,7 @@
-"""What feeds the GPUs: storage, and copies from host memory, of all GPUs that train at once."""
+"""What feeds the GPUs: storage, and copies from host memory, of all GPUs that train at once.
+
+Every node has its own storage, unless a part says that it is `shared`: a file server is one link for all of them.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,19 +44,25 @@ def from_host(system: System, devices: Sequence[int]) -> Supply | None:
 
 
 def from_storage(system: System, devices: Sequence[int]) -> Supply | None:
-    """What each of `devices` gets of its node's storage when all of them read; None: no storage is described.
+    """What each of `devices` gets of all storage when all of them read; None: no storage is described.
 
-    A server that all nodes share serves those that read alike.
+    Each node reads its own; what is shared is one for all nodes, though every node's description has it.
     """
     readers = Counter(map(system.node_of, devices))
-    most_readers = max(readers.values())
-    rate_Bps, figures = 0.0, dict[str, SourcedValue]()
+    own_Bps = shared_Bps = 0.0
+    figures: dict[str, SourcedValue] = {}
     for component in system.in_node(system.node_of(devices[0])):  # nodes are alike
-        if isinstance(component.part, StorageSpec):
-            figure = component.part.bandwidth_Bps
-            rate_Bps += figure.value / (len(readers) if component.part.shared else 1)
-            figures[f"{component.part_name} at {si(figure.value, 'B/s')}"] = figure
-    return _supply(rate_Bps / most_readers, figures) if rate_Bps else None
+        if isinstance(part := component.part, StorageSpec):
+            figures[_rated(component.part_name, part, system.nodes)] = part.bandwidth_Bps
+            own_Bps += 0.0 if part.shared else part.bandwidth_Bps.value
+            shared_Bps += part.bandwidth_Bps.value if part.shared else 0.0
+    rate_Bps = own_Bps / max(readers.values()) + shared_Bps / len(devices)
+    return _supply(rate_Bps, figures) if rate_Bps else None
+
+
+def _rated(name: str, part: StorageSpec, nodes: int) -> str:
+    whose = ", one for all nodes" if part.shared and nodes > 1 else ""
+    return f"{name} at {si(part.bandwidth_Bps.value, 'B/s')}{whose}"
 
 
 def _supply(rate_Bps: float, figures: Mapping[str, SourcedValue]) -> Supply:

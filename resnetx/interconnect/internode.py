@@ -1,11 +1,46 @@
-"""How nodes are joined for a collective: one ring through every network card that is used."""
+"""How nodes are joined for a collective: one ring through every network card that the library drives.
+
+Which cards those are is a fact of the library and of the system (`Rails`). NCCL takes for a GPU the cards that are
+nearest to it by PCIe (net.cu of 2.0 to 2.3 and the search of 2.4 and later both begin with the best distance), so one
+GPU of a node with a card for every two GPUs drives one card. Gloo and sockets use one interface.
+
+A step between nodes costs what the library needs to hand data to its proxy and what the network needs to deliver it
+(`Hop.network_s` + `NetworkSpec.latency_s`, as the later tuning.cc adds `latencyInter`).
+
+Measured: SummitDev, one GPU a node, 2 to 8 nodes (Li et al. 2019, Fig. 30): all-reduces of 8 bytes take 12 us and 8 us
+a step; a broadcast of 8 bytes grows by 1.5 us a node, as the operations of a queue follow each other down the chain.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resnetx.interconnect import paths
-from resnetx.interconnect.graph import System
+from resnetx.interconnect.generations import Hop
+from resnetx.interconnect.graph import Rails, System
 from resnetx.interconnect.max_min import fair_shares
+from resnetx.operations import Operation
+
+# tuning.cc, getAlgoTime: an all-reduce of several nodes by a ring (protocol Simple) has its fixed time times so much,
+# by compute capability, from so many bytes a rank and ring on. It is "the plateau effect of ring" there.
+PLATEAU = ((8.0, 1.4), (0.0, 1.9))
+PLATEAU_FROM_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """What an operation costs more from some size on."""
+
+    from_bytes: float
+    extra_s: float
+
+    def at(self, size_bytes: float) -> float:
+        return self.extra_s if size_bytes >= self.from_bytes else 0.0
+
+
+def plateau(fixed_s: float, ranks: int, channels: int, compute_capability: float) -> Plateau:
+    """Of an all-reduce by a ring over several nodes; `fixed_s`: what its smallest sizes take, without the launch."""
+    factor = next(factor for least, factor in PLATEAU if compute_capability >= least)
+    return Plateau(PLATEAU_FROM_BYTES * ranks * channels, (factor - 1) * fixed_s)
 
 
 @dataclass(frozen=True)
@@ -13,8 +48,19 @@ class NodeNetwork:
     """What the network carries of the rings of several nodes."""
 
     bandwidth_Bps: float
+    latency_s: float  # one way, of a small message
     limit: str
     note: str
+
+    def crossing_s(self, hop: Hop) -> float:
+        """One step from node to node."""
+        return hop.network_s + self.latency_s
+
+    def crossings_s(self, hop: Hop, count: int, handovers: int, operation: Operation) -> float:
+        """`count` steps from node to node; along a chain, only the first is waited for in full."""
+        if operation.along_a_chain:
+            return self.crossing_s(hop) + (count - 1) * self.latency_s
+        return handovers * count * self.crossing_s(hop)
 
 
 def by_node(system: System, devices: Sequence[int]) -> list[tuple[int, ...]]:
@@ -31,20 +77,35 @@ def unlike_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> list[tupl
     return list({tuple(device % per_node for device in group): group for group in reversed(groups)}.values())
 
 
-def join_nodes(system: System, groups: Sequence[tuple[int, ...]]) -> NodeNetwork:
-    """Rates between nodes, from the first two: nodes are alike, and the fabric blocks nothing."""
-    cards = [system.cards(system.node_of(group[0])) for group in groups[:2]]
-    ends = [_ends(system, group, own) for group, own in zip(groups[:2], cards, strict=True)]
+def join_nodes(
+    system: System, groups: Sequence[tuple[int, ...]], operation: Operation, rails: Rails | None = None
+) -> NodeNetwork:
+    """Rates between nodes, from two of them: nodes are alike, and the fabric blocks nothing.
+
+    `rails`: the library's; None: NCCL's own choice, unless the system's file says what it drives there.
+    """
+    rails = rails or system.rails
+    near, far = _two_nodes(system, groups, rails)
+    count = min(len(near), len(far))
+    one_way = operation.along_a_chain and len(groups) == 2  # else every node sends and receives at once
     flows = [
         paths.network_flow(system, sender, card, far_card, receiver)
-        for near, far in ((0, 1), (1, 0))
-        for (card, sender), (far_card, receiver) in zip(ends[near], ends[far], strict=True)
+        for senders, receivers in ([(near, far)] if one_way else [(near, far), (far, near)])
+        for (card, sender), (far_card, receiver) in zip(senders[:count], receivers[:count], strict=True)
     ]
     slowest_Bps, limit = min(fair_shares(system, flows, kernels=True))
-    count = len(cards[0])
+    latency_s = sum(link.wire.latency_s.value for _, _, link in flows[0].steps if link.wire.family == "network")
     staged = ", staged in host memory" if flows[0].staged else ""
     note = f"Between {len(groups)} nodes: {count} ring{'s' * (count > 1)} over {system.network}, one a card{staged}."
-    return NodeNetwork(slowest_Bps * count, limit, note)
+    return NodeNetwork(slowest_Bps * count, latency_s, limit, note)
+
+
+def _two_nodes(system: System, groups: Sequence[tuple[int, ...]], rails: Rails) -> list[list[tuple[str, int]]]:
+    """The cards of the first node and of that with the fewest, each with the GPU where its ring ends."""
+    per_node = len(system.gpus) // system.nodes
+    unlike = {tuple(device % per_node for device in group): group for group in reversed(groups[1:])}
+    others = [_ends(system, group, _cards(system, group, rails)) for group in unlike.values()]
+    return [_ends(system, groups[0], _cards(system, groups[0], rails)), min(reversed(others), key=len)]
 
 
 def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[tuple[str, int]]:
@@ -56,3 +117,16 @@ def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[
         used[gpu] += 1
         joined.append((card, gpu))
     return joined
+
+
+def _cards(system: System, group: tuple[int, ...], rails: Rails) -> list[str]:
+    """The network cards of a node that are plugged in and that the library drives for these GPUs."""
+    plugged = system.cards(system.node_of(group[0]))
+    if rails == "all":
+        return list(plugged)
+    nearest: set[str] = set()
+    for device in group:
+        distances = {card: paths.distance_to(system, device, card) for card in plugged}
+        nearest |= {card for card, distance in distances.items() if distance == min(distances.values())}
+    driven = [card for card in plugged if card in nearest]
+    return driven[:1] if rails == "one" else driven

@@ -61,11 +61,17 @@ def nvlink_steps(system: System, a: str, b: str) -> Steps:
 
 
 def bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
+    """The path of peer traffic without NVLink and its switches; nor over any other link from GPU to GPU."""
+
+    def usable(link: Link) -> bool:
+        ends = {system.component(end).kind for end in (link.a, link.b)}
+        return link.wire.peer and link.wire.family != "nvlink" and ends != {"gpu"}
+
     return shortest(
         system,
         a,
         {b},
-        lambda link: link.wire.peer and {system.component(end).kind for end in (link.a, link.b)} != {"gpu"},
+        usable,
         lambda c: c.kind == "switch" or (cross_cpus and _peers_cross(c)),
     )
 

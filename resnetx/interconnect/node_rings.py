@@ -60,8 +60,7 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
     if bus is None:
         return nvlink if nvlink and nvlink.rings else _refuse_unjoined(system, devices, transport)
     if nvlink is None:
-        lanes = any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2))
-        return replace(bus, notes=(_NO_PEERS, *bus.notes)) if lanes and transport == "auto" else bus
+        return replace(bus, notes=(*_nvlink_unused(system, devices), *bus.notes)) if transport == "auto" else bus
     if nvlink.ring_Bps > 0.999 * bus.ring_Bps:
         return nvlink
     # The bus carries the rings; chains may still go over NVLink.
@@ -70,7 +69,13 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
     return replace(bus, chains=trees.chains, chain_limit=trees.chain_limit, lanes=nvlink.lanes, notes=notes)
 
 
-_NO_PEERS = "NCCL 1: NVLink does not join every two of these GPUs, so its one ring does not use it."
+def _nvlink_unused(system: System, devices: tuple[int, ...]) -> tuple[str, ...]:
+    """Why NCCL 1 leaves out the NVLink that there is."""
+    if any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2)):
+        return ("NCCL 1: NVLink does not join every two of these GPUs, so its one ring does not use it.",)
+    if paths.nvlink_flow(system, devices[0], devices[1]).steps:
+        return ("NCCL 1 is older than NVSwitches; its one ring does not use them (Li et al. 2019 ran it over PCIe).",)
+    return ()
 
 
 def _refuse_unjoined(system: System, devices: tuple[int, ...], transport: Transport) -> NodeRings:
@@ -87,14 +92,14 @@ def _order(system: System, devices: tuple[int, ...]) -> tuple[int, ...]:
 
 def _switched(system: System, devices: tuple[int, ...], generation: Generation) -> NodeRings | None:
     """Rings through NVSwitches, in any order, as many as a GPU has lanes; None where not all reach each other so."""
+    if generation.one_ring:
+        return None
     order = _order(system, devices)
     flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
     if not all(flow.steps for flow in flows) or all(len(flow.steps) == 1 for flow in flows):
         return None
     lanes = min(link.lanes for flow in flows for _, _, link in flow.steps)
     note = f"NVSwitches join every GPU to every other, at {lanes} lanes each: any order of {lanes} rings will do."
-    if generation.one_ring:
-        lanes, note = 1, "NCCL 1: one ring, through the NVSwitches that join all these GPUs."
     return _one_order(system, order, flows, True, lanes, (note,))
 
 

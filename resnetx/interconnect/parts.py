@@ -87,7 +87,7 @@ class StorageSpec(_Spec, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "storage"
     bandwidth_Bps: SourcedValue  # sequential reading
-    shared: bool = False  # one server for all nodes of a cluster, not one in each
+    shared: bool = False  # by all nodes of a cluster, as a file server is; else each node has its own
 
 
 class WireSpec(_Spec, frozen=True, kw_only=True):

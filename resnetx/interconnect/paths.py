@@ -32,7 +32,8 @@ from resnetx.interconnect.link_search import (
 from resnetx.interconnect.max_min import Flow, Steps, fair_shares
 from resnetx.interconnect.parts import CpuSpec, SwitchSpec
 
-Transport = Literal["auto", "peer", "host", "socket"]  # auto: as peers where possible, else through the host
+# auto: as peers where possible, else through the host; pcie: the same without NVLink between GPUs
+Transport = Literal["auto", "peer", "pcie", "host", "socket"]
 PathKind = Literal["local", "nvlink", "pcie", "host", "relay", "network"]
 
 
@@ -159,13 +160,18 @@ def _nearness(system: System, a: int, b: int) -> str:
     steps = peer_steps(system, system.gpus[a].name, system.gpus[b].name)
     if steps and all(link.wire.family == "nvlink" for _, _, link in steps):
         return f"NV{min(link.lanes for _, _, link in steps)}"
-    steps = steps or host_steps(system, system.gpus[a].name, system.gpus[b].name)
+    return _DISTANCES[_distance(system, steps or host_steps(system, system.gpus[a].name, system.gpus[b].name))]
+
+
+_DISTANCES = ("PIX", "PXB", "PHB", "SYS")
+
+
+def _distance(system: System, steps: Steps) -> int:
+    """The index in `_DISTANCES` of a path that leaves NVLink between GPUs out."""
     met = [system.component(name).kind for _, name, _ in steps[:-1]]
-    if met.count("cpu") > 1:
-        return "SYS"
     if "cpu" in met:
-        return "PHB"
-    return "PIX" if met.count("switch") <= 1 else "PXB"
+        return 3 if met.count("cpu") > 1 else 2
+    return 0 if met.count("switch") <= 1 else 1
 
 
 # ---- flows
@@ -175,6 +181,8 @@ def flow(system: System, source: int, target: int, transport: Transport = "auto"
     """The flow of `copy_path`."""
     a, b = system.gpus[source].name, system.gpus[target].name
     if transport in ("auto", "peer") and (steps := peer_steps(system, a, b)):
+        return Flow(steps, staged=False)
+    if transport == "pcie" and (steps := bus_steps(system, a, b, cross_cpus=True)):
         return Flow(steps, staged=False)
     if transport == "peer":
         raise ConfigError(f"transport=peer: {a} and {b} of {system.name} are not peers; use transport=auto or host")
@@ -191,7 +199,7 @@ def nvlink_flow(system: System, source: int, target: int) -> Flow:
 def bus_flow(system: System, source: int, target: int, transport: Transport, cross_cpus: bool) -> Flow | None:
     """The flow that leaves the links between GPUs out: peers over PCIe, or through the host; None if there is none."""
     a, b = system.gpus[source].name, system.gpus[target].name
-    if transport in ("auto", "peer") and (steps := bus_steps(system, a, b, cross_cpus)):
+    if transport in ("auto", "peer", "pcie") and (steps := bus_steps(system, a, b, cross_cpus)):
         return Flow(steps, staged=False)
     steps = () if transport == "peer" else host_steps(system, a, b)
     return Flow(steps, staged=True) if steps else None
@@ -221,6 +229,11 @@ def network_flow(system: System, sender: int, card: str, far_card: str, receiver
 def links_to(system: System, device: int, card: str) -> int:
     """How many links lie between a GPU and a network card of its node."""
     return len(to_card(system, system.gpus[device].name, card)[0])
+
+
+def distance_to(system: System, device: int, card: str) -> int:
+    """How far a network card is from a GPU, as NCCL compares cards: below one switch, several, one CPU, or beyond."""
+    return _distance(system, to_card(system, system.gpus[device].name, card)[0])
 
 
 def path_to_host(system: System, device: int) -> list[str]:

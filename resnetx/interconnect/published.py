@@ -33,6 +33,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int
     network: str
     nics: int
+    one_gpu_each: bool = False  # the first GPU of as many nodes took part, instead of the first GPUs
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,12 +103,18 @@ def load_published(name: str, cluster: Cluster | None) -> System:
     return load(name, cluster.nodes, cluster.network, cluster.nics) if cluster else load(name, nodes=1)
 
 
+def measured_devices(system: System, cluster: Cluster | None, gpus: int) -> tuple[int, ...]:
+    """The GPUs that took part."""
+    step = len(system.gpus) // system.nodes if cluster and cluster.one_gpu_each else 1
+    return tuple(range(0, gpus * step, step))
+
+
 @dataclass(frozen=True)
 class PublishedTime:
     """One figure of one source, as a time; uncalibrated, and none that is explained."""
 
     entry: Entry
-    gpus: int  # the first ones of the system
+    gpus: int  # the first ones of the system, or of as many nodes
     size_bytes: int
     time_s: float
 

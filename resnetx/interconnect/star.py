@@ -24,6 +24,7 @@ from resnetx.interconnect.link_search import backward, host_steps, to_host
 from resnetx.interconnect.max_min import Flow, fair_shares
 from resnetx.interconnect.parts import SwitchSpec
 from resnetx.interconnect.paths import Transport
+from resnetx.operations import OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ def _latency_s(system: System, device: int, flow: Flow) -> float:
 
 def _over_sockets(system: System, devices: Sequence[int], on_host: bool) -> Star:
     """Processes that send to the one that serves, which receives them all at the rate of sockets."""
-    rate_Bps, limit = socket_rate(system, by_node(system, devices))
+    both_ways = OPERATIONS["allreduce"]  # as the server sends to some while others send to it
+    rate_Bps, limit = socket_rate(system, by_node(system, devices), both_ways)
     sockets = Copies((), SOCKET.base_s + SOCKET.network_s, rate_Bps / (len(devices) - 1), limit)
     if not on_host:
         return Star(sockets, sockets)

@@ -11,7 +11,9 @@ links:
   - {between: [gpu0, plx0], link: pcie3, lanes: 16}
 
 Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may add its own under `parts:`. Several nodes:
-`load(name, nodes=4, ...)`. An NVSwitch fabric is one switch, with all the lanes that a GPU has into it.
+`load(name, nodes=4, ...)`, or as the file's `cluster:` says: `nodes`, `network`, the `nics` used of each node, which of
+them the library drives for given GPUs (`rails`), and whether they read GPU memory (`gpu_direct`). An NVSwitch fabric is
+one switch, with all the lanes that a GPU has into it.
 """
 
 from pathlib import Path
@@ -39,13 +41,22 @@ def names() -> dict[str, str]:
     return {path.stem: load(path.stem).about for path in sorted((CONFIGS / "system").glob("*.yaml"))}
 
 
-def load(name: str, nodes: int | None = None, network: str | None = None, nics: int | None = None) -> System:
+def load(
+    name: str,
+    nodes: int | None = None,
+    network: str | None = None,
+    nics: int | None = None,
+    gpu_direct: bool | None = None,
+) -> System:
     """A system by its name or the path of the user's own file; of several nodes if `nodes` or its file says so.
 
-    `nodes`, `network` and `nics` (network ports used of each node) win over the file's `cluster`.
+    `nodes`, `network`, `nics` (network ports used of each node) and `gpu_direct` win over the file's `cluster`.
     """
     file = system_file.read(_path(name))
     cluster = file.cluster
+    if gpu_direct is not None:
+        cluster = msgspec.structs.replace(cluster, gpu_direct=gpu_direct)
+        file = msgspec.structs.replace(file, cluster=cluster)
     nodes = cluster.nodes if nodes is None else nodes
     bounds.check({"nodes": nodes})
     if fault := system_file.nodes_fault(file.system, nodes):
@@ -80,10 +91,10 @@ def _compose(file: SystemFile, nodes: int, network: str | None, nics: int | None
     """`nodes` copies of a system whose first `nics` network cards are each plugged into one non-blocking fabric."""
     system = file.system
     network, nics = _plugged(file, nodes, network, nics)
-    port = _network_wire(file.networks[network])
+    port = _network_wire(file.networks[network], file.cluster.gpu_direct)
     several = system.of_nodes(EqualNodes(system.components, system.links, nodes, network, nics, port))
     about = f"{nodes} nodes of: {system.about}"
-    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about)
+    return msgspec.structs.replace(several, name=f"{nodes}x {system.name}", about=about, rails=file.cluster.rails)
 
 
 def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None) -> tuple[str, int]:
@@ -102,7 +113,7 @@ def _plugged(file: SystemFile, nodes: int, network: str | None, nics: int | None
     return network, nics
 
 
-def _network_wire(network: NetworkSpec) -> WireSpec:
+def _network_wire(network: NetworkSpec, gpu_direct: bool | None) -> WireSpec:
     """A network's port as a wire: half of its latency on either side of the fabric."""
     return WireSpec(
         about=network.about,
@@ -110,5 +121,5 @@ def _network_wire(network: NetworkSpec) -> WireSpec:
         bandwidth_Bps=network.bandwidth_Bps,
         copy_Bps=network.copy_Bps,
         latency_s=msgspec.structs.replace(network.latency_s, value=network.latency_s.value / 2),
-        peer=network.gpu_direct,
+        peer=network.gpu_direct if gpu_direct is None else gpu_direct,
     )

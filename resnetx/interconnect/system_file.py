@@ -12,7 +12,7 @@ import msgspec
 
 from resnetx.config import CONFIGS
 from resnetx.errors import shortened, unknown_name
-from resnetx.interconnect.graph import Component, Library, Link, System
+from resnetx.interconnect.graph import Component, Library, Link, Rails, System
 from resnetx.interconnect.lined_yaml import LinedYaml, in_file_units
 from resnetx.interconnect.parts import (
     COMPONENTS,
@@ -40,6 +40,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     nodes: int = 1
     network: str | None = None
     nics: int | None = None
+    rails: Rails = "nearest"
+    gpu_direct: bool | None = None  # may its network cards read GPU memory? null: as the network says
 
 
 class SystemFile(msgspec.Struct, frozen=True):

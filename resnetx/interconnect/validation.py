@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
 from resnetx.interconnect.errors import error_of
-from resnetx.interconnect.published import Entry, Quantity, load_published, published
+from resnetx.interconnect.published import Entry, Quantity, load_published, measured_devices, published
 from resnetx.interconnect.system import System
 
 LEAST_WITHIN = 0.85  # of what is said to hold for 90 %
@@ -35,6 +35,7 @@ class CollectiveRow:
     explained: str | None
     stated_error: float  # mean error that is stated for it
     stated_q90: float | None  # 90 % of times are said to be within; null: of a ratio, or calibrated
+    nodes: int = 1
 
     @property
     def time_error(self) -> float:
@@ -123,11 +124,12 @@ def _rows(entry: Entry) -> Iterator[CollectiveRow]:
             explained=entry.explained.get(key),
             stated_error=stated.mean,
             stated_q90=None if entry.calibrate_from or quantity == "ratio" else stated.q90,
+            nodes=chosen.nodes,
         )
 
 
 def _plan(entry: Entry, system: System, gpus: int) -> CollectivePlan:
-    return plan(system, entry.collective, range(gpus), entry.library)
+    return plan(system, entry.collective, measured_devices(system, entry.cluster, gpus), entry.library)
 
 
 def _as(quantity: Quantity, made: CollectivePlan, size_bytes: int, over: CollectivePlan | None) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Precision = Literal["fp32", "tf32", "bf16", "fp16"]
     Convention = Literal["caffe", "torch", "conv"]
-    Transport = Literal["auto", "peer", "host", "socket"]
+    Transport = Literal["auto", "peer", "pcie", "host", "socket"]
 
 Text = str | PathLike[str]  # a name, or a path
 V = TypeVar("V")
@@ -35,6 +35,7 @@ class ModelSettings(TypedDict, total=False):
     x: Axis[int]
     width: Axis[int]
     classes: Axis[int]
+    lrn: Axis[bool]
     name: Axis[str]
 
 

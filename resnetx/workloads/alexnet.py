@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 class AlexNet(nn.Module):
-    def __init__(self, classes: int, image_size: int) -> None:
+    def __init__(self, classes: int, image_size: int, lrn: bool = True) -> None:
         super().__init__()
         # Caffe rounds up when it pools, ceil((n - 3) / 2) + 1, which is n // 2: 227 pixels -> 55 -> 27 -> 13 -> 6.
         side = ((image_size - 11) // 4 + 1) // 2 // 2 // 2
@@ -37,6 +37,8 @@ class AlexNet(nn.Module):
                 pool5=nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True),
             )
         )
+        if not lrn:
+            del self.features.norm1, self.features.norm2
         self.classifier = nn.Sequential(
             OrderedDict(
                 flatten=nn.Flatten(),

@@ -118,11 +118,31 @@ def test_explanation_says_what_limits_and_that_nothing_was_measured():
     assert "Not calibrated" in said
 
 
+def test_nccl_1_does_not_use_nvswitches():
+    """Li et al. 2019, Fig. 26: NCCL 1 on the DGX-2 is the PCIe side, far below NVSwitch."""
+    dgx2 = load("dgx2")
+    old, new = plan(dgx2, library="nccl1"), plan(dgx2, library="nccl2")
+    assert new.cost(2**30).busbw_Bps > 10 * old.cost(2**30).busbw_Bps
+    assert "older than NVSwitches" in old.notes[0]
+
+
+def test_rings_without_nvlink_go_over_pcie():
+    for system in (load("dgx2"), V100):
+        over_pcie = plan(system, devices=[0, 1, 2, 3], library="nccl2", transport="pcie")
+        assert not any("nvswitch" in name for ring in over_pcie.rings for name in ring.walk)
+        assert any("plx" in name for ring in over_pcie.rings for name in ring.walk)
+        assert over_pcie.cost(2**30).time_s > 3 * plan(system, devices=[0, 1, 2, 3], library="nccl2").cost(2**30).time_s
+        assert (
+            over_pcie.cost(2**30).time_s
+            < plan(system, devices=[0, 1, 2, 3], library="nccl2", transport="host").cost(2**30).time_s
+        )
+
+
 # ---- nodes
 
 
 def test_between_nodes_the_network_limits():
-    made = plan(load("v100-ib"))
+    made = plan(load("v100-ib", gpu_direct=True))
     assert made.cost(2**30).busbw_Bps / 1e9 == pytest.approx(12, rel=0.05)
     assert "fabric" in made.cost(2**30).limiting_link
     assert math.isfinite(made.rings[0].bandwidth_Bps)
@@ -141,9 +161,74 @@ def test_without_gpu_direct_the_host_is_on_the_way():
     assert any("staged in host memory" in note for note in made.notes)
 
 
-def test_one_gpu_in_each_node():
-    made = plan(load("dgx-h100", nodes=4, network="ndr400", nics=8), devices=[0, 8, 16, 24])
-    assert 0 < made.cost(2**30).busbw_Bps < 8 * 50e9
+@pytest.mark.parametrize(
+    ("name", "network", "per_node", "gpus", "cards"),
+    [
+        ("dgx-h100", "ndr400", 8, 1, 1),  # a card below the switch of each GPU
+        ("dgx1-v100", "edr100", 8, 2, 1),  # one for every two
+        ("dgx1-v100", "edr100", 8, 8, 4),
+        ("summitdev", "edr100", 4, 1, 2),  # its file says that all are driven
+    ],
+)
+def test_a_gpu_drives_the_cards_that_are_nearest(name, network, per_node, gpus, cards):
+    system = load(name, nodes=2, network=network)
+    devices = [node * per_node + gpu for node in (0, 1) for gpu in range(gpus)]
+    rings = f"{cards} ring{'s' * (cards > 1)} over {network}, one a card"
+    assert any(rings in note for note in plan(system, "allreduce", devices, "nccl2.4").notes)
+
+
+def test_nodes_with_different_gpus_share_as_many_cards_as_the_poorest_has():
+    system = load("dgx-h100", nodes=2, network="ndr400")
+    few, many = [*range(8), 8], [0, *range(8, 16)]
+    notes = [plan(system, "allreduce", devices, "nccl2.4").notes[-1] for devices in (few, many)]
+    assert all("1 ring over ndr400" in note for note in notes)
+
+
+def test_gloo_uses_one_card():
+    slow = load("k80-10gbe")
+    assert plan(slow, library="gloo").cost(2**30).busbw_Bps == pytest.approx(1.18e9, rel=0.01)
+
+
+def test_rooted_collectives_hardly_notice_more_nodes():
+    """8 bytes over two and eight nodes: broadcast 20 and 29 us, allreduce 28 and 124 (Li et al. 2019, Fig. 30)."""
+    system = load("summitdev", nodes=8, network="edr100")
+
+    def time_us(collective, nodes):
+        return plan(system, collective, range(0, 4 * nodes, 4), "nccl2").cost(8).time_s * 1e6
+
+    assert time_us("broadcast", 8) < 1.6 * time_us("broadcast", 2)
+    assert time_us("allreduce", 8) > 4 * time_us("allreduce", 2)
+
+
+def test_a_node_that_only_sends_is_faster_than_one_that_also_receives():
+    system = load("summitdev", nodes=8, network="edr100")
+    two, three = (busbw(system, range(0, 4 * nodes, 4), "nccl2", 2**30, "broadcast") for nodes in (2, 3))
+    assert two / three == pytest.approx(16.9 / 12.15, rel=0.01)
+
+
+def test_the_latency_of_the_network_is_in_every_crossing():
+    near, far = (plan(load("v100-ib", network=network)).cost(8).time_s for network in ("edr100", "10gbe"))
+    assert far - near == pytest.approx(8 * (25e-6 - 1.5e-6), rel=1e-3)
+
+
+def test_allreduces_between_nodes_cost_more_from_a_size_on():
+    """The plateau of rings in NCCL's tuning.cc; inside a node, and of other collectives, there is none."""
+
+    def jump(system, collective="allreduce"):
+        made = plan(system, collective, library="nccl2")
+        ring = made.algorithms[0]
+        return ring.time_s(64 * len(made.devices) * ring.channels) / ring.time_s(8)
+
+    assert 1.8 < jump(load("v100-ib")) < 1.95
+    assert 1.3 < jump(load("dgx-a100", nodes=2, network="hdr200")) < 1.5
+    assert jump(load("v100-ib", nodes=1)) == pytest.approx(1, abs=0.05)
+    assert jump(load("v100-ib"), "allgather") == pytest.approx(1, abs=0.05)
+
+
+def test_cards_that_do_not_read_gpu_memory_are_slower():
+    staged, direct = (plan(load("v100-ib", gpu_direct=answer)) for answer in (None, True))
+    assert any("staged in host memory" in note for note in staged.notes)
+    assert staged.cost(2**28).time_s > 2 * direct.cost(2**28).time_s
 
 
 def test_trees_pass_rings_on_many_nodes_and_small_sizes():

@@ -13,7 +13,7 @@ from resnetx.interconnect.parts import TABLES, SourcedValue
 STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
     "single-root-1080ti", "k80-10gbe", "v100-ib", "dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "pcie-gen5",
-    "gce-k80x8",
+    "gce-k80x8", "p2-8xlarge", "dgx1-v100-32gb", "dgx-a100-40gb", "pcie-a100", "pcie-l40s", "hgx-b200", "c4130-p100",
 ]  # fmt: skip
 
 
@@ -108,6 +108,8 @@ def test_the_connectivity_is_the_published_one(name):
         ("dgx-a100", 8, "NV12"),
         ("dgx-h100", 8, "NV18"),  # nvidia-smi on AWS p5, 8 H100
         ("dgx-h200", 8, "NV18"),
+        ("dgx-a100-40gb", 8, "NV12"),
+        ("hgx-b200", 8, "NV18"),
         ("gb200-nvl72", 72, "NV18"),  # MLPerf 6.1 system description by Crusoe: NV18 by nvidia-smi
     ],
 )
@@ -158,6 +160,14 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
         ("dgx-h100", 8, 2, 8, 640),
         ("dgx-h200", 8, 2, 8, 1128),
         ("gb200-nvl72", 72, 36, 72, 13_392),
+        ("gce-k80x8", 8, 2, 1, 96),
+        ("p2-8xlarge", 8, 1, 1, 96),
+        ("dgx1-v100-32gb", 8, 2, 4, 256),
+        ("dgx-a100-40gb", 8, 2, 8, 320),
+        ("pcie-a100", 8, 2, 2, 320),
+        ("pcie-l40s", 8, 2, 2, 384),
+        ("hgx-b200", 8, 2, 8, 1440),
+        ("c4130-p100", 4, 2, 1, 64),
     ],
 )
 def test_a_machine_has_the_parts_that_its_datasheet_counts(name, gpus, cpus, nics, memory_GB):
@@ -177,6 +187,9 @@ def test_a_machine_has_the_parts_that_its_datasheet_counts(name, gpus, cpus, nic
         ("dgx-h100", 18, 450),
         ("dgx-h200", 18, 450),
         ("gb200-nvl72", 18, 900),
+        ("dgx1-v100-32gb", 6, 150),
+        ("dgx-a100-40gb", 12, 300),
+        ("hgx-b200", 18, 900),
     ],
 )
 def test_every_gpu_has_the_nvlinks_of_its_datasheet(name, links, GBps):

@@ -93,3 +93,26 @@ def test_between_nodes_a_copy_takes_the_network():
     assert path.kind == "network"
     assert "fabric" in path.names
     assert paths.connectivity(two)[0][8] == "NET"
+
+
+def test_single_root_is_twice_as_fast_as_dual_root_with_peer_access_off():
+    """ServeTheHome 2017: "around a 2x" by not having to traverse the bus between sockets."""
+    dual, single = (load(name) for name in ("dual-root-1080ti", "single-root-1080ti"))
+    across = paths.copy_path(dual, 0, 4, "host")
+    below_one_root = paths.pair_matrix(single, "host").bandwidth_Bps
+    assert across.limit == "cpu0 to cpu1"
+    for a, row in enumerate(below_one_root):
+        assert all(1.8 < rate_Bps / across.bandwidth_Bps < 2.2 for b, rate_Bps in enumerate(row) if a != b)
+    assert paths.copy_path(dual, 0, 2, "host").bandwidth_Bps > 2 * across.bandwidth_Bps
+
+
+def test_without_nvlink_peers_copy_over_pcie_where_it_lets_them():
+    dgx1 = load("dgx1-p100")
+    assert [paths.copy_path(dgx1, 0, 1, transport).kind for transport in ("auto", "pcie", "host")] == [
+        "nvlink", "pcie", "host",
+    ]  # fmt: skip
+    assert paths.copy_path(dgx1, 0, 2, "pcie").kind == "host"  # across two switches of a CPU that refuses
+    assert paths.copy_path(load("gx8"), 0, 4, "pcie").kind == "pcie"
+    dgx2 = load("dgx2")
+    through = paths.copy_path(dgx2, 0, 2, "pcie").names
+    assert not any(name.startswith("nvswitch") for name in through)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from resnetx import workloads
-from resnetx.config import request_from
+from resnetx.config import CONFIGS, request_from
 from resnetx.interconnect.host_io import from_host, from_storage
 from resnetx.interconnect.system import load, parts_table
 from resnetx.prediction import messages
@@ -56,12 +56,24 @@ def test_a_figure_is_trusted_as_its_weakest_source():
     assert from_host(GX8, range(8)).provenance == "measured"
 
 
-def test_a_server_that_all_nodes_share_is_one_for_all_of_them():
-    cluster = load("k80-10gbe", nodes=4)
-    one, four = from_storage(cluster, range(4)), from_storage(cluster, range(16))
-    assert (one.rate_Bps, four.rate_Bps) == (pytest.approx(1.1e9 / 4), pytest.approx(1.1e9 / 16))
-    local = load("v100-ib", nodes=4)
-    assert from_storage(local, range(16)).rate_Bps == from_storage(local, range(4)).rate_Bps
+def test_a_file_server_is_one_for_all_nodes():
+    """Shi et al. 2018: the machines of cluster 1 share one NFS of 1.1 GB/s; each of cluster 2 has an SSD of its own."""
+    shared, own = (
+        [from_storage(load(name, nodes), range(4 * nodes)) for nodes in (1, 4)] for name in ("k80-10gbe", "v100-ib")
+    )
+    assert [supply.rate_Bps for supply in shared] == pytest.approx([1.1e9 / 4, 1.1e9 / 16])
+    assert [supply.rate_Bps for supply in own] == pytest.approx([0.3673e9 / 4] * 2)
+    assert shared[1].through == "nfs-shi at 1.10 GB/s, one for all nodes"
+
+
+def test_own_and_shared_storage_add_up(tmp_path):
+    text = (CONFIGS / "system" / "k80-10gbe.yaml").read_text()
+    text = text.replace("  nfs: {storage", "  ssd: {storage: ssd-sata, at: [0.2, 2.7]}\n  nfs: {storage")
+    text += "  - {between: [ssd, cpu0], link: pcie3, lanes: 4}\n"
+    (tmp_path / "both.yaml").write_text(text)
+    both = load(str(tmp_path / "both.yaml"), nodes=2)
+    assert from_storage(both, range(8)).rate_Bps == pytest.approx(0.5e9 / 4 + 1.1e9 / 8)
+    assert from_storage(both, [0]).rate_Bps == pytest.approx(0.5e9 + 1.1e9)
 
 
 # ---- what is read

@@ -9,10 +9,12 @@ import pytest
 from resnetx import choices, workloads
 from resnetx.choices import After, Bucket, Layerwise, NoExchange
 from resnetx.errors import ConfigError
+from resnetx.interconnect.system import parts_table
 from resnetx.prediction.memory import FRAMEWORK_BYTES, needed_bytes, saved_bytes
 from resnetx.workloads import counts, tables
 
 ALEXNET, GOOGLENET = choices.AlexNet(classes=1000), choices.GoogLeNet(classes=1000)
+WITHOUT_LRN = choices.AlexNet(classes=1000, lrn=False)
 DDP = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=False)
 ALONE = NoExchange()
 P100_BYTES = 16_000_000_000
@@ -190,3 +192,14 @@ def test_resnet_32_cannot_be_found_missing_where_resnet_16_is_not():
 def test_an_unknown_convention_is_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match="Known: caffe, torch"):
         needed(ALEXNET, 1, convention="tensorflow")
+
+
+@pytest.mark.parametrize("convention", ["torch", "caffe"])
+def test_alexnet_of_1024_images_fits_into_a_k80_without_lrn(convention):
+    """Shi et al. 2018, Table IV: a batch of 1,024 on each GPU of 12 GB, without LRN."""
+    k80_bytes = parts_table("gpus")["k80-562mhz"].memory_bytes.value
+    bare, whole = (
+        needed_bytes(workloads.table(model, 227), 227, 1024, "fp32", DDP, convention)
+        for model in (WITHOUT_LRN, ALEXNET)
+    )
+    assert bare < k80_bytes < whole

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 import torch
 
@@ -18,6 +19,22 @@ def test_the_first_linear_layer_fits_what_the_convolutions_leave(image_size: int
 def test_pooling_rounds_up_as_in_caffe() -> None:
     table = workloads.table(choices.AlexNet(classes=10), 224)
     assert [layer.output_shape[-1] for layer in table if layer.kind == "pool"] == [27, 13, 6]  # rounded down: 26, 12, 5
+
+
+def test_without_normalisation_only_the_two_lrn_layers_are_missing() -> None:
+    model, bare = (choices.AlexNet(classes=10, lrn=lrn) for lrn in (True, False))
+    whole, less = (workloads.table(each, 227) for each in (model, bare))
+    assert [layer.name for layer in whole if layer.kind != "lrn"] == [layer.name for layer in less]
+    assert len(whole) == len(less) + 2
+    assert sum(sum(layer.parameters) for layer in whole) == sum(sum(layer.parameters) for layer in less)
+    assert workloads.build(bare, 67)(torch.rand(2, 3, 67, 67)).shape == (2, 10)
+    assert (model.label, bare.label) == ("AlexNet", "AlexNet without LRN")
+
+
+def test_what_has_normalisation_is_stored_as_before_there_was_a_choice() -> None:
+    assert msgspec.to_builtins(choices.AlexNet(classes=10)) == {"kind": "alexnet", "classes": 10}
+    assert msgspec.convert({"kind": "alexnet", "classes": 10}, choices.AlexNet).lrn
+    assert "lrn" in msgspec.to_builtins(choices.AlexNet(classes=10, lrn=False))
 
 
 def test_a_step_reaches_every_parameter() -> None:

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from resnetx import choices, workloads
@@ -124,6 +127,20 @@ def test_an_image_size_that_a_torchvision_model_cannot_have_is_refused() -> None
         workloads.build(choices.Torchvision(name="vit_b_16", classes=10), 100)
     with pytest.raises(ConfigError, match=r"image_size=32: .*fails on images of this size"):
         workloads.table(choices.Torchvision(name="inception_v3", classes=10), 32)
+
+
+@pytest.mark.slow
+def test_without_torch_the_image_size_whose_layers_are_stored_is_named() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = sys.modules['torchvision'] = None\n"
+        "from resnetx.cli import main\n"
+        "sys.exit(main(['describe', 'model=torchvision', 'model.name=inception_v3']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "image_size=224: PyTorch is not installed" in ended.stderr
+    assert "or use image_size=299, whose layers are stored" in ended.stderr
+    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["resnet5", "raft_large", "ResNet50"])

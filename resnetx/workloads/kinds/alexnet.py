@@ -16,10 +16,12 @@ class AlexNetKind(Kind[AlexNet]):
     def build(self, model: AlexNet, image_size: int) -> "nn.Module":
         from resnetx.workloads import alexnet
 
-        return alexnet.AlexNet(model.classes, image_size)
+        return alexnet.AlexNet(model.classes, image_size, model.lrn)
 
     def stated(self, model: AlexNet, batch_size: int) -> dict[str, float]:
-        """Section 3."""
+        """Section 3, of the network with its normalisations."""
+        if not model.lrn:
+            return {}
         figures = {"activations_per_image": 1.4e6, "parameters": 60e6, "payload_bytes": 240e6}
         return with_intensity(figures, {256: 5.9, 512: 11.9}, batch_size)
 

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from resnetx import packages
 from resnetx.choices import Torchvision
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.workloads.counts import Layer
 from resnetx.workloads.kinds.kind import Kind
-from resnetx.workloads.tables import classifiers
+from resnetx.workloads.tables import classifiers, kept_image_size
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -47,6 +48,13 @@ class TorchvisionKind(Kind[Torchvision]):
             if own in (None, image_size) or not str(error).startswith("image_size="):
                 raise
             raise ConfigError(f"{error}, e.g. image_size={own}, the default of {model.label}") from error
+        except ModuleNotFoundError as error:
+            stored, why = kept_image_size(model), packages.missing(error)
+            if not why or stored in (None, image_size):
+                raise
+            raise ConfigError(
+                f"image_size={image_size}: {why}; or use image_size={stored}, whose layers are stored"
+            ) from error
 
 
 def _options(name: str, image_size: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Layer tables as data: those of the paper's workloads, and of the models that published rates are stated for.
+"""Layer tables as data: those of the papers' workloads, and of the models that published rates are stated for.
 
 They are what `workloads.traced` finds with torch.fx, so that counting, predicting and comparing these need no torch.
 That of a ResNet/x, whatever its settings, is made by arithmetic (`tables.resnetx`) and takes no torch either.
@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parent
 # What is kept: the model as its paper has it, and the size of its images, in pixels.
 KEPT: dict[str, tuple[choices.Model, int]] = {
     "alexnet": (choices.AlexNet(classes=1000), 227),
+    "alexnet-without-lrn": (choices.AlexNet(classes=1000, lrn=False), 227),
     "googlenet": (choices.GoogLeNet(classes=1000), 224),
     "torchvision-alexnet": (choices.Torchvision(name="alexnet", classes=1000), 224),
     "torchvision-resnet50": (choices.Torchvision(name="resnet50", classes=1000), 224),
@@ -40,6 +41,11 @@ def write(name: str, layers: list[Layer]) -> None:
     """Keeps a table."""
     rows = b",\n".join(map(msgspec.json.encode, layers))
     file(name).write_bytes(b"[\n" + rows + b"\n]\n")
+
+
+def kept_image_size(model: choices.ModelChoice) -> int | None:
+    """The size of the images whose table of this model is kept."""
+    return next((image_size for own, image_size in KEPT.values() if own == model), None)
 
 
 def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
