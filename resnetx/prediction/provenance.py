@@ -11,7 +11,7 @@ from resnetx import __version__
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.published import FOLDER
-from resnetx.prediction.scaling_errors import KindError, scaling_errors
+from resnetx.prediction.scaling_errors import LEVEL, KindError, scaling_errors
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 
@@ -64,6 +64,7 @@ def prediction(
             domains=list(domains()),
             points=[sourced.point for sourced in points],
             unknown={},
+            interval_level=LEVEL,
         )
     )
     return msgspec.structs.replace(sealed, digest=digest(sealed))

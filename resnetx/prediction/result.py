@@ -177,7 +177,11 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
     whose = f"{error.points} rates of {error.publishers} publisher{'s' * (error.publishers != 1)}, left out of the fit"
     what = f"scaling by {Kind.of_point(point).text}"
-    return (RecordInput(what, value, "published", f"results/published/scaling-errors.yaml: {whose}", error.mean),)
+    return (
+        RecordInput(
+            what, value, "published", f"results/published/scaling-errors.yaml: {whose}", max(error.slower, error.faster)
+        ),
+    )
 
 
 def _exchanged(point: Point) -> str:

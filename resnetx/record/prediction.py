@@ -91,7 +91,7 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     outcome: Literal["ok", "oom", "refused"]
     reason: str  # "" where the outcome is ok
     iteration_s: float | None
-    interval_s: Interval | None  # with the errors of all that went in at their best and at their worst
+    interval_s: Interval | None  # what `interval_level` of all measurements should lie within
     images_per_s: float | None
     speedup: float | None  # over `baseline_gpus`
     efficiency: float | None
@@ -140,6 +140,7 @@ class Prediction(Tabular, RecordPart, frozen=True):
     domains: list[Domain]
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
+    interval_level: float | None = None  # of each point's interval; null: an older record, whose intervals have none
     points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:

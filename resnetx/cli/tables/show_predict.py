@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
 MANY_CURVES = 200  # from more of them, a line for each system is all that is shown of points
+LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
 
 
@@ -38,8 +39,25 @@ def prediction(made: Prediction) -> None:
         show.say(f"--all shows all {len(made.points):,} points, each with its interval.")
     else:
         _points(by_system)
+    if linear := _linear(made.points):
+        show.say(linear)
     _sensitivity(made.points)
     sources(made)
+
+
+def _linear(points: Sequence[PredictedPoint]) -> str:
+    """How many points test no interconnect; "" if all do."""
+    several = [
+        point for point in points if point.gpus > 1 and point.iteration_s and point.exposed_communication_s is not None
+    ]
+    linear = [point for point in several if (point.exposed_communication_s or 0) < LINEAR * (point.iteration_s or 0)]
+    if not linear:
+        return ""
+    which = "All points" if len(linear) == len(several) else f"{len(linear)} of {len(several)} points"
+    return (
+        f"{which} on several GPUs expose less than {LINEAR:.0%} of communication: such a prediction is linear scaling "
+        "less what ranks wait, and comparing it with a measurement tests no model of an interconnect."
+    )
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -55,7 +73,7 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     varying = _varying(points)
     rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
     note = (
-        f"step: an iteration of the global batch; interval: by the errors of the inputs. speed-up: {_over(points)}. "
+        f"step: an iteration of the global batch; interval: holds nine of ten measurements. speed-up: {_over(points)}. "
         f"exposed: communication not hidden by computation. {_common_settings(points[0], alike)}"
     )
     least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
@@ -256,8 +274,9 @@ def _inputs(made: Prediction) -> None:
         by_origin.setdefault((each.origin, error, source), []).append(each.what)
     rows = [[*key[:2], _things(things) + f": {key[2]}" * bool(key[2])] for key, things in by_origin.items()]
     show.say()
-    note = "" if show.everything() else "--all gives the source of each, as does the record."
-    show.table("Inputs and uncertainty", ["origin", ">off by", "~what"], rows, note)
+    note = "within: the relative error that nine of ten are within."
+    note += "" if show.everything() else " --all gives the source of each, as does the record."
+    show.table("Inputs and uncertainty", ["origin", ">within", "~what"], rows, note)
 
 
 def _things(things: Sequence[str]) -> str:

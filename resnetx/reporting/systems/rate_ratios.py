@@ -4,7 +4,7 @@ The interval of a margin comes from those of the two predictions. Errors that ar
 in squares, as logarithms. What both systems get from one source is no reason for doubt: where compute comes from the
 same trace or roofline and both have like GPUs (one chip, at one clock and memory rate), its error lengthens both
 iterations, and only the difference of what it does to either is left. What remains of an interval without that is the
-error of messages and of input, which are taken as independent from system to system.
+error of messages, of input and of what scaling costs, which are taken as independent from system to system.
 """
 
 import math
@@ -68,11 +68,11 @@ class _Doubt:
 
     @property
     def rest_up(self) -> float:
-        return max(0.0, self.up - self.compute_up)
+        return math.sqrt(max(0.0, self.up**2 - self.compute_up**2))
 
     @property
     def rest_down(self) -> float:
-        return max(0.0, self.down - self.compute_down)
+        return math.sqrt(max(0.0, self.down**2 - self.compute_down**2))
 
 
 def _doubt(side: SystemSide) -> _Doubt:
