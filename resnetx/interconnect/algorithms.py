@@ -134,10 +134,9 @@ class NcclAlgorithms:
         hop, channels = self.generation.ring, len(self.inside.rings) or 1
         steps_s = (steps - crossings) * self._step_s(hop) + crossings * hop.network_s
         fills = self.operation.along_a_chain and self.generation.fills_chains
-        one_ring = self.generation.one_ring
-        chooses = not (self.between or one_ring)
+        chooses = not (self.between or self.generation.one_ring)
         s_per_byte = self.operation.bus_factor(ranks) / self.ring_Bps
-        if one_ring and self.operation.adds:
+        if self.generation.one_ring and self.operation.adds:
             s_per_byte /= self.fitted.nccl1_adding_share
         return Algorithm(
             "ring",

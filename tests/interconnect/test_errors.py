@@ -63,3 +63,8 @@ def test_a_figure_that_nothing_tells_stays_that_of_the_librarys_source():
     assert found.pcie_ring_share == pytest.approx(fitted().pcie_ring_share, abs=0.05)
     assert found.ll128_twice == UNFITTED.ll128_twice
     assert found.mesh_hop_s == UNFITTED.mesh_hop_s
+
+
+@pytest.mark.slow
+def test_the_fit_is_what_its_command_writes():
+    assert fit(times()) == fitted()

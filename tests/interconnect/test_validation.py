@@ -63,7 +63,7 @@ def test_every_curve_over_sizes_holds_by_itself(rows):
             curves[row.group, row.system, row.gpus].append(abs(row.error))
     assert len(curves) == 2 * (1 + 3)  # one count of the P100 machine, three of the other
     for (group, *_), errors in curves.items():
-        assert sum(errors) / len(errors) <= (0.02 if group == "calibrated" else 0.08)
+        assert sum(errors) / len(errors) <= (0.03 if group == "calibrated" else 0.08)
 
 
 def test_calibrated_rows_are_not_those_calibrated_from(rows):
