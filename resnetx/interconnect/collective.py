@@ -26,7 +26,7 @@ The assumptions, and how much depends on each:
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
 - Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
 - Inside one node, what NCCL takes beyond its source is fitted to published measurements (`fitted.Fitted`): 19 figures,
-  such as a start of 16.5 us, and that LL128 reaches 0.68 of the links' rate in an all-reduce, where the source has 0.92.
+  such as a start of 16.5 us, and that LL128 reaches 0.68 of the links' rate in an all-reduce (source: 0.92).
   `errors` has how far off predictions are of sources that were left out of the fit.
 - Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
 - Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.82 on Hopper (fitted; the source has 0.85).

@@ -4,8 +4,8 @@ import pytest
 
 from resnetx import workloads
 from resnetx.config import request_from
+from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
-from resnetx.interconnect.validation import published_points
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import ssgd
 from resnetx.prediction.job import Job, RankClass
