@@ -137,16 +137,15 @@ class NcclAlgorithms:
         between_s = self.between.crossings_s(hop, crossings, handovers, self.operation) if self.between else 0.0
         fixed_s = hop.base_s + handovers * inside_s + between_s
         fills = self.operation.along_a_chain and self.generation.fills_chains
-        one_ring = self.generation.one_ring
-        chooses = not (self.between or one_ring)
+        chooses = not (self.between or self.generation.one_ring)
         s_per_byte = self.operation.bus_factor(ranks) / self.ring_Bps
-        if one_ring and self.operation.adds:
+        if self.generation.one_ring and self.operation.adds:
             s_per_byte /= self.fitted.nccl1_adding_share
         return Algorithm(
             "ring",
             self._launch_s + fixed_s,
             s_per_byte,
-            self._limit(self.ring_Bps, self.inside.ring_limit),
+            self._limit(self.ring_Bps, self._ring_limit),
             (ranks - 2) * channels / self.ring_Bps if fills else 0.0,
             channels,
             plateau=self._plateau(fixed_s, ranks, channels),
@@ -162,7 +161,7 @@ class NcclAlgorithms:
         s_per_byte = self.operation.bus_factor(ranks) / (self.ring_Bps * ll.share[protocols.shape(self.operation)])
         launched_s = self._launch_s + ranks * self.fitted.nccl2_launch_s + fixed_s
         return Algorithm(
-            "ring", launched_s, s_per_byte, self.inside.ring_limit, protocol="LL", expected=(fixed_s, s_per_byte)
+            "ring", launched_s, s_per_byte, self._ring_limit, protocol="LL", expected=(fixed_s, s_per_byte)
         )
 
     def _ring_by(self, protocol: Protocol) -> Algorithm:
@@ -179,7 +178,7 @@ class NcclAlgorithms:
             "ring",
             self._start_s + source.base_s + protocol.handovers[kind] * steps * hop_s,
             factor * idle / (self.ring_Bps * self.fitted.share(protocol.name, kind)),
-            self.inside.ring_limit,
+            self._ring_limit,
             settling=Settling(self.fitted.rings_lost_s, self.fitted.rings_over_s) if settles else None,
             protocol=protocol.name,
             expected=(source.base_s + steps * expected_hop_s, factor / (self._planned_ring_Bps * source.share[kind])),
@@ -244,6 +243,11 @@ class NcclAlgorithms:
 
     def _crossing_s(self, hop: Hop) -> float:
         return self.between.crossing_s(hop) if self.between else 0.0
+
+    @property
+    def _ring_limit(self) -> str:
+        over_bus = self.ring_Bps < self._planned_ring_Bps
+        return self.inside.copies_limit if over_bus else self.inside.ring_limit
 
     def _limit(self, bandwidth_Bps: float, inside: str) -> str:
         return self.between.limit if self.between and bandwidth_Bps == self.between.bandwidth_Bps else inside

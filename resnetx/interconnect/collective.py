@@ -3,36 +3,39 @@
     plan(load("dgx1-v100"), "allreduce", devices=[0, 1, 2, 3, 4]).cost(64 * 2**20)
 
 A plan is made once (it searches the rings); a cost is then arithmetic. A library generation decides what is tried,
-and of what it tries, the fastest is taken:
+and of what it tries, what the library expects to be fastest is taken, as it is on the machine:
 
     nccl1    one ring in the order of the bus; over NVLink only if all GPUs are mutual peers, else over PCIe and the
              host (inferred from Tallent et al. 2017 and Tartan: no source says so)
     nccl2    as many rings as whole NVLink lanes allow, half lanes for up to 4 GPUs (source of NCCL 2.0 to 2.3,
-             `p2p.cu`); else one ring over PCIe, staged in the host where GPUs are no peers
-    nccl2.4  the same with half lanes for any number of GPUs, and trees for allreduce; peer traffic over PCIe only
-             below one PCIe root (NCCL_P2P_LEVEL is PXB by default), else staged
+             `p2p.cu`); else one ring over PCIe, staged in the host where GPUs are no peers; LL for small sizes
+    nccl2.4  the same with half lanes for any number of GPUs, LL128 over NVLink, and trees for allreduce; peer traffic
+             over PCIe only below one PCIe root (NCCL_P2P_LEVEL is PXB by default), else staged
     nvls     the same with reduction inside NVSwitches that can
     gloo     one ring of host processes over sockets
 
 The assumptions, and how much depends on each:
 
-- A link's rate is that of one large copy, measured or from its datasheet; kernels get 17/18 of it on NVLink
-  (`parts.NVLINK_KERNELS`, packet headers). All large sizes scale with it.
+- A link's rate is that of one large copy, measured or from its datasheet; kernels get 17/18 of it on NVLink 1 and 2
+  (`parts.NVLINK_KERNELS`, packet headers), what NCCL plans with on NVLink 3 and 4, and a fitted share of one link
+  where a ring goes over PCIe. All large sizes scale with it.
 - Rings share nothing but lanes: their bandwidths add up. Measured on a P100 DGX-1: true at 2, 3, 4 and 6 GPUs, 11 % too
   good at 8.
 - Across CPU sockets, kernels of NCCL 2 and later get what NCCL's source plans for them (`kernel_GBps` of a link
   part), far less than a copy engine. It decides how deep a DGX-1 falls at 5 GPUs: to 6.0 instead of 10.1 GB/s. NCCL 1
   is given the rates of copies there, for what it was measured at is above 6.0; why, is not known.
-- Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`), for its protocol
-  Simple. It is half of the time at 2 MiB on 8 GPUs, 5 % at 64 MiB. The protocols for small sizes (LL, LL128) are left
-  out: with the source's figures for them, times at 1 MiB come out half as long as measured on A100, and 30 % too short
-  on V100. So times below 256 KiB are upper bounds, up to twice too long.
-- Trees carry 0.46 and in-switch reduction 0.85 (0.74 from Blackwell on) of the links' rate: NCCL's source, `tuning.cc`.
+- Latency = launch + base + steps x hop, with base and hop from the source of NCCL (`GENERATIONS`, `protocols`).
+- Inside one node, what NCCL takes beyond its source is fitted to published measurements (`fitted.Fitted`): 19 figures,
+  such as a start of 16.5 us, and that LL128 reaches 0.68 of the links' rate in an all-reduce (source: 0.92).
+  `errors` has how far off predictions are of sources that were left out of the fit.
+- Rings through NVSwitches reach the rate of large sizes over 0.4 ms only, and lose a part of each round's last step.
+- Trees carry 0.46 of the links' rate (`tuning.cc`), in-switch reduction 0.82 on Hopper (fitted; the source has 0.85).
+- Several nodes are described with Simple only, and with the fixed times of the source.
 - Between nodes, every network card that the library drives carries one ring, all of them equal shares, each from a GPU
   of its own; `internode` says which cards those are, and what a step between nodes costs. With in-switch reduction the
   nodes form two trees, in which a node sends all its data twice if there are more than two.
 - Collectives other than allreduce have twice the hand-overs a step in NCCL 2.0 to 2.3 (`collectives.h`). Broadcast and
-  reduce still come out up to 1.6 times too fast on 8 GPUs: the cost of their many small pieces is not known.
+  reduce still come out up to 1.6 times too fast there on 8 GPUs: the cost of their many small pieces is not known.
 - `gloo`: one figure, measured on one small machine (`SOCKET_Bps`); an order of magnitude.
 
 Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests defines both (size: the whole array).

@@ -37,6 +37,7 @@ class NodeRings:
     lanes: Lanes | None  # direct NVLink lanes between the GPUs, where rings were packed into them
     notes: tuple[str, ...]
     copies_Bps: float = math.inf  # what copies get along the bus, of which kernels get a share; inf: not over the bus
+    copies_limit: str = ""
 
     @property
     def ring_Bps(self) -> float:
@@ -128,7 +129,7 @@ def _one_order(
     """`channels` equal rings that share these flows, and the chains that leave their last step out."""
     on_nvlink = all(link.wire.family == "nvlink" and not flow.staged for flow in flows for _, _, link in flow.steps)
     rate_Bps, limit = min(fair_shares(system, flows, kernels))
-    copies_Bps = _copies_Bps(system, flows) if kernels and not on_nvlink else math.inf
+    copies_Bps, copies_limit = _copies(system, flows) if kernels and not on_nvlink else (math.inf, "")
     names = [before for flow in flows for before, _, _ in flow.steps]
     opened = names[: len(names) - len(flows[-1].steps) + 1]
     return NodeRings(
@@ -140,14 +141,15 @@ def _one_order(
         lanes=None,
         notes=notes,
         copies_Bps=copies_Bps,
+        copies_limit=copies_limit,
     )
 
 
-def _copies_Bps(system: System, flows: Sequence[Flow]) -> float:
-    """What copies get along the bus: of the slowest link by itself or, where they are staged, of the host's memory."""
+def _copies(system: System, flows: Sequence[Flow]) -> tuple[float, str]:
+    """(B/s, where) of copies along the bus: of the slowest link by itself or, where they are staged, of the host."""
     if any(flow.staged for flow in flows):
-        return min(rate_Bps for rate_Bps, _ in fair_shares(system, flows))
-    return min(link.copy_Bps for flow in flows for _, _, link in flow.steps)
+        return min(fair_shares(system, flows))
+    return min((link.copy_Bps, f"{before} to {after}") for flow in flows for before, after, link in flow.steps)
 
 
 def _place(system: System, device: int) -> tuple[str, ...]:

@@ -299,7 +299,26 @@ def test_a_calibrated_cost_says_so(objects, run, tmp_path):
     assert small["time_s"] == pytest.approx(104e-6, rel=0.05)
     assert large["time_s"] == pytest.approx(1913e-6, rel=0.05)
     assert "typed in by a test" in run(*words)[1]
-    assert objects(*words[:-1])[0]["calibration"] is None
+    assert objects(*words[:-1], "calibration=none")[0]["calibration"] is None
+
+
+def test_published_times_calibrate_what_they_are_about_unless_told_otherwise(objects, run):
+    words = ["systems=dgx-a100", "collective=broadcast", "size=[8MiB]"]
+    (published,), (modelled,) = objects(*words), objects(*words, "calibration=none")
+    assert published["calibration"] == "published times of SuperBench"
+    assert published["time_s"] == pytest.approx(97.2e-6, rel=0.001)
+    assert published["error"] < 0.1 and "SuperBench" in published["error_source"]
+    assert modelled["calibration"] is None and modelled["time_s"] != published["time_s"]
+    assert objects(*words, "devices=[0,1,2]")[0]["calibration"] is None  # nothing is published of three GPUs
+    assert "Calibrated from 31 points of published times of SuperBench" in " ".join(run(*words)[1].split())
+
+
+def test_the_error_of_a_cost_is_measured_and_says_of_what(objects, run):
+    words = ["systems=dgx1-v100", "collective=allreduce", "size=[64MiB]", "library=nccl2.4", "calibration=none"]
+    (cost,) = objects(*words)
+    assert 0 < cost["error"] < cost["error_q90"] < 0.2
+    assert cost["error_source"].endswith("of nccl2.4 allreduce on dgx1-v100: vTrain")
+    assert f"Off by {cost['error']:.1%} (mean of " in " ".join(run(*words)[1].split())
 
 
 @pytest.mark.slow
@@ -307,7 +326,8 @@ def test_the_model_stands_beside_what_was_published(run):
     status, out, _ = run("--validate")
     assert status == 0
     assert "MISSED" not in out
-    assert sum(line.startswith("holds") for line in out.splitlines()) == 11
+    assert sum(line.startswith("holds") for line in out.splitlines()) == 14
+    assert "all-reduces of 1 MiB and more" in out
     row = "dgx1-p100 nccl2 allreduce 5 1 GiB 5.57"
     assert row not in " ".join(out.split())
     status, out, _ = run("--validate", "--all")

@@ -1,10 +1,11 @@
-"""The model against published measurements: the tolerances of the groups, and what the table says of its rows."""
+"""The model against published measurements: bars for the errors of groups, and what the table says of its rows."""
 
 from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 
+from resnetx.interconnect.errors import table
 from resnetx.interconnect.published import load_published, measured_devices, published
 from resnetx.interconnect.validation import CollectiveSummary, summaries, validate
 
@@ -17,28 +18,27 @@ def rows():
 GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     "nccl2-large": (0.05, 0.15),
     "nccl1-large": (0.05, 0.10),
-    "all-sizes": (0.10, 0.25),
-    "calibrated": (0.05, 0.30),
+    "all-sizes": (0.05, 0.25),
+    "calibrated": (0.02, 0.10),
     "other-collectives": (0.10, 0.75),
     "other-collectives-sizes": (0.25, 0.60),
     "tallent-2017": (0.10, 0.20),
-    "switched": (0.05, 0.15),
-    "switched-sizes": (0.05, 0.35),
-    "switched-others": (0.05, 0.20),
+    "switched": (0.05, 0.12),
+    "switched-sizes": (0.06, 0.35),
+    "switched-others": (0.06, 0.20),
     "small": (0.20, 0.50),
-    "pcie": (0.10, 0.30),
+    "pcie": (0.12, 0.30),
     "internode": (0.08, 0.20),
     "internode-small": (0.10, 0.25),
 }
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_group_is_within_its_tolerance(rows, group):
+def test_group_is_within_its_bars(rows, group):
     (summary,) = [found for found in summaries(rows) if found.group == group]
     mean, worst = GROUPS[group]
-    assert summary.mean_error <= mean
-    assert summary.worst_error <= worst
-    assert summary.holds
+    assert summary.mean_error <= mean and summary.worst_error <= worst, summary
+    assert summary.holds, f"{group}: {summary.within:.0%} within what is stated for 90 %"
 
 
 def test_all_groups_are_tested(rows):
@@ -66,7 +66,7 @@ def test_every_curve_over_sizes_holds_by_itself(rows):
             curves[row.group, row.system, row.gpus].append(abs(row.error))
     assert len(curves) == 2 * (1 + 3)  # one count of the P100 machine, three of the other
     for (group, *_), errors in curves.items():
-        assert sum(errors) / len(errors) <= GROUPS[group][0]
+        assert sum(errors) / len(errors) <= (0.03 if group == "calibrated" else 0.08)
 
 
 def test_calibrated_rows_are_not_those_calibrated_from(rows):
@@ -98,11 +98,24 @@ def test_some_rows_were_never_seen(rows):
     assert sum(abs(row.error) for row in unseen) / len(unseen) <= 0.15
 
 
-def test_a_summary_holds_where_enough_rows_are_within_what_is_stated():
-    good = CollectiveSummary("g", "about", 20, 0, 0.04, 0.1, stated_error=0.05, within=0.85)
+def test_summary_is_missed_where_too_few_are_within_what_is_stated():
+    good = CollectiveSummary("g", "about", 20, 0, mean_error=0.04, worst_error=0.1, stated_error=0.05, within=0.9)
     assert good.holds
-    assert replace(good, within=None).holds
     assert not replace(good, within=0.8).holds
+    assert replace(good, within=None).holds  # calibrated: nothing is stated of the model
+
+
+def test_all_reduce_from_1_mib_on_and_the_others_on_8_a100_are_as_close_as_is_wanted(rows):
+    """Wanted: 8 % and 12 % on figures that nobody tuned to; each source is left out of the fit that predicts it."""
+    known = {(each.publication, each.system): each.left_out_error for each in table().sources}
+    for source in (("vTrain", "dgx1-v100"), ("vTrain", "dgx-a100"), ("SuperBench", "dgx-a100")):
+        assert known[source] <= 0.08
+    held = {each.what: each.within / each.points for each in table().held}
+    assert held["all-reduces of 1 MiB and more"] >= 0.85
+    others = [row for row in rows if row.group == "switched-others" and row.size_bytes >= 2**20]
+    for collective in ("allgather", "broadcast", "reduce", "reduce_scatter"):
+        errors = [abs(row.error) for row in others if row.collective == collective]
+        assert sum(errors) / len(errors) <= 0.08
 
 
 def test_one_gpu_of_each_node_takes_part(rows):

@@ -8,8 +8,8 @@ import pytest
 from resnetx import workloads
 from resnetx.config import request_from
 from resnetx.interconnect import system
+from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
-from resnetx.interconnect.validation import published_points
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute, scaling_fit
 from resnetx.prediction.predict import predict
