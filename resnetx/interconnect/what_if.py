@@ -51,7 +51,7 @@ def with_bandwidth(system: System, factors: Mapping[str, float]) -> System:
 
 def with_latency(plan: CollectivePlan, factor: float) -> CollectivePlan:
     """The plan with that many times the time that no byte costs."""
-    slowed = tuple(dataclasses.replace(algorithm, fixed_s=algorithm.fixed_s * factor) for algorithm in plan.algorithms)
+    slowed = tuple(algorithm.with_latency(factor) for algorithm in plan.algorithms)
     return plan if factor == 1 else dataclasses.replace(plan, algorithms=slowed)
 
 

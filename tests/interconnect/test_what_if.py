@@ -23,8 +23,9 @@ def test_the_limiting_kind_counts_and_another_one_does_not():
 
 def test_a_cpu_that_passes_traffic_on_is_a_limit_too():
     assert link_kinds(GX8) == ["pcie3", "qpi-9.6", "xeon-e5-2697v4", "ssd-sata"]
-    assert busbw(with_bandwidth(GX8, {"pcie3": 2})) == busbw(GX8)
-    assert busbw(with_bandwidth(GX8, {"xeon-e5-2697v4": 1.1})) == pytest.approx(1.1 * busbw(GX8), rel=0.01)
+    faster = with_bandwidth(GX8, {"pcie3": 2})
+    assert busbw(GX8) < busbw(faster) == pytest.approx(busbw(with_bandwidth(GX8, {"pcie3": 3})))
+    assert busbw(with_bandwidth(faster, {"xeon-e5-2697v4": 1.1})) == pytest.approx(1.1 * busbw(faster), rel=0.01)
 
 
 def test_faster_storage_feeds_more():
@@ -44,8 +45,15 @@ def test_latency_is_the_time_that_no_byte_costs():
     made = plan(DGX1, "allreduce")
     halved = with_latency(made, 0.5)
     saved_s = made.cost(8).time_s - halved.cost(8).time_s
-    assert saved_s == pytest.approx(made.algorithms[0].fixed_s / 2)
-    assert made.cost(SIZE).time_s - halved.cost(SIZE).time_s == pytest.approx(saved_s)
+    assert saved_s == pytest.approx(made.fastest(8).fixed_s / 2)
+    assert made.cost(SIZE).time_s - halved.cost(SIZE).time_s == pytest.approx(made.fastest(SIZE).fixed_s / 2)
+
+
+def test_between_nodes_latency_has_the_plateau_of_rings_in_it():
+    made = plan(load("summitdev", 4, "edr100", 2), "allreduce", library="nccl2")
+    ring = made.fastest(SIZE)
+    saved_s = made.cost(SIZE).time_s - with_latency(made, 0.5).cost(SIZE).time_s
+    assert saved_s == pytest.approx((ring.fixed_s + ring.plateau.extra_s) / 2)
 
 
 def test_an_unknown_kind_is_named_with_those_that_there_are():
