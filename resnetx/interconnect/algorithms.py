@@ -6,7 +6,7 @@ library expects, by which it chooses, and what it takes.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resnetx.interconnect import protocols
 from resnetx.interconnect.fitted import Fitted
@@ -70,6 +70,11 @@ class Algorithm:
         if self.fill_s_per_byte:
             moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
         return moving_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
+
+    def with_latency(self, factor: float) -> "Algorithm":
+        """The same with that many times the time that no byte costs."""
+        extra = self.plateau and replace(self.plateau, extra_s=self.plateau.extra_s * factor)
+        return replace(self, fixed_s=self.fixed_s * factor, plateau=extra)
 
     def expected_s(self, size_bytes: float) -> float:
         """What the library expects it to take, by which it chooses."""

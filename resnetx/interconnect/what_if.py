@@ -64,7 +64,7 @@ def _faster_components(components: Sequence[Component], factors: Mapping[str, fl
 
 def with_latency(plan: CollectivePlan, factor: float) -> CollectivePlan:
     """The plan with that many times the time that no byte costs."""
-    slowed = tuple(dataclasses.replace(algorithm, fixed_s=algorithm.fixed_s * factor) for algorithm in plan.algorithms)
+    slowed = tuple(algorithm.with_latency(factor) for algorithm in plan.algorithms)
     return plan if factor == 1 else dataclasses.replace(plan, algorithms=slowed)
 
 

@@ -185,9 +185,9 @@ class ScalingCosts:
 class TrainingSetup:
     """How it is trained."""
 
+    overlap: Overlap = field(default_factory=Overlap)
     communication: Literal["model", "trace"] = "model"  # trace: the messages of the trace, as they were measured
     framework: str | None = None  # whose strategy and overlap these are; None: nobody's
-    overlap: Overlap = field(default_factory=Overlap)
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits

@@ -58,6 +58,13 @@ def test_latency_is_the_time_that_no_byte_costs():
         assert saved_s == pytest.approx(made.fastest(size_bytes).fixed_s / 2)
 
 
+def test_between_nodes_latency_has_the_plateau_of_rings_in_it():
+    made = plan(load("summitdev", 4, "edr100", 2), "allreduce", library="nccl2")
+    ring = made.fastest(SIZE)
+    saved_s = made.cost(SIZE).time_s - with_latency(made, 0.5).cost(SIZE).time_s
+    assert saved_s == pytest.approx((ring.fixed_s + ring.plateau.extra_s) / 2)
+
+
 def test_an_unknown_kind_is_named_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"Known: nvlink1, pcie3, qpi-9\.6, ssd-raid4, xeon-e5-2698v4"):
         with_bandwidth(DGX1, {"nvlink9": 2})

@@ -154,7 +154,7 @@ def test_of_the_two_backward_passes_of_shi_et_al_the_k80s_is_the_suspect_one():
     assert share_of_peak(k80, 562e6) == pytest.approx(0.77, abs=0.01)
     assert share_of_peak(v100, 1370e6) == pytest.approx(0.60, abs=0.01)
     assert predicted_s(k80, 562e6) / k80.backward_s == pytest.approx(2.7, abs=0.1)
-    assert predicted_s(v100, 1370e6) / v100.backward_s == pytest.approx(1.17, abs=0.05)
+    assert predicted_s(v100, 1370e6) / v100.backward_s == pytest.approx(1.08, abs=0.02)
     (published,) = (entry for entry in training().one_gpu if "k80x8" in entry.source and entry.network == "resnet50")
     whole_step = 1.5 * backward_FLOP / 32 * published.images_per_s[32]
     boost = system.parts_table("gpus")["k80-875mhz"].fp32_FLOPps.value
@@ -172,8 +172,8 @@ def test_layerwise_communication_of_shi_et_al_for_information(rows):
 
 
 def test_published_points_are_times(rows):
-    (point,) = published_points("dgx1-p100", "nccl1", "allreduce", 4)
-    assert point.size_bytes == 2**30
+    point, smaller = published_points("dgx1-p100", "nccl1", "allreduce", 4)
+    assert (point.size_bytes, smaller.size_bytes) == (2**30, 2**28)
     assert point.time_s == pytest.approx(2**30 * OPERATIONS["allreduce"].bus_factor(4) / 14.25e9)
     assert published_points("dgx1-p100", "nccl1", "allreduce", 16) == []
 
