@@ -63,7 +63,7 @@ def test_systems_and_published_figures_are_in_the_wheel(installed):
     resnetx = installed.with_name("resnetx")
     assert '"PHB"' in run(installed, resnetx, "topology", "systems=gx8", "--json")
     assert "holds" in run(installed, resnetx, "topology", "--validate")
-    assert "holds" in run(installed, resnetx, "predict", "--validate")
+    assert "held" in run(installed, resnetx, "predict", "--validate")
     assert "Tallent et al. 2017 state" in run(installed, resnetx, "compare", "systems=[dgx1-p100,gx8]", "study=paper")
 
 

@@ -1,7 +1,7 @@
 """What is predicted: a workload on some GPUs of a system, and how it is trained there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -124,15 +124,12 @@ class Fabric:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
         return self.measured.get(gpus, self.measured.get(None))
 
-    def _calibration(self, devices: tuple[int, ...]) -> Correction | None:
+    def _calibration(self, described: CollectivePlan) -> Correction | None:
         """The calibration of the machine as it is described, which is applied to a changed one, too."""
-        found = self.measured_on(len(devices))
-        if found is None and not (self.published and self.transport == "auto"):
-            return None
-        described = plan(self.described, "allreduce", devices, self.library, self.transport)
-        if found is None:
-            return ladder(described)
-        return calibrate(described, found).calibration
+        found = self.measured_on(len(described.devices))
+        if found is not None:
+            return calibrate(described, found).calibration
+        return ladder(described) if self.published and self.transport == "auto" else None
 
     @cached_property
     def _plans(self) -> dict[tuple[int, ...], CollectivePlan]:
@@ -167,8 +164,11 @@ class Fabric:
     def plan(self, devices: tuple[int, ...]) -> CollectivePlan:
         """How gradients are all-reduced between these GPUs; cached, as rings take time to find."""
         if devices not in self._plans:
-            calibration = self._calibration(devices)
-            made = plan(self.system, "allreduce", devices, self.library, self.transport, calibration)
+            described = plan(self.described, "allreduce", devices, self.library, self.transport)
+            changed = (
+                plan(self.system, "allreduce", devices, self.library, self.transport) if self.bandwidth else described
+            )
+            made = replace(changed, calibration=self._calibration(described))
             self._plans[devices] = with_latency(made, self.latency)
         return self._plans[devices]
 

@@ -74,14 +74,14 @@ def test_each_file_is_taken_for_the_gpus_that_it_knows(predict, measured):
     _, found = predict(*words, f"calibration=[{','.join(files)}]")
     sent_bytes = found[0]["gradient_bytes"]
     expected_s = [20e-6 + sent_bytes / 40e9, 20e-6 + sent_bytes / 5e9]
-    assert [each["communication_s"] for each in found] == pytest.approx(expected_s, rel=0.01)
+    assert [each["communication_s"] for each in found] == pytest.approx(expected_s, rel=0.06)
 
 
 def test_collectives_and_decoding_come_from_two_files(predict, measured):
     words = [*ALEXNET, *DECODING, "strategy=after", "gpus=2"]
     _, (plain,) = predict(*words)
     _, (found,) = predict(*words, f"calibration=[{measured('two', 2, 5)},{TWO_RANKS}]")
-    assert found["communication_s"] == pytest.approx(20e-6 + found["gradient_bytes"] / 5e9, rel=0.01)
+    assert found["communication_s"] == pytest.approx(20e-6 + found["gradient_bytes"] / 5e9, rel=0.06)
     assert found["input_s"] != plain["input_s"]
 
 

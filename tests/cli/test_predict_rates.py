@@ -11,9 +11,12 @@ import resnetx
 from resnetx.api.known_rates import KnownRates
 from resnetx.cli import main
 from resnetx.errors import ConfigError
+from resnetx.prediction.predict import slowest_of
+from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.record import RunFolder, RunSummaryReader, StudyFolder
 
 QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"  # ResNet/1, batch 16, two CPU ranks
+VARIATION = scaling_errors().costs.variation  # ranks wait for the slowest
 RESNET50 = ["systems=dgx1-p100", "model=torchvision", "model.name=resnet50", "scaling=weak", "strategy=after"]
 ON_CPUS = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=[1,2]"]
 
@@ -62,7 +65,7 @@ def test_a_number_is_at_the_batch_of_the_point_and_its_baseline_follows_the_shap
     _, (number,) = predict(*words, "rate=195")
     _, (mapping,) = predict(*words, "rate={32:195}")
     assert (number["iteration_s"], number["speedup"]) == (mapping["iteration_s"], mapping["speedup"])
-    assert number["compute_s"] == pytest.approx(32 / 195, rel=0.01)
+    assert number["compute_s"] == pytest.approx(32 / 195 * slowest_of(2, VARIATION), rel=0.005)
 
 
 def test_the_error_of_a_rate_is_the_users_to_state(predict):
@@ -75,7 +78,7 @@ def test_strong_scaling_between_stated_batches_says_which_were_stated(predict, c
     words = [*RESNET50, "scaling=strong", "batch_size=64", "gpus=[1,2,4]", "rate={32:195,64:219}"]
     _, (sixty_four, thirty_two, sixteen) = predict(*words)
     assert sixty_four["compute_s"] == pytest.approx(64 / 219)
-    assert thirty_two["compute_s"] == pytest.approx(32 / 195, rel=0.01)
+    assert thirty_two["compute_s"] == pytest.approx(32 / 195 * slowest_of(2, VARIATION), rel=0.005)
     assert "at batch 32, as stated" in thirty_two["compute_note"]
     assert "batch 16 follows the shape of the roofline" in sixteen["compute_note"]
     assert sixteen["compute_error"] > thirty_two["compute_error"] == 0.02

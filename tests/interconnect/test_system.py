@@ -214,7 +214,7 @@ def test_unknown_system_is_refused_with_the_known_ones():
 def test_as_many_nodes_as_have_the_gpus_of_a_request(written):
     assert len(system.load(written(PAIR), nodes=1000, network="edr100").gpus) == 2000
     assert len(system.load("dgx2", nodes=16_384, network="edr100").gpus) == 2**18
-    with pytest.raises(ConfigError, match="dgx2: nodes=16385: expected at most 16,384 of dgx2"):
+    with pytest.raises(ConfigError, match="nodes=16385: expected at most 16384"):
         system.load("dgx2", nodes=16_385, network="edr100")
 
 

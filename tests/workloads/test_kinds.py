@@ -154,7 +154,7 @@ def test_the_weight_is_that_of_the_paper():
 
 
 # Files that may name one kind of model: its settings, its entry, its table, and rates that were published for it.
-OWN = ("choices.py", "workloads/kinds/", "workloads/tables/", "prediction/published.py")
+OWN = ("choices.py", "workloads/kinds/", "workloads/tables/", "prediction/published")
 
 
 def test_no_other_file_tells_one_kind_of_model_from_another():
