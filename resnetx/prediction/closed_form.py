@@ -17,13 +17,18 @@ def iteration_s(
     overlap: tuple[bool, bool],
     by: Stretch,
     fetched: Sequence[TimedMessage] = (),
+    contention: float = 0.0,
 ) -> float:
     """Seconds from one update to the next, of ranks that all take the same times.
 
     `cuts`: after how many layers of the backward pass each message is ready. `overlap`: of reading and of the copy to
     the device with the iteration before. `fetched`: parameters that layers wait for; the step waits for nothing else.
+    `contention`: of the time in which messages are hidden behind the passes, what these lose.
     """
-    computing_s = step.host_s * by.host + _passes_s(step, messages, cuts, by, fetched)
+    passes_s = _passes_s(step, messages, cuts, by, fetched)
+    if contention and messages:
+        passes_s += contention * hidden_s(messages, by, passes_s - step.compute_s * by.compute)
+    computing_s = step.host_s * by.host + passes_s
     reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
     reads_ahead, copies_ahead = overlap
     if not reads_ahead:
@@ -31,6 +36,11 @@ def iteration_s(
     if not copies_ahead:
         return copy_s + max(reading_s, computing_s)
     return max(reading_s + copy_s, computing_s, step.queue_s * by.queueing)
+
+
+def hidden_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: float) -> float:
+    """How long messages are on their way while the ranks compute; `exposed_s`: while these wait."""
+    return max(0.0, by.messages * sum(message.time_s for message in messages) - exposed_s)
 
 
 def _passes_s(

@@ -31,7 +31,7 @@ on one does.
 Neither counts workspaces that convolutions ask for while memory is left; those they can do without.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -124,7 +124,7 @@ def _torch_bytes(table: Sequence[Layer], image_size: int, batch_size: int, preci
 def _backward_moments(
     table: HashedTuple[Layer], image_size: int, precision: str, growing: bool
 ) -> tuple[tuple[int, int], ...]:
-    """What is alive in addition to what stays, during the backward pass of each layer: bytes per image, and fixed.
+    """What may be the most that is alive in addition to what stays, in the backward pass: bytes per image, and fixed.
 
     `growing`: gradients of parameters add up; otherwise each moves into a buffer that was there before.
     """
@@ -141,7 +141,16 @@ def _backward_moments(
         moments.append((saved + passing, grown + own))
         saved -= kept[place]
         grown += own if growing else 0
-    return tuple(moments)
+    return tuple(_that_may_be_the_peak(moments))
+
+
+def _that_may_be_the_peak(moments: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The moments than which no other has as much of both: of whatever batch, the peak is one of them."""
+    most = -1
+    for per_image, fixed in sorted(moments, reverse=True):
+        if fixed > most:
+            most = fixed
+            yield per_image, fixed
 
 
 def _widths(table: Sequence[Layer], precision: str) -> dict[str, int]:

@@ -74,10 +74,9 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
 def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
-        step = times.step
+        step = times.step.slowed(_crowding(point) * _waiting(point, computed))
         if exchange.messages and point.setting.communication == "model":
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
-        step = step.slowed(_crowding(point) * _waiting(point, computed))
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         classes.append(RankClass(ranks, step))

@@ -32,26 +32,19 @@ class Bar:
 
 
 def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
-    """Seconds from one update to the next, once the pipeline is full; computing loses to messages beside it."""
-    alone_s = _without_contention_s(job, by)
-    contention = job.contention if by.contention is None else by.contention
-    if not contention or not job.messages:
-        return alone_s
-    exposed_s = alone_s - _without_contention_s(job.without_messages(), by)
-    hidden_s = by.messages * sum(message.time_s for message in job.messages) - exposed_s
-    return _without_contention_s(job.computing_longer(contention * max(0.0, hidden_s)), by)
-
-
-def _without_contention_s(job: Job, by: Stretch) -> float:
-    """By a formula where there is one."""
+    """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queues_ahead = not step.queue_s or (all(overlap) and not step.host_s)
     waits = bool(step.host_s or step.input_s or step.host_to_device_s)  # while parameters arrive
-    if job.fetched and waits:
-        return simulated_s(job, by)
-    if len(job.classes) > 1 or job.host is not None or job.at_once > 1 or not queues_ahead:
-        return simulated_s(job, by)
-    return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by, job.fetched)
+    simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queues_ahead
+    contention = job.contention if by.contention is None else by.contention
+    if simple and not (job.fetched and waits):
+        return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by, job.fetched, contention)
+    alone_s = simulated_s(job, by)
+    if not contention or not job.messages:
+        return alone_s
+    hidden_s = closed_form.hidden_s(job.messages, by, alone_s - simulated_s(job.without_messages(), by))
+    return simulated_s(job.computing_longer(contention * hidden_s), by)
 
 
 def simulated_s(job: Job, by: Stretch = AS_IT_IS) -> float:

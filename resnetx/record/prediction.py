@@ -140,7 +140,7 @@ class Prediction(Tabular, RecordPart, frozen=True):
     domains: list[Domain]
     points: list[PredictedPoint]
     unknown: dict[str, str]  # path of a null field -> why it is not known
-    interval_level: float | None = None  # of each point's interval; null: an older record, whose intervals have none
+    interval_level: float | msgspec.UnsetType = msgspec.UNSET  # of all intervals; not there: an older record
     points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:

@@ -25,7 +25,7 @@ def run(capsys, *words):
         ),
         (["train", "model=3"], "model=3: no such model; known: alexnet, googlenet, resnetx, torchvision"),
         (["train", "model.y=3"], "model.y: no such setting; did you mean model.x?"),
-        (["train", "strategy.foo=3"], "strategy.foo: no such setting; known: strategy.bucket_cap_mb"),
+        (["train", "strategy.foo=3"], "strategy.foo: no such setting; did you mean strategy.device?"),
         (["train", "gpus=1,2"], "gpus=1,2: write several values as a list, gpus=[1,2]"),
         (["train", "gpus=[1,2"], "gpus=[1,2: not of the form key=value"),
         (["train", "+foo=1"], "+foo=1: settings can be changed (key=value), not added or removed"),

@@ -173,7 +173,7 @@ def completed(line):
         ("resnetx train win", {"windows="}),
         ("resnetx topology win", set()),
         ("resnetx predict timeline=", {"true", "false"}),
-        ("resnetx topology systems=[gx8,dgx1", {r"\[gx8,dgx1-p100", r"\[gx8,dgx1-v100"}),
+        ("resnetx topology systems=[gx8,dgx1", {r"\[gx8,dgx1-p100", r"\[gx8,dgx1-v100", r"\[gx8,dgx1-v100-32gb"}),
         ("resnetx sweep study=pa", {"paper", "paper-alexnet-googlenet", "paper-resnetx"}),
     ],
 )

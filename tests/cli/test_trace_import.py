@@ -50,7 +50,7 @@ def test_gpus_of_a_file_without_communication_are_refused(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--import", "FILE"], "expected batch_size= samples on the one GPU, and device= one of a100-sxm4-40gb"),
+        (["--import", "FILE"], "expected batch_size= samples on the one GPU, and device= one of a100-pcie-40gb"),
         (["--import", "FILE", "batch_size=8"], "expected batch_size= samples on the one GPU, and device="),
         (["--import", "FILE", "batch_size=8", "device=k80"], "device=k80: no GPU has that name"),
         (["--import", "FILE", "batch_size=0", "device=k80-562mhz"], "batch_size=0: expected at least 1"),
