@@ -105,6 +105,7 @@ class CollectivePlan:
     chains: tuple[Ring, ...]
     lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
     notes: tuple[str, ...]  # why, in sentences
+    transport: Transport = "auto"
     calibration: Correction | None = None
 
     @cached_property
@@ -187,8 +188,10 @@ def plan(
         raise unknown_name("library generation", library, LIBRARIES, "library")
     chosen = check_devices(system, devices)
     if library == "gloo" or transport == "socket":
-        return replace(_over_sockets(system, collective, chosen, library), calibration=calibration)
-    return replace(_by_nccl(system, collective, chosen, library, transport), calibration=calibration)
+        made = _over_sockets(system, collective, chosen, library)
+        return replace(made, transport=transport, calibration=calibration)
+    made = _by_nccl(system, collective, chosen, library, transport)
+    return replace(made, transport=transport, calibration=calibration)
 
 
 def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> CollectivePlan:

@@ -182,16 +182,19 @@ def _by_key() -> dict[Key, ErrorCell]:
 
 
 def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
-    """How far off `plan.cost(size_bytes)` is: as its calibration held out, else as published figures say."""
+    """How far off `plan.cost(size_bytes)` is: as its calibration held out, else as published figures say.
+
+    What is published was measured with the transport that the library takes by itself: of another, all of it counts.
+    """
     calibration = plan.calibration
     if calibration is not None and calibration.points > 2 and calibration.covers(size_bytes):
         return MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
-    name = plan.system.name
-    return _published_error(
-        name, plan.library, plan.collective, plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes)
-    )
+    nodes, band = plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes)
+    if plan.transport == "auto":
+        return _published_error(plan.system.name, plan.library, plan.collective, nodes, band)
+    return _published_error("", "", "", nodes, band)
 
 
 @cache

@@ -11,7 +11,7 @@ from resnetx import __version__
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.published import FOLDER
-from resnetx.prediction.scaling_errors import LEVEL, KindError, scaling_errors
+from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, scaling_errors
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 
@@ -95,12 +95,13 @@ def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> I
 def domains() -> tuple[Domain, ...]:
     """Where predictions were compared with measurements: scaling, rates of one GPU, and `domains.yaml`."""
     others = own_yaml(FOLDER / "domains.yaml", _Domains).domains
-    return (*map(_scaling_domain, scaling_errors().kinds[:-1]), _one_gpu_domain(), *others)
+    kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]
+    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *others)
 
 
 def _scaling_domain(error: KindError) -> Domain:
     return Domain(
-        what=f"published rates of several GPUs from the rate of one: {error.text}; publishers left out of the fit",
+        what=f"rates of several GPUs from that of one, publishers left out: {error.text}",
         points=error.points,
         mean_error=error.mean,
         worst_error=error.worst,

@@ -22,6 +22,7 @@ from resnetx.prediction.scenario import Point, ScalingCosts
 
 FILE = FOLDER / "scaling-errors.yaml"
 LEVEL = 0.90  # of intervals: the share of points that they should hold
+ANY = "any"  # in a group of several kinds
 FEWEST_POINTS = 8  # of a kind that has an error of its own: fewer do not show what one in ten exceeds
 
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from resnetx.prediction.scaling_check import ScalingCase, cases
-from resnetx.prediction.scaling_errors import FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
+from resnetx.prediction.scaling_errors import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
 from resnetx.prediction.scenario import ScalingCosts
 
 # The grid that is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
@@ -63,7 +63,6 @@ def judged(chosen: Sequence[ScalingCase]) -> list[Judged]:
 # ---- errors by kind
 
 Group = tuple[str, str, str]  # exchange, nodes, input: of a `Kind`, or "any"
-ANY = "any"
 
 
 def kinds(rows: Sequence[Judged], widened: float) -> list[KindError]:

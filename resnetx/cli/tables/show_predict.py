@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from resnetx.cli import show
-from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.record.prediction import Domain, PredictedPoint, Prediction, PredictionInput
 from resnetx.units import si
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
 MANY_CURVES = 200  # from more of them, a line for each system is all that is shown of points
+SCALING = "scaling by "  # so begins the input of each kind of scaling
 LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
 
@@ -284,6 +285,12 @@ def _things(things: Sequence[str]) -> str:
     return ", ".join(shown) + f" and {len(things) - len(shown)} more" * (len(things) > len(shown))
 
 
+def _is_of(domain: Domain, inputs: Sequence[PredictionInput]) -> bool:
+    """Whether a domain is of how these predictions scale, or not of scaling at all."""
+    kinds = [line.what.removeprefix(SCALING) for line in inputs if line.what.startswith(SCALING)]
+    return not domain.what.startswith("rates of several GPUs") or any(domain.what.endswith(kind) for kind in kinds)
+
+
 def _domains(made: Prediction) -> None:
     show.say()
     if not made.domains:
@@ -297,6 +304,7 @@ def _domains(made: Prediction) -> None:
             f"{domain.what} ({domain.source})",
         ]
         for domain in made.domains
+        if show.everything() or _is_of(domain, made.inputs)
     ]
     note = "Nothing else has been compared with measurements: these errors say little about other systems."
     columns = [">points", ">mean error", ">worst", "~of"]
