@@ -6,7 +6,7 @@
 # RESULTS: folder; MORE, TRACE, BENCH: further settings of sweeps, of the trace, of the bench.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-[ -d .venv/bin ] && PATH="$PWD/.venv/bin:$PATH"
+command -v resnetx >/dev/null || PATH="$PWD/.venv/bin:$PATH"  # an active environment comes first
 first='' dry=''
 for word in "$@"; do
   case $word in

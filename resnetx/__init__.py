@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from resnetx.api.doctor import doctor
     from resnetx.api.figures import figures
     from resnetx.api.images import images
+    from resnetx.api.lab import lab
     from resnetx.api.load import load
+    from resnetx.api.plan import plan
     from resnetx.api.predict import predict
     from resnetx.api.report import report
+    from resnetx.api.steer import steer
     from resnetx.api.sweep import sweep
     from resnetx.api.topology import topology
     from resnetx.api.trace import trace
     from resnetx.api.train import train
+    from resnetx.api.validate import validate
     from resnetx.api.verify import verify
     from resnetx.errors import ConfigError
     from resnetx.settings.files import config_dir
@@ -41,13 +45,17 @@ __all__ = [
     "doctor",
     "figures",
     "images",
+    "lab",
     "load",
+    "plan",
     "predict",
     "report",
+    "steer",
     "sweep",
     "topology",
     "trace",
     "train",
+    "validate",
     "verify",
 ]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resnetx.errors import ConfigError
+from resnetx.units import seconds
 
 _DAY_S = 86_400
 
@@ -53,9 +54,22 @@ BOUNDS = {
     "baseline": _GPUS,
     "pick": _GPUS,
     "devices": Range(0, _GPUS.most - 1, _GPUS.why),
+    "receivers": Range(1, 2**16, "units that end at one GPU"),
+    "reconfiguration": Range(0, _DAY_S, "a day, in seconds"),
+    "durations": Range(0, 366 * _DAY_S, "a year, in seconds", above=True),
     "free": Range(0, _GPUS.most - 1, _GPUS.why),
     "nodes": Range(1, 2**14, "El Capitan has 11,136"),
+    "node_rank": Range(0, 2**14 - 1, "nodes of one run"),
+    "jobs": Range(1, 1000, "Slurm's usual MaxArraySize"),
+    "walltime": Range(60, 366 * _DAY_S, "a year, in seconds"),
+    "through": Range(0, _GPUS.most - 1, _GPUS.why),
+    "numa": Range(0, 2**10 - 1, "Linux knows 1,024 NUMA nodes"),
     "nics": Range(1, 2**7, "network ports of one node"),
+    "scale": Range(1, 10**6, "a link of 100 GB/s then carries 100 kB/s"),
+    "lab.scale": Range(1, 10**6, "a link of 100 GB/s then carries 100 kB/s"),
+    "pcie": Range(1, 6, "the newest generation of PCI Express in machines"),
+    "switches": Range(0, 2**8, "PCIe switches of one machine"),
+    "sockets": Range(1, 2**6, "CPUs of one machine"),
     "threads": Range(1, 2**12, "no host has that many"),
     # ---- what is measured, and for how long
     "seed": _SEED,
@@ -79,13 +93,23 @@ BOUNDS = {
     "memory": Range(1, 2**50, "1 PiB, in bytes"),
     "memory_limit": Range(1, 2**50, "1 PiB, in bytes"),
     "host_time": Range(0, _DAY_S, "a day, in seconds"),
-    "rate": Range(0, 10**9, "images/s of one GPU", above=True),
+    "rate": Range(1e-6, 10**9, "images/s of one GPU"),
     "rate_error": Range(0, 1, "all of it"),
     "straggler": Range(1, 1000, "times as long as the others"),
     "clock": Range(0, 10**4, "MHz", above=True),
     "what_if.bandwidth": _FACTOR,
     "what_if.latency": _FACTOR,
 }
+
+
+def seconds_of(key: str, value: str | float, example: str) -> float:
+    """A setting's duration, a number of seconds or with a unit, in its range; `example` is for the sentence."""
+    try:
+        found_s = seconds(value) if isinstance(value, str) else float(value)
+    except (ValueError, TypeError):
+        raise ConfigError(f"{key}={value}: expected a duration, e.g. {example}") from None
+    check({key: found_s})
+    return found_s
 
 
 def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:

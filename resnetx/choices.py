@@ -45,7 +45,7 @@ class ModelChoice(Choice, frozen=True):
         return ()
 
 
-class ResNetX(ModelChoice, frozen=True, tag="resnetx"):
+class ResNetXSettings(ModelChoice, frozen=True, tag="resnetx"):
     """ResNet/x of Tallent et al. 2017: x identical residual blocks, so that x sets the work per parameter."""
 
     x: int  # residual blocks
@@ -63,7 +63,7 @@ class ResNetX(ModelChoice, frozen=True, tag="resnetx"):
         return self.width, self.x
 
 
-class AlexNet(ModelChoice, frozen=True, tag="alexnet", omit_defaults=True):
+class AlexNetSettings(ModelChoice, frozen=True, tag="alexnet", omit_defaults=True):
     """Caffe's `bvlc_alexnet`. The image size decides how large its first classifier layer is."""
 
     classes: int
@@ -76,7 +76,7 @@ class AlexNet(ModelChoice, frozen=True, tag="alexnet", omit_defaults=True):
         return "AlexNet" if self.lrn else "AlexNet without LRN"
 
 
-class GoogLeNet(ModelChoice, frozen=True, tag="googlenet"):
+class GoogLeNetSettings(ModelChoice, frozen=True, tag="googlenet"):
     """Caffe's `bvlc_googlenet` with its two auxiliary classifiers."""
 
     classes: int
@@ -98,7 +98,7 @@ class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
         return self.name
 
 
-Model = ResNetX | AlexNet | GoogLeNet | Torchvision  # each has its entry in `workloads.kinds`
+Model = ResNetXSettings | AlexNetSettings | GoogLeNetSettings | Torchvision  # each has its entry in `workloads.kinds`
 
 
 class Folders(Choice, frozen=True):
@@ -178,3 +178,11 @@ class Sgd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     learning_rate: float
     momentum: float
     weight_decay: float
+
+
+class Lab(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The network namespaces that stand for the GPUs of a described system, and how they are joined."""
+
+    system: str  # name or YAML file
+    scale: float  # links are this many times slower than described
+    transport: Literal["auto", "pcie", "host"]  # the described paths that copies take

@@ -11,11 +11,13 @@ from typing import Any, Literal
 import msgspec
 
 from resnetx import bounds
-from resnetx.choices import Convention, Folders, Model, Server, SyntheticInput, Tracker
+from resnetx.choices import Convention, Folders, Lab, Model, NoExchange, Server, SyntheticInput, Tracker
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
+from resnetx.launching import Launch, check_nodes, launch_from, nodes_of, ranks_per_node, refuse_unlaunched
 from resnetx.request import Request
-from resnetx.units import frequency, seconds, size
+from resnetx.transports import Way
+from resnetx.units import frequency, size
 from resnetx.variables import check_variables
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -23,7 +25,7 @@ _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 # Settings that are or may be paths, in which a leading `~` is the user's home.
-PATHS = ("study", "input.root", "results", "out", "calibration", "rate", "systems")
+PATHS = ("study", "input.root", "lab.system", "replay", "results", "out", "calibration", "rate", "systems", "site")
 GROUPS = (
     "model",
     "input",
@@ -45,6 +47,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     tracker: Tracker
     oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
+    launch: Launch | None  # None: ranks run on this node alone
 
 
 class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +73,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
     if chosen["gpus"] is None:
         chosen["gpus"] = len(chosen["devices"]) if isinstance(chosen["devices"], list) else 1
-    share = threads_share(max_gpus or chosen["gpus"])
+    per_node = ranks_per_node(launch_from(tree), max_gpus or chosen["gpus"])
+    share = threads_share(per_node)
     chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
     given = chosen["input"]
     if isinstance(given, Mapping) and given.get("threads", 0) is None:
@@ -79,6 +83,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         model = convert(chosen["model"], Model, "model")
         chosen["image_size"] = model.image_size
     chosen["env"] = variables(chosen["env"])
+    chosen["lab"] = lab_from(chosen["lab"])
+    chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
     chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"], "16GB")
     request: Request = convert(chosen, Request)
     bounds.check(msgspec.to_builtins(request))
@@ -86,7 +92,23 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
     if request.batch_size % request.gpus == 0:  # then the two splits are one
         request = msgspec.structs.replace(request, split="even")
+    if request.gpus == 1 and (max_gpus or 1) > 1:  # the baseline of a comparison of transports has none
+        request = request.alone
     return request
+
+
+LAB = Lab(system="", scale=100.0, transport="auto")  # where nothing is set
+
+
+def lab_from(settings: Any) -> Lab | None:
+    """The lab that ranks run in; None: they run on this machine as it is."""
+    if not isinstance(settings, Mapping):
+        return None if settings is None else convert(settings, Lab, "lab")
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    if chosen and "system" not in chosen:
+        raise ConfigError(f"lab.{next(iter(chosen))}: belongs to a lab; set lab.system, too, e.g. lab.system=gx8")
+    lab: Lab | None = convert({**msgspec.to_builtins(LAB), **chosen}, Lab, "lab") if chosen else None
+    return lab
 
 
 def at_home(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,18 +163,14 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
     """The checked `RunSettings` of a composed configuration."""
     given = {field: tree.get(field) for field in RunSettings.__struct_fields__}
     given |= {key: _seconds(key, given[key]) for key in ("timeout", "budget")}
-    settings: RunSettings = convert(given, RunSettings)
+    refuse_unlaunched(tree)
+    settings: RunSettings = convert({**given, "launch": launch_from(tree)}, RunSettings)
     bounds.check(msgspec.to_builtins(settings))
     return settings
 
 
 def _seconds(key: str, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return seconds(value)
-    except ValueError:
-        raise ConfigError(f"{key}={value}: expected a duration, e.g. 90s, 15min or 2h") from None
+    return bounds.seconds_of(key, value, "90s, 15min or 2h") if isinstance(value, str) else value
 
 
 def bytes_from(key: str, value: Any, example: str) -> Any:
@@ -224,6 +242,10 @@ def check(r: Request) -> None:
             f"use batch_size={' or '.join(map(str, near))}, another gpus, or split=uneven"
         )
     check_ranks(r.gpus, r.devices, r.env)
+    check_nodes(r.gpus, r.nodes, r.devices)
+    if r.replay is not None:
+        _check_replay(r)
+    _check_exchange(r)
     if r.measure == "input" and isinstance(r.input, SyntheticInput):
         raise ConfigError(
             "measure=input with input=synthetic: synthetic input does no work to measure; use another input"
@@ -239,6 +261,38 @@ def check(r: Request) -> None:
             f"measure=layers with gpus={r.gpus}: layers are timed on one rank; use gpus=1, or `resnetx trace`, which "
             "runs the per-GPU batch of each GPU count"
         )
+
+
+def _check_replay(r: Request) -> None:
+    """What is waited out reads no images, and is the same for all ranks."""
+    if not isinstance(r.input, SyntheticInput):
+        raise ConfigError(f"replay={r.replay}: no images are read; set input=synthetic")
+    if r.measure != "step" or r.graph:
+        raise ConfigError(f"replay={r.replay}: only clean steps are replayed; leave out measure= and graph=")
+    if r.split == "uneven":
+        raise ConfigError(f"replay={r.replay}: all ranks replay the same step; use a batch_size that gpus divides")
+
+
+def _check_exchange(r: Request) -> None:
+    """Refuses a transport for what is not exchanged, or for what has no choice."""
+    check_way(r.way, r.env)
+    if r.way == Way():
+        return
+    setting = f"transport={r.transport}" if r.transport != "auto" else f"interface={r.interface}"
+    if r.gpus == 1 or r.measure == "input" or isinstance(r.strategy, NoExchange):
+        raise ConfigError(f"{setting}: this run exchanges no gradients; leave it out, or use gpus=2 or more")
+    if isinstance(r.strategy, Server) and r.strategy.device == "cpu" and r.transport not in ("auto", "socket"):
+        raise ConfigError(
+            f"{setting} with strategy=server: gradients go to the server on the host over sockets; use "
+            "transport=socket, or strategy.device=gpu"
+        )
+
+
+def check_way(way: Way, env: Mapping[str, str]) -> None:
+    """Refuses variables that contradict the settings of an exchange."""
+    if name := way.conflict(env):
+        key = "interface" if name.endswith("_IFNAME") else "transport"
+        raise ConfigError(f"env.{name}: set by {key}={getattr(way, key)}; leave one of them out")
 
 
 def _check_server(r: Request) -> None:

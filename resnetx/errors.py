@@ -9,7 +9,7 @@ code lets it end the command. Our own invariants are `assert`s.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -65,21 +65,41 @@ def sentence(message: str, tree: Any, kind: Any, root: str = "") -> str:
     """
     what, _, where = message.partition(" - at `$")
     path = where.rstrip("`").lstrip(".")
-    steps = re.findall(r"[^.\[\]]+", path)
-    value = tree
-    for step in steps:
-        try:
-            value = value[int(step)] if isinstance(value, list) else value.get(step)
-        except (AttributeError, IndexError, ValueError):
-            break
+    if path.endswith("[...]"):  # a value of a map, whose key msgspec does not name
+        path = path.removesuffix("[...]")
+        path = f"{path}.{_key_of(_at(tree, path), what)}".strip(".")
+    value = _at(tree, path)
     key = ".".join(part for part in (root, path) if part) or "the configuration"
     if found := re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what):
         expected = " or ".join(_TYPES.get(word.strip(), word.strip()) for word in found[1].split("|"))
         return f"{key}={shortened(value)}: expected {expected}"
     if re.fullmatch(r"Invalid (?:enum value|value) (.+)", what):
-        known = ", ".join(dict.fromkeys(map(str, allowed(kind, steps))))
+        known = ", ".join(dict.fromkeys(map(str, allowed(kind, _steps(path)))))
         return f"{key}={shortened(value)}: not one of the known values" + f" ({known})" * bool(known)
     return f"{key}: {shortened(what[0].lower() + what[1:])}"
+
+
+def _steps(path: str) -> list[str]:
+    return re.findall(r"[^.\[\]]+", path)
+
+
+def _at(tree: Any, path: str) -> Any:
+    """The value at a path of msgspec's, as far as there is one."""
+    value = tree
+    for step in _steps(path):
+        try:
+            value = value[int(step)] if isinstance(value, list) else value.get(step)
+        except (AttributeError, IndexError, ValueError):
+            break
+    return value
+
+
+def _key_of(values: Any, what: str) -> str:
+    """The key of the first value of the kind that msgspec says it got ("Expected `float`, got `str`"); "": of none."""
+    got = what.rpartition("got `")[2].rstrip("`")
+    names = {str: "str", bool: "bool", int: "int", float: "float", list: "array", dict: "object", type(None): "null"}
+    items = values.items() if isinstance(values, Mapping) else ()
+    return next((str(key) for key, value in items if names.get(type(value)) == got), "")
 
 
 def allowed(kind: Any, steps: Sequence[str]) -> Iterator[Any]:

@@ -8,11 +8,14 @@ References: sched_getaffinity(2), cgroups(7), Linux documentation of both versio
 """
 
 import ctypes
+import math
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -26,17 +29,48 @@ def node_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", name)  # it names a folder
 
 
-def dying_with(parent: int) -> Callable[[], None]:
-    """What a child of the process `parent` calls so that the kernel kills it when that one dies, however it dies.
+def exit_status(child: "subprocess.Popen[Any]", timeout_s: float | None = None) -> int:
+    """Waits until a child has ended; its exit status, below 0 where a signal ended it. Raises `TimeoutExpired`.
+
+    In place of `Popen.wait`, which takes a lock for each look at the child: an exception that a signal handler raises
+    between taking and keeping it leaves it locked, and whoever waits next waits for ever (seen with CPython 3.11).
+    """
+    limit = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    pause_s = 0.0005
+    while child.returncode is None:
+        if (status := _reaped(child.pid)) is not None:
+            child.returncode = status
+        elif time.monotonic() >= limit:
+            raise subprocess.TimeoutExpired(child.args, timeout_s or 0)
+        else:
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.05)
+    return int(child.returncode)
+
+
+def _reaped(pid: int) -> int | None:
+    """The exit status of a child that has ended; None: it runs."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # an exception came between this call and the keeping of its result
+        return -signal.SIGKILL
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def dying_with(parent: int, gently: bool = False) -> Callable[[], None]:
+    """What a child of the process `parent` calls so that the kernel ends it when that one dies, however it dies.
+
+    By SIGKILL; `gently`: by SIGTERM, at which it may end what it has started elsewhere.
 
     Linux only; elsewhere it does nothing. Safe between fork and exec, as it resolves no symbols there.
     """
     if sys.platform != "linux":
         return lambda: None
     prctl, set_death_signal = ctypes.CDLL(None).prctl, 1  # PR_SET_PDEATHSIG of linux/prctl.h
+    death = signal.SIGTERM if gently else signal.SIGKILL
 
     def ask_kernel() -> None:
-        prctl(set_death_signal, signal.SIGKILL, 0, 0, 0)
+        prctl(set_death_signal, death, 0, 0, 0)
         if os.getppid() != parent:  # it died before the kernel was asked
             os.kill(os.getpid(), signal.SIGKILL)
 

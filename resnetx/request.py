@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from resnetx.choices import Bucket, Input, Model, NoExchange, Sgd, Strategy, SyntheticInput
+from resnetx.choices import Bucket, Input, Lab, Model, NoExchange, Sgd, Strategy, SyntheticInput
+from resnetx.launching import nodes_of
+from resnetx.transports import TransportName, Way
 
 # A window ends when the slowest rank has ended, and begins with an empty queue: some 0.1 ms, which 0.2 s make small.
 WINDOW_S = 0.2  # at least: windows have as many steps as that takes
@@ -48,6 +50,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     channels_last: bool = True  # images and weights lie in memory channel by channel of each pixel (NHWC), else NCHW
     memory_limit: int | None = None  # bytes that PyTorch may allocate on the GPU of each rank; None: all
     graph: bool = False  # each step is one CUDA graph
+    lab: Lab | None = None  # ranks are in namespaces that are joined as a described system is; None: on this machine
+    replay: str | None = None  # a trace, or a GPU's name: its computing is waited out, and only messages are real
+    transport: TransportName = "auto"  # how gradients travel between ranks
+    interface: str | None = None  # the network interface that ranks meet on; None: loopback, or the library's own
+    nodes: int = 1  # that the ranks are on, as many on each
+
+    @property
+    def way(self) -> Way:
+        """What is asked of the exchange between ranks."""
+        return Way(self.transport, self.interface)
 
     @property
     def key(self) -> str:
@@ -68,7 +80,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The same point on the first `gpus` GPUs."""
         batch_size = self.batch_size if self.scaling == "strong" else self.batch_size // self.gpus * gpus
         split: Literal["even", "uneven"] = "uneven" if batch_size % gpus else "even"
-        return msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split)
+        nodes = nodes_of(gpus, self.gpus // self.nodes)
+        there = msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split, nodes=nodes)
+        return there.alone if gpus == 1 else there
+
+    @property
+    def alone(self) -> "Request":
+        """The same without anything that only an exchange has."""
+        return msgspec.structs.replace(self, transport="auto", interface=None)
 
     def share(self, rank: int) -> int:
         """Images of each batch that a rank trains on: the first ranks take the remainder."""
@@ -89,9 +108,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if not isinstance(self.input, SyntheticInput):
             found["synthetic"] = msgspec.structs.replace(self, input=SyntheticInput())
         if self.gpus > 1 and not isinstance(self.strategy, NoExchange):
-            found["alone"] = msgspec.structs.replace(self, strategy=NoExchange())
+            found["alone"] = msgspec.structs.replace(self.alone, strategy=NoExchange())
+        if self.replay is not None:  # its phases are known: they are what is replayed
+            return found
         if not isinstance(self.input, SyntheticInput):
-            found["input"] = msgspec.structs.replace(self, measure="input", graph=False)
+            found["input"] = msgspec.structs.replace(self.alone, measure="input", graph=False)
         return {**found, "phases": msgspec.structs.replace(self, measure="phases", graph=False)}
 
     @property

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from resnetx.config import request_from, run_settings_from
-from resnetx.host import cores
 from resnetx.measure.machine.environment import environment
 from resnetx.record import SCHEMA, Environment, RunFile, RunRecord, RunSummary, StudyRecord, cut_short
 from resnetx.record.prediction import PredictedPoint, Prediction, digest
@@ -24,6 +23,8 @@ from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 from tests.preloaded.start import OF_VERBS, serving
 from tests.sealed_part import sealed_part
+
+pytest_plugins = ["tests.scheduling"]
 
 
 def pytest_configure(config):
@@ -35,11 +36,22 @@ def pytest_configure(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config):
-    """As many processes as cores for all tests or a folder of them; none for single files, and on GPUs."""
-    several = all(Path(each).is_dir() for each in config.args)
-    return cores() if several and not _on_gpus(config) else 0
+def pytest_ignore_collect(collection_path, config):
+    """Spares the imports of modules, and of the folder `gpu`, of which `-m` leaves out every test."""
+    left_out = _left_out(config)
+    if collection_path.is_dir():
+        return collection_path.name in left_out or None
+    if collection_path.suffix != ".py":
+        return None
+    of_all = "".join(re.findall(r"^pytestmark = (.*)", collection_path.read_text(), re.MULTILINE))
+    return not left_out.isdisjoint(re.findall(r"\bmark\.(\w+)", of_all)) or None
+
+
+def _left_out(config) -> set[str]:
+    """The marks of which no test is selected: all that `-m` has after `not`, if it joins them by `and` only."""
+    selected = config.option.markexpr
+    named = set() if re.search(r"\bor\b|\(", selected) else set(re.findall(r"\bnot (\w+)", selected))
+    return named if _on_gpus(config) else named | {"gpu"}
 
 
 def _on_gpus(config) -> bool:

@@ -14,7 +14,7 @@ from resnetx.settings.compose import compose
 def test_the_defaults_describe_a_request_that_can_run(request_of):
     request = request_of()
     check(request)
-    assert request.model == choices.ResNetX(x=8, width=64, classes=1000)
+    assert request.model == choices.ResNetXSettings(x=8, width=64, classes=1000)
     assert (request.image_size, request.batch_size, request.precision) == (224, 32, "fp32")
 
 

@@ -18,7 +18,9 @@ INDEX = (DOCS / "index.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "accuracy.md" else ()) for name in PAGES]
+)
 def test_a_generated_page_is_what_its_source_says(name):
     assert (DOCS / name).read_text() == PAGES[name](), f"docs/{name} is out of date: python -m resnetx.cli.reference"
 

@@ -23,6 +23,16 @@ STEPS = ["doctor", "tests", "predict", "rates", "repeats", "bf16", "trace", "ben
 @pytest.fixture
 def day(tmp_path, preloaded_python):
     """Runs the command: status, and name -> how each step ended."""
+    return day_with(tmp_path, preloaded_python)
+
+
+@pytest.fixture
+def day_without_ranks(tmp_path):
+    """The same, where no rank is started."""
+    return day_with(tmp_path, sys.executable)
+
+
+def day_with(tmp_path, python):
     study = tmp_path / "tiny.yaml"
     study.write_text(STUDY)
     small = {
@@ -33,9 +43,7 @@ def day(tmp_path, preloaded_python):
         "MORE": "dirty=true threads=1",
         "TRACE": "dirty=true threads=1 iterations=2",
         "BENCH": "size=[8,64KiB] iterations=2",
-        "PATH": ":".join(
-            [*(str(Path(python).parent) for python in (preloaded_python, sys.executable)), os.environ["PATH"]]
-        ),
+        "PATH": ":".join([*(str(Path(each).parent) for each in (python, sys.executable)), os.environ["PATH"]]),
         "PYTHONPATH": str(ROOT),
     }
 
@@ -54,8 +62,8 @@ def day(tmp_path, preloaded_python):
     return run
 
 
-def test_a_dry_run_shows_every_step_in_the_order_of_the_page(day, tmp_path):
-    status, _, out = day("--dry-run")
+def test_a_dry_run_shows_every_step_in_the_order_of_the_page(day_without_ranks, tmp_path):
+    status, _, out = day_without_ranks("--dry-run")
     assert (status, [line.split()[0] for line in out.splitlines()]) == (0, STEPS)
     page = (ROOT / "docs/gpu.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == STEPS
@@ -70,8 +78,8 @@ def test_what_fits_into_ten_minutes_has_limits_that_add_up_to_it():
     assert all(limits[:4]) and not any(limits[4:])
 
 
-def test_another_word_is_refused(day):
-    assert day("frist")[0] == 2
+def test_another_word_is_refused(day_without_ranks):
+    assert day_without_ranks("frist")[0] == 2
 
 
 @pytest.mark.dist
@@ -101,6 +109,7 @@ def test_the_whole_day_runs(day, tmp_path):
 TESTS = "def test_one():\n    pass\n\n\ndef test_other():\n    assert False\n"
 
 
+@pytest.mark.slow
 def test_tests_that_have_passed_are_skipped_the_next_time(tmp_path):
     (tmp_path / "test_two.py").write_text(TESTS)
     environment = {**os.environ, "RESNETX_PASSED": str(tmp_path / "passed.txt"), "PYTHONPATH": str(ROOT)}

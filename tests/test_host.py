@@ -1,10 +1,13 @@
 """The host: what may be used of it, told by the files of machines with limits and without."""
 
 import os
+import signal
+import subprocess
 
 import pytest
 
 from resnetx import host
+from resnetx.host import exit_status
 
 
 def test_the_slurm_node_name_comes_before_the_host_name(monkeypatch):
@@ -102,3 +105,19 @@ def test_without_a_limit_all_of_the_host_is_usable(other_machine, files):
     other_machine(files)
     assert host.cores() == 8
     assert host.memory_bytes() == MEMORY
+
+
+def test_a_child_is_waited_for_also_where_an_interrupted_wait_left_its_lock_behind():
+    child = subprocess.Popen(["sleep", "60"])
+    child._waitpid_lock.acquire()  # as an exception of a signal handler leaves it, in the wrong moment
+    with pytest.raises(subprocess.TimeoutExpired):
+        exit_status(child, 0.01)
+    child.kill()
+    assert exit_status(child) == -signal.SIGKILL
+    assert exit_status(child) == child.returncode
+
+
+def test_a_child_that_was_reaped_unseen_has_ended():
+    child = subprocess.Popen(["true"])
+    os.waitpid(child.pid, 0)
+    assert exit_status(child) == -signal.SIGKILL

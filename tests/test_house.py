@@ -17,6 +17,7 @@ PURE = [
     "resnetx.api.doctor_clock",
     "resnetx.api.load",
     "resnetx.api.predict",
+    "resnetx.api.steer",
     "resnetx.api.sweep",
     "resnetx.api.topology",
     "resnetx.api.trace",
@@ -67,12 +68,14 @@ def test_the_command_line_loads_hydra_only_when_a_verb_runs():
     assert not {"hydra", "omegaconf", "rich"} & loaded_after("import resnetx.cli")
 
 
+@pytest.mark.slow
 def test_the_papers_workloads_are_counted_without_torch(light_python):
     count = "[workloads.workload(model, size, 64, 'caffe') for model, size in tables.KEPT.values()]"
     counting = f"from resnetx import workloads; from resnetx.workloads import tables; {count}"
     assert "torch" not in loaded_after(counting, light_python)
 
 
+@pytest.mark.slow
 def test_describing_the_papers_workloads_loads_no_torch(light_python):
     assert "torch" not in loaded_after("from resnetx.cli import main; main(['describe'])", light_python)
 
@@ -83,6 +86,7 @@ def test_counting_any_depth_loads_no_torch(light_python):
     assert "torch" not in loaded_after(f"from resnetx.cli import main; main({words})", light_python)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["describe"], ["train", "input=synthetic"]])
 def test_refusing_a_name_loads_no_torch(words, light_python):
     if classifiers.installed_version() != classifiers.kept().torchvision:
@@ -93,7 +97,7 @@ def test_refusing_a_name_loads_no_torch(words, light_python):
 
 @pytest.mark.slow
 def test_a_workload_that_is_not_kept_needs_torch(light_python):
-    counting = "from resnetx import choices, workloads; workloads.table(choices.AlexNet(classes=10), 96)"
+    counting = "from resnetx import choices, workloads; workloads.table(choices.AlexNetSettings(classes=10), 96)"
     assert "torch" in loaded_after(counting, light_python)
 
 
@@ -122,4 +126,4 @@ def test_a_rank_started_by_hand_refuses_a_setting_of_another_verb():
     from resnetx.measure.launch.moment import Moment
 
     with pytest.raises(ConfigError, match="not a setting of `resnetx train`"):
-        ranks.serve_run(["nodes=2"], Moment.now())
+        ranks.serve_run(["pick=2"], Moment.now())

@@ -45,7 +45,7 @@ def without(tmp_path, light_python):
 
 
 STUDY = str(ROOT / "results" / "cpu-2core" / "quickstart")
-MOBILE = ["model=torchvision", "model.name=mobilenet_v2", "batch_size=4"]
+MOBILE = ["model=torchvision", "model.name=mobilenet_v3_small", "batch_size=4"]
 MESH = ["topology", "systems=dgx1-p100", "collective=allreduce", "devices=[0,1,2]"]
 
 
@@ -83,6 +83,7 @@ def test_what_is_missing_is_one_sentence_with_the_command_that_installs_it(witho
     assert not list(tmp_path.glob("**/record.json"))
 
 
+@pytest.mark.slow
 def test_rings_need_scipy(without):
     status, _, err = without(["scipy", "scipy.optimize"], *MESH)
     assert (status, err.count("\n")) == (2, 1)

@@ -9,6 +9,7 @@ import pytest
 from resnetx.api.train import task_of
 from resnetx.cli import OVERRIDE, main
 from resnetx.cli.grammar import VERBS
+from resnetx.cli.lab_words import words_inside
 from resnetx.cli.lazy_words import key_of
 from resnetx.cli.words import settings_of
 from resnetx.config import check
@@ -19,6 +20,7 @@ from tests.documentation import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, com
 
 COMMANDS = commands()
 NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
+ELSEWHERE = "mine/|score=resnetx$"  # below, and in tests/api/test_score.py
 PREDICTED = "compare systems=[dgx1-p100,gx8] study=paper out=comparison"  # draws the picture of the README
 
 
@@ -56,7 +58,9 @@ def test_a_describe_command_runs(command, capsys):
     assert "convention" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", of("topology"))
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=pytest.mark.slow if "--validate" in each else ()) for each in of("topology")]
+)
 def test_a_topology_command_runs(command, capsys, here):
     assert run(command) == 0
     assert capsys.readouterr().out
@@ -77,11 +81,11 @@ def test_the_study_that_is_explained_is_one(capsys, here):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [each for each in of("predict", "compare") if "mine/" not in each])
+@pytest.mark.parametrize("command", [each for each in of("predict", "compare") if not re.search(ELSEWHERE, each)])
 def test_a_predicting_command_runs(command, capsys, here):
     assert run(command) == 0
     out = capsys.readouterr().out
-    told = {"--validate": "held", "papers=": "What papers state", "score=": "predictions of published figures"}
+    told = {"--validate": "held", "papers=": "What papers state"}
     told_of = [word for setting, word in told.items() if setting in command] or ["dgx1-p100", "gx8", "dgx-h100"]
     assert any(word in out for word in told_of)
     if PREDICTED in command:
@@ -108,6 +112,16 @@ def test_a_report_is_made_of_the_committed_study(capsys, here):
     assert "ResNet/1" in Path("report/index.html").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", of("steer"))
+def test_a_steering_command_prints_what_the_page_has(command, capsys, here):
+    assert run(command) == 0
+    (shown,) = [block for block in blocks(ROOT / "docs/steer.md", "text") if "total RTL" in block]
+    out = capsys.readouterr().out
+    assert all(line.removesuffix(" ...") in out for line in shown.splitlines())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("command", of("doctor"))
 def test_a_doctor_command_runs(command, capsys, here):
     assert run(command) in (0, 1)  # 1: something is missing here
@@ -129,11 +143,19 @@ def test_a_layerwise_or_collective_command_runs(command, capsys, tmp_path, monke
 
 BY_HAND = executor.torchrun(8, ["-m", "resnetx.train"]).line.replace(" --max-restarts=0", "")  # 0 is the default
 MEASURING = [*of("train", "sweep", "verify"), *(each for each in COMMANDS if each.startswith("env "))]
+IN_THE_LAB = [each for each in of("lab") if " -- " in each]
 
 
 def test_every_command_is_one_that_these_tests_look_at():
-    known = "resnetx (describe|topology|predict|compare|report|doctor|bench|trace|train|sweep|verify)|env .* torchrun"
+    verbs = "describe|topology|predict|compare|report|doctor|bench|trace|train|sweep|verify|lab|steer"
+    known = f"resnetx ({verbs})|env .* torchrun"
     assert [each for each in COMMANDS if not re.match(known, each)] == []
+
+
+@pytest.mark.parametrize("command", IN_THE_LAB)
+def test_a_command_of_the_lab_names_settings_of_the_verb_inside(command):
+    verb, *words = words_inside(command.split()[1:])
+    refuse_unread(verb, [word.partition("=")[0] for word in words], names())
 
 
 @pytest.mark.parametrize("command", MEASURING)
@@ -142,7 +164,7 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
     settings += [] if "input=" in command else ["input=synthetic"]
     if command.startswith("resnetx sweep"):
         assert main(["sweep", "--dry-run", *settings]) == 0
-        assert "torchrun " in capsys.readouterr().out
+        assert ("#SBATCH " if "launcher=slurm" in settings else "torchrun ") in capsys.readouterr().out
     else:
         assert command.startswith(("resnetx train ", "resnetx verify ", BY_HAND))
         settings = [word for word in settings if not word.startswith("TORCH_")]

@@ -193,6 +193,7 @@ def test_one_run_says_nothing_of_its_spread():
     assert Summary(0.0, -0.1, 0.1, 6, "interval").spread == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [2, 3, 4, 5])
 def test_the_spread_of_a_range_is_that_of_a_95_percent_interval(runs):
     draw = np.random.default_rng(runs)
@@ -204,6 +205,7 @@ def test_the_spread_of_a_range_is_that_of_a_95_percent_interval(runs):
     assert held / 2000 == pytest.approx(0.95, abs=0.015)
 
 
+@pytest.mark.slow
 def test_runs_that_were_added_make_a_point_better_known():
     draw = np.random.default_rng(10)
     spreads = [np.mean([summarize(study(draw, runs)).spread for _ in range(100)]) for runs in (2, 3, 5, 6, 12, 24)]

@@ -50,7 +50,7 @@ def test_every_study_that_comes_with_resnetx_says_what_it_is_about():
         ("about: x\nsettings: {}\ngrids: 3", "grids=3: expected a list in brackets"),
         ("about: x\nsettings: {}\ngrids: []\nextra: 1", "unknown field `extra`"),
         ("!!python/object/apply:os.system [true]", "line 1: .*YAML tags are not supported; expected plain values"),
-        ("about: x\ngrids: [{transport: [auto, host]}]", "transport: not a setting of a run"),
+        ("about: x\ngrids: [{calibration: [a, b]}]", "calibration: not a setting of a run"),
         ("about: x\ngrids: [{batchsize: 8}]", "batchsize: not a setting of a run; did you mean batch_size"),
         ("about: x\nsettings: {dirty: true}\ngrids: [{gpus: 1}]", "dirty: not a setting of a run"),
         ("about: x\nsettings: {results: /tmp}\ngrids: [{gpus: 1}]", "results: not a setting of a run"),

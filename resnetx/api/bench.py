@@ -1,19 +1,23 @@
-"""Times collectives, over sizes and over what workloads send; or imports what nccl-tests measured."""
+"""Times collectives and pair copies, over sizes and what workloads send; or imports what nccl-tests measured."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Unpack
 
 import msgspec
 
-from resnetx import bounds, packages, progress
-from resnetx.api.obstacles import too_many_ranks
-from resnetx.api.runs import Kept, announce_variables, run_folder
+from resnetx import bounds, copies, packages, progress
+from resnetx.api import bench_copies, bench_timing
+from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_to_way, too_many_ranks
+from resnetx.api.runs import Kept, announce_variables, machine_name, run_folder
 from resnetx.config import (
     check,
     check_ranks,
+    check_way,
     given_path,
+    lab_from,
     request_from,
     run_settings_from,
     sizes_from,
@@ -21,10 +25,14 @@ from resnetx.config import (
     variables,
 )
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.collective import COLLECTIVES
+from resnetx.interconnect import bench_reading, system
 from resnetx.interconnect.measured import telling_times
-from resnetx.operations import OPERATIONS
-from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest
+from resnetx.interconnect.system import System
+from resnetx.launching import Launch, check_nodes, nodes_of, ranks_per_node
+from resnetx.operations import OPERATIONS, Place
+from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder
+from resnetx.record.bench import DType, Timing
+from resnetx.record.copies import Direction, Endpoint
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
@@ -32,11 +40,13 @@ from resnetx.settings.compose import asked, compose, points_of, struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
+from resnetx.transports import TransportName
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
 SIZES = [8, 64, 512, 2**12, 2**15, *(2**power for power in range(16, 29))]
 
+LISTED = ("collective", "copy", "size", "direction", "gpus", "systems")
 ITERATIONS = 20  # timed ones of every size, where `iterations` is not set
 
 
@@ -44,7 +54,14 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that this verb reads, apart from those that name workloads."""
 
     collective: list[str | None]
+    copy: list[str | None]
     size: list[int | str]
+    direction: list[Direction]
+    endpoint: Endpoint | None
+    through: int | None
+    numa: int | None
+    transport: TransportName
+    interface: str | None
     gpus: list[int | None]
     devices: list[int] | None
     env: dict[str, str | int | float]
@@ -56,14 +73,27 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     results: str
     oversubscribe: bool
     registered: bool
+    lab: dict[str, str | float | None]
+    systems: list[str]
+    place: Place | None
+    dtype: DType
+    timing: Timing | None
+    algorithm: str | None
+    protocol: str | None
+
+    def system(self) -> System | None:
+        """The machine that measures, as it is described; None: it is not."""
+        if len(self.systems) > 1:
+            raise ConfigError(f"systems={self.systems}: a bench runs on one machine; expected its name or file alone")
+        return system.load(self.systems[0]) if self.systems else None
 
 
 class Benches(Records[BenchRecord]):
     """What benches measured, one record for each number of ranks."""
 
     def rows(self) -> list[Record]:
-        """A row for each collective and size; bandwidths are those of nccl-tests, of the time that tells of them."""
-        return [row for record in self for row in _rows(record)]
+        """A row for each collective and size, and for each copy; bandwidths of collectives are those of nccl-tests."""
+        return [row for record in self for row in (*_rows(record), *bench_copies.rows(record))]
 
 
 def _rows(record: BenchRecord) -> Iterator[Record]:
@@ -78,13 +108,17 @@ def _rows(record: BenchRecord) -> Iterator[Record]:
                 "size_bytes": point.size_bytes,
                 "time_s": median(point.times_s),
                 "algbw_Bps": algbw_Bps,
+                "effective_GiBps": algbw_Bps / 2**30,  # payload over time, as Tallent et al. 2017 draw it
                 "busbw_Bps": None if factor is None else algbw_Bps * factor,
                 "wrong": point.wrong,
+                "expected_s": point.expected_s,
+                "verdict": point.verdict,
+                "causes": "; ".join(point.causes),
             }
 
 
 def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKeywords]) -> Benches:
-    """Times collectives, one process group after the other; or imports `file`, of nccl-tests, instead."""
+    """Times collectives, one process group after the other; or imports `file`, of another program, instead."""
     if file is not None:
         from resnetx.api.bench_import import import_bench
 
@@ -92,19 +126,57 @@ def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKe
     return Benches(kept.record for kept in execute(settings))
 
 
-def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
-    """Measures with each number of ranks, in processes of their own; refuses what cannot run before any has begun."""
+@dataclass(frozen=True)
+class AskedBenches:
+    """The benches that are asked for, one for each number of ranks."""
+
+    tasks: list[BenchFile]
+    wanted: BenchSettings
+    machine: System | None  # that measures, as it is described
+
+    def folder(self, task: BenchFile) -> RunFolder:
+        """A new folder for one of them."""
+        return run_folder(Path(self.wanted.results), "bench", task.request.slug, machine_name(task.launch))
+
+
+def benches_of(settings: Mapping[str, object]) -> AskedBenches:
+    """What is asked for; refuses what no machine could run."""
     given = asked("bench", settings)
     own, workloads_asked = split(given)
-    wanted = struct_of(own, BenchSettings, listed=("collective", "size", "gpus"))
-    sizes = sizes_from(wanted.size) if "size" in own else SIZES
-    requests = _requests(wanted, {*sizes, *_payloads(workloads_asked)})
-    for request in requests:
-        if obstacle := obstacle_to_bench(request, wanted.oversubscribe):
+    wanted = struct_of(own, BenchSettings, listed=LISTED)
+    machine = wanted.system()
+    sizes = sizes_from(wanted.size) if "size" in own else None
+    run = run_settings_from(compose(own))
+    requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
+    bench_copies.refuse_unread(own, requests[0])
+    tasks = [
+        BenchFile(
+            kind="bench",
+            schema=SCHEMA,
+            request=request,
+            timeout_s=run.timeout,
+            oversubscribe=wanted.oversubscribe,
+            launch=run.launch,
+        )
+        for request in requests
+    ]
+    return AskedBenches(tasks, wanted, machine)
+
+
+def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
+    """Measures with each number of ranks, in processes of their own; refuses what cannot run before any has begun."""
+    benches = benches_of(settings)
+    requests = [task.request for task in benches.tasks]
+    for task in benches.tasks:
+        if obstacle := obstacle_to_launch(task.launch, len(benches.tasks)) or obstacle_to_bench(
+            task.request, task.oversubscribe
+        ):
             raise ConfigError(obstacle)
     announce_variables(requests)
-    timeout_s = run_settings_from(compose(own)).timeout
-    return (_measured(request, wanted, timeout_s) for request in requests)
+    for request in requests:
+        bench_timing.announce(request)
+        bench_copies.announce(request)
+    return (_measured(task, benches) for task in benches.tasks)
 
 
 def split(given: Point) -> tuple[Point, Point]:
@@ -113,41 +185,64 @@ def split(given: Point) -> tuple[Point, Point]:
     return {key: value for key, value in given.items() if key not in of_workloads}, of_workloads
 
 
-def _measured(request: BenchRequest, wanted: BenchSettings, timeout_s: float) -> Kept[BenchRecord]:
-    """One process group, in processes of its own."""
+def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
+    """One process group, in processes of its own; what it measured beside what its topology allows."""
     from resnetx.measure.launch import launcher
+    from resnetx.measure.launch.results_folder import write
 
-    task = BenchFile(
-        kind="bench", schema=SCHEMA, request=request, timeout_s=timeout_s, oversubscribe=wanted.oversubscribe
-    )
-    folder = run_folder(Path(wanted.results), "bench", request.slug)
-    what = f"{', '.join(request.collectives)} on gpus={request.gpus}, {len(request.sizes_bytes)} sizes"
+    request, folder = task.request, benches.folder(task)
+    names = ", ".join([*request.collectives, *(f"copy={name}" for name in request.copies)])
+    what = f"{names} on gpus={request.gpus}, {len(request.sizes_bytes or request.copy_sizes_bytes)} sizes"
     with progress.waiting(what, folder.path):
-        return Kept(launcher.supervise(task, folder), folder)
+        record = launcher.supervise(task, folder)
+    read = bench_reading.with_readings(record, benches.machine, request.transport)
+    if read != record:
+        write(folder.record, read)
+    return Kept(read, folder)
 
 
 # ---- what is asked --------------------------------------------------------------------------------------------------
 
 
-def _requests(asked: BenchSettings, sizes: Iterable[int]) -> list[BenchRequest]:
-    """One request for each number of ranks."""
-    for key, given in {"gpus": asked.gpus, "collective": asked.collective}.items():
+def _requests(
+    asked: BenchSettings, sizes: list[int] | None, payloads: set[int], launch: Launch | None
+) -> list[BenchRequest]:
+    """One request for each number of ranks; `sizes`: those that were asked for."""
+    lists = {"gpus": asked.gpus, "collective": asked.collective, "copy": asked.copy, "direction": asked.direction}
+    for key, given in lists.items():
         if not given:
             raise ConfigError(f"{key}=[]: expected at least one value")
     counts = [_ranks(count, asked.devices) for count in asked.gpus]
-    names = _collectives(asked)
+    per_node = ranks_per_node(launch, max(counts))
+    kinds = [name for name in dict.fromkeys(asked.copy) if name is not None]
+    names = _collectives(asked, instead=not kinds)
     return [
         BenchRequest(
             collectives=names,
-            sizes_bytes=sorted(sizes),
+            sizes_bytes=sorted({*(SIZES if sizes is None else sizes), *payloads}) if names else [],
             gpus=count,
             devices=asked.devices,
             env=variables(asked.env),
-            threads=threads_share(max(counts)) if asked.threads is None else asked.threads,
+            threads=threads_share(per_node) if asked.threads is None else asked.threads,
             warmup=asked.warmup,
             iterations=ITERATIONS if asked.iterations is None else asked.iterations,
             seed=asked.seed,
             registered=asked.registered,
+            lab=lab_from(asked.lab),
+            copies=kinds,
+            copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
+            directions=list(dict.fromkeys(asked.direction)),
+            endpoint=asked.endpoint,
+            through=asked.through,
+            numa=asked.numa,
+            transport=asked.transport,
+            interface=asked.interface,
+            place=asked.place,
+            dtype=asked.dtype,
+            timing=asked.timing,
+            algorithm=asked.algorithm,
+            protocol=asked.protocol,
+            nodes=nodes_of(count, per_node),
         )
         for count in dict.fromkeys(counts)
     ]
@@ -159,8 +254,9 @@ def _ranks(count: int | None, devices: list[int] | None) -> int:
     return count
 
 
-def _collectives(asked: BenchSettings) -> list[str]:
-    return list(dict.fromkeys(name or "allreduce" for name in asked.collective))
+def _collectives(asked: BenchSettings, instead: bool) -> list[str]:
+    """What was asked for; `instead`: an all-reduce where nothing was."""
+    return [name for name in dict.fromkeys(asked.collective) if name is not None] or ["allreduce"] * instead
 
 
 def _payloads(workloads_asked: Point) -> set[int]:
@@ -190,14 +286,27 @@ def _workloads(workloads_asked: Point) -> list[Request]:
 def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | None = None) -> str:
     """Why a bench cannot run on this machine, in one sentence; "" where it can. No process is started for it.
 
-    `here`: how many of its ranks are on this node; None: all of them.
+    `here`: how many of its ranks are on this node; None: as many as on each of its nodes.
     """
     try:
         check_bench(request)
+        here = request.gpus // request.nodes if here is None else here
     except ConfigError as error:
         return str(error)
     from resnetx.measure.machine.visible_gpus import gpus_here
 
+    if request.lab is not None:
+        if request.nodes > 1:
+            return f"nodes={request.nodes} with lab.system: the lab is on one node; leave one of them out"
+        if request.copies and request.collectives:
+            return "copy= with collective=: in the lab they are scheduled in different ways; ask for them one by one"
+        return obstacle_in_lab(request.lab, request.gpus, request.devices, request.way) or packages.obstacle("torch")
+    if obstacle := bench_copies.obstacle(request, gpus_here(), here == request.gpus):
+        return obstacle
+    if obstacle := obstacle_to_way(request.way, gpus_here(), shared_memory=not request.collectives):
+        return obstacle
+    if obstacle := bench_timing.obstacle(request, gpus_here()):
+        return obstacle
     if request.registered and not gpus_here():
         return "registered=true: registers GPU memory with NCCL, but this machine has no GPU; leave it out"
     missing = packages.not_unix() or packages.obstacle("torch")
@@ -207,14 +316,18 @@ def obstacle_to_bench(request: BenchRequest, oversubscribe: bool, here: int | No
 def check_bench(r: BenchRequest) -> None:
     """Refuses what can run on no machine."""
     for name in r.collectives:
-        if name not in COLLECTIVES:
-            raise unknown_name("collective", name, COLLECTIVES, "collective")
-    if not (r.collectives and r.sizes_bytes):
+        if name not in OPERATIONS:
+            raise unknown_name("collective", name, tuple(OPERATIONS), "collective")
+    bench_timing.check(r)
+    if not (r.sizes_bytes if r.collectives else r.copy_sizes_bytes):
         raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
-    if r.gpus == 1:
+    if r.gpus == 1 and r.collectives:
         raise ConfigError("gpus=1: one rank has no peer; use gpus=2 or more")
-    bounds.check({**msgspec.to_builtins(r), "size": r.sizes_bytes})
+    bounds.check({**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes]})
     check_ranks(r.gpus, r.devices, r.env)
+    check_nodes(r.gpus, r.nodes, r.devices)
+    check_way(r.way, r.env)
+    bench_copies.check(r)
     times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)
     if times * MEASURED_BYTES > MAX_BYTES:
         raise ConfigError(f"iterations={r.iterations}: a record of {times:,} times would be {too_large('bench')}")

@@ -1,7 +1,8 @@
 """What `calibration=` gives a prediction: files, each for what it knows.
 
 a bench record, a folder of them, nccl-tests, YAML   all-reduces by the number of GPUs; on CPUs, what computing loses
-a run with measure=input, or a study that has some   how fast a loader decodes, with one core or one GPU
+runs with measure=input                              how fast a loader decodes, with one core or one GPU
+runs on several GPUs, or their rates typed in YAML   what steps take longer there than modelled (`known_scaling`)
 """
 
 from collections import defaultdict
@@ -14,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.api.known_rates import refuse_several_machines, spread
+from resnetx.api.known_scaling import KnownScaling, typed_scaling
 from resnetx.api.studies import loaded_study
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError, FileError
@@ -30,29 +32,34 @@ class Calibrations:
 
     collectives: Mapping[int | None, MeasuredCollective] = field(default_factory=dict)  # all-reduces, by GPUs
     decoding: tuple[DecodingRate, ...] = ()
+    scaling: KnownScaling | None = None
 
 
 def calibrations(paths: Sequence[str]) -> Calibrations:
     """What these files know; refused where two know the same thing."""
     collectives: dict[int | None, MeasuredCollective] = {}
     rates: dict[str, DecodingRate] = {}
+    scaling: KnownScaling | None = None
     known_by: dict[str, str] = {}  # what is known -> the file that knows it
     for path in paths:
         runs = _runs(path)
-        if runs is None:
+        if (own := typed_scaling(path) if runs is None else _scaling(runs, path)) is not None:
+            _refuse_second(known_by, "rates of several GPUs", path)
+            scaling = own
+        if runs is None and own is None:
             of_file = measured.by_gpus(path, "allreduce")
             for gpus in of_file:
                 count = "a number of GPUs that is not said" if gpus is None else f"{gpus} GPUs"
                 _refuse_second(known_by, f"all-reduces on {count}", path)
             collectives |= of_file
-        else:
-            for rate in _decoding_rates(runs, path):
+        elif runs is not None:
+            for rate in _decoding_rates([run for run in runs if run.request.measure == "input"], path):
                 what = f"how fast {rate.loader} decodes with one {rate.unit}"
                 _refuse_second(known_by, what, path)
                 rates[what] = rate
     if len({found.registered for found in collectives.values()}) > 1:
         raise ConfigError("calibration: has benches with registered buffers and without; name those of one kind")
-    return Calibrations(collectives, tuple(rates.values()))
+    return Calibrations(collectives, tuple(rates.values()), scaling)
 
 
 def _refuse_second(known_by: dict[str, str], what: str, path: str) -> None:
@@ -61,7 +68,7 @@ def _refuse_second(known_by: dict[str, str], what: str, path: str) -> None:
         raise ConfigError(f"calibration=[{first},{path}]: both have {what}; give one of them")
 
 
-# ---- runs of the input pipeline -------------------------------------------------------------------------------------
+# ---- runs -----------------------------------------------------------------------------------------------------------
 
 
 class _Kind(msgspec.Struct):
@@ -69,7 +76,7 @@ class _Kind(msgspec.Struct):
 
 
 def _runs(path: str) -> list[RunSummary] | None:
-    """The runs of the input pipeline at a path; None where it has no runs, but collectives."""
+    """The runs at a path that know something; None where it has no runs, but something else."""
     folder = Path(path)
     if is_folder(folder) and is_file(StudyFolder(folder).study):
         runs = list(loaded_study(StudyFolder(folder)).runs)
@@ -78,10 +85,22 @@ def _runs(path: str) -> list[RunSummary] | None:
         if not _is_run(file):
             return None
         runs = [RunSummaryReader()(RunFolder(file.parent))]
-    found = [run for run in runs if run.request.measure == "input" and run.rates]
+    found = [run for run in runs if run.rates and (run.request.measure == "input" or _scales(run))]
     if not found:
-        raise ConfigError(f"calibration={path}: has no run with measure=input that ended well; give one, or a bench")
+        raise ConfigError(
+            f"calibration={path}: has no run with measure=input and none on several GPUs that ended well; give one, or "
+            "a bench"
+        )
     return found
+
+
+def _scales(run: RunSummary) -> bool:
+    return run.request.measure == "step" and run.request.gpus > 1
+
+
+def _scaling(runs: Sequence[RunSummary], path: str) -> KnownScaling | None:
+    scaled = tuple(filter(_scales, runs))
+    return KnownScaling(path, runs=scaled, runs_of_input=len(scaled) < len(runs)) if scaled else None
 
 
 def _is_run(file: Path) -> bool:

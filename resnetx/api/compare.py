@@ -1,4 +1,4 @@
-"""Two studies side by side, systems side by side by prediction, or a prediction with the study that checks it."""
+"""Studies, benches or systems side by side, or a prediction with the study that checks it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,23 +7,27 @@ from typing import Unpack
 
 from resnetx import bounds, progress
 from resnetx.api import drawings, message_costs, predictions, score
+from resnetx.api.benches import bench_files, read_benches
 from resnetx.api.paper_settings import as_in_the_paper
 from resnetx.api.papers import check_papers
 from resnetx.api.predict import predicted
-from resnetx.api.studies import loaded_study, only_study
-from resnetx.config import given_path
+from resnetx.api.studies import MeasuredStudy, loaded_study, only_study
+from resnetx.api.system_settings import load_system
+from resnetx.config import given_path, sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect import system
 from resnetx.interconnect.system import System
 from resnetx.loading import is_file
 from resnetx.record.accuracy import Accuracy, accuracy_file
+from resnetx.record.bench_comparison import BenchComparison, bench_comparison_file
 from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
 from resnetx.record.comparison import Comparison, comparison_file
 from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.record.score import Score, score_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from resnetx.reporting.compare.accuracy import check
+from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compare.studies import compare as compare_studies
+from resnetx.reporting.study.results import Results
 from resnetx.reporting.systems.comparison import compare_systems
 from resnetx.reporting.systems.explanations import Causes
 from resnetx.reporting.table import table_of, write_csv
@@ -39,6 +43,13 @@ class OfStudies:
     """Study B over study A."""
 
     record: Comparison
+
+
+@dataclass(frozen=True)
+class OfBenches:
+    """Bench B over bench A."""
+
+    record: BenchComparison
 
 
 @dataclass(frozen=True)
@@ -72,47 +83,73 @@ class OfScore:
     record: Score
 
 
-Compared = OfStudies | OfAccuracy | OfSystems | OfPapers | OfScore
+Side = Path | MeasuredStudy | Prediction  # what can be compared: where it is, or as it was loaded
+Compared = OfStudies | OfBenches | OfAccuracy | OfSystems | OfPapers | OfScore
 
 
 def compare(
-    *paths: keywords.Text, **settings: Unpack[keywords.CompareKeywords]
-) -> Comparison | Accuracy | SystemComparison | CheckedPapers | Score:
-    """Compares two studies (B over A), or `systems`, or the systems of a stored prediction, or that with a study; or
-    what `papers` state with what is predicted; or published figures with predictions of them (`score`).
+    *sides: keywords.Text | MeasuredStudy | Prediction, **settings: Unpack[keywords.CompareKeywords]
+) -> Comparison | BenchComparison | Accuracy | SystemComparison | CheckedPapers | Score:
+    """Compares two studies or benches (B over A), or `systems`, or the systems of a prediction, or that with a study;
+    or what `papers` state with what is predicted; or published figures with predictions of them (`score`).
 
-    The record is kept where `out` says, with tables and figures.
+    Studies and predictions are given as paths, or as `sweep`, `predict` and `load` return them. The record is kept
+    where `out` says, with tables and figures.
     """
-    return compared(paths, settings).record
+    return compared(sides, settings).record
 
 
-def compared(paths: Sequence[keywords.Text], settings: Mapping[str, object]) -> Compared:
+def compared(
+    given_sides: Sequence[keywords.Text | MeasuredStudy | Prediction], settings: Mapping[str, object]
+) -> Compared:
     """What is compared, of whatever is given."""
     given = asked("compare", settings)
-    files = list(map(given_path, paths))
+    sides = [side if isinstance(side, MeasuredStudy | Prediction) else given_path(side) for side in given_sides]
     if "papers" in given:
-        return _papers(files, given)
+        return _papers(sides, given)
     if "score" in given:
-        return _score(files, given)
-    if "systems" in given or (len(files) == 1 and is_prediction(files[0])):
-        return _systems(files, given)
-    if len(files) != 2:
+        return _score(sides, given)
+    benches = [side for side in sides if isinstance(side, Path) and bench_files(side)]
+    if "size" in given and len(benches) != 2:
+        raise ConfigError(f"size={given['size']}: only for two benches, the payloads that means are over")
+    if "systems" in given or (len(sides) == 1 and _is_prediction(sides[0])):
+        return _systems(sides, given)
+    if len(sides) != 2:
         raise ConfigError(
-            f"compare: {len(files)} path{'s' * (len(files) != 1)} given; expected two study folders, A and B, to "
-            "compare B with A (or systems=[dgx1-p100,gx8], or a prediction, or a prediction and a study that tests it)"
+            f"compare: {len(sides)} path{'s' * (len(sides) != 1)} given; expected two study folders, A and B, or two "
+            "benches, to compare B with A (or systems=[dgx1-p100,gx8], or a prediction, or a prediction and a study "
+            "that tests it)"
         )
-    a, b = files
-    return _accuracy(a, b, given) if is_prediction(a) else _studies(a, b, given)
+    a, b = sides
+    if len(benches) == 2:
+        return _benches(benches[0], benches[1], given)
+    if len(benches) == 1:
+        other = b if benches == [a] else a
+        raise ConfigError(f"{_word(other)}: {benches[0]} has benches; expected another bench to compare it with")
+    return _accuracy(a, b, given) if _is_prediction(a) else _studies(a, b, given)
 
 
-def is_prediction(path: Path) -> bool:
-    """Whether a path is that of a prediction, or of the folder of one."""
-    return is_file(prediction_file(path)) or (is_file(path) and path == prediction_file(path.parent))
+def _is_prediction(side: Side) -> bool:
+    """Whether it is a prediction, the path of one, or of its folder."""
+    if not isinstance(side, Path):
+        return isinstance(side, Prediction)
+    return is_file(prediction_file(side)) or (is_file(side) and side == prediction_file(side.parent))
 
 
-def read_prediction(path: Path) -> Prediction:
-    """The prediction at a path, or a sentence saying why there is none."""
-    return predictions.read(path)
+def _prediction_of(side: Side) -> Prediction:
+    assert not isinstance(side, MeasuredStudy), "asked for a prediction only where there is one"
+    return side if isinstance(side, Prediction) else predictions.read(side)
+
+
+def _study_of(side: Side) -> Results:
+    if isinstance(side, Prediction):
+        raise ConfigError("compare: a prediction is given second; give the study that tests it second")
+    return side.results if isinstance(side, MeasuredStudy) else loaded_study(only_study(side))
+
+
+def _word(side: Side) -> str:
+    """What was given, for a refusal."""
+    return "a prediction" if isinstance(side, Prediction) else str(side if isinstance(side, Path) else side.folder)
 
 
 def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
@@ -126,20 +163,49 @@ def out_and_baseline(given: Point) -> tuple[Path | None, int | None]:
     return Path(str(out)) if out else None, baseline
 
 
-def _studies(a: Path, b: Path, given: Point) -> OfStudies:
+def _studies(a: Side, b: Side, given: Point) -> OfStudies:
     out, baseline = out_and_baseline(given)
-    found = compare_studies(loaded_study(only_study(a)), loaded_study(only_study(b)), baseline)
+    found = compare_studies(_study_of(a), _study_of(b), baseline)
     if out:
         drawings.store_record(out, comparison_file(out), found)
     return OfStudies(found)
 
 
-def _accuracy(prediction: Path, study: Path, given: Point) -> OfAccuracy:
+def _benches(a: Path, b: Path, given: Point) -> OfBenches:
+    for key in given.keys() - {"out", "size"}:
+        raise ConfigError(
+            f"{key}={given[key]}: benches are compared with out= and size=[LEAST,MOST], the payloads of means"
+        )
+    band = PAYLOADS_BYTES
+    if "size" in given:
+        sizes = given["size"] if isinstance(given["size"], list) else [given["size"]]
+        if len(sizes) != 2:
+            raise ConfigError(
+                f"size={given['size']}: expected the least and the most payload of means, size=[500kB,6MB]"
+            )
+        least, most = sorted(sizes_from(sizes))
+        band = (least, most)
+    found = compare_benches((a, read_benches(a)), (b, read_benches(b)), band)
+    if out := given.get("out"):
+        folder = Path(str(out))
+        drawings.store_record(folder, bench_comparison_file(folder), found)
+        write_csv(folder / "bench_ratios.csv", found.table())
+        _draw_benches(folder, found)
+    return OfBenches(found)
+
+
+def _draw_benches(folder: Path, found: BenchComparison) -> None:
+    from resnetx.reporting.charts.bench_lines import compared_lines
+
+    drawings.store(compared_lines(found), folder)
+
+
+def _accuracy(prediction: Side, study: Side, given: Point) -> OfAccuracy:
     out, baseline = out_and_baseline(given)
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for two studies; iterations are compared here, not speed-ups")
-    made = read_prediction(prediction)
-    found = check(made, loaded_study(only_study(study)))
+    made = _prediction_of(prediction)
+    found = check(made, _study_of(study))
     if out:
         drawings.store_record(out, accuracy_file(out), found)
         _draw_accuracy(out, found)
@@ -156,8 +222,8 @@ def _draw_accuracy(folder: Path, found: Accuracy) -> None:
 # ---- published ------------------------------------------------------------------------------------------------------
 
 
-def _papers(paths: Sequence[Path], given: Point) -> OfPapers:
-    _refuse_beside("papers", paths, given)
+def _papers(sides: Sequence[Side], given: Point) -> OfPapers:
+    _refuse_beside("papers", sides, given)
     found = check_papers(_names("papers", given))
     if out := given.get("out"):
         folder = Path(str(out))
@@ -166,8 +232,8 @@ def _papers(paths: Sequence[Path], given: Point) -> OfPapers:
     return OfPapers(found)
 
 
-def _score(paths: Sequence[Path], given: Point) -> OfScore:
-    _refuse_beside("score", paths, given)
+def _score(sides: Sequence[Side], given: Point) -> OfScore:
+    _refuse_beside("score", sides, given)
     found = score.score(_names("score", given))
     if out := given.get("out"):
         folder = Path(str(out))
@@ -185,19 +251,19 @@ def _names(setting: str, given: Point) -> list[str]:
     return names
 
 
-def _refuse_beside(setting: str, paths: Sequence[Path], given: Point) -> None:
+def _refuse_beside(setting: str, sides: Sequence[Side], given: Point) -> None:
     """Refuses whatever is given beside a setting that predicts what was published, as it was published."""
-    for word in (*map(str, paths), *written({key: given[key] for key in given if key not in (setting, "out")})):
+    for word in (*map(_word, sides), *written({key: given[key] for key in given if key not in (setting, "out")})):
         raise ConfigError(f"{word}: not with {setting}=, which predicts what was published as it was; only out= is")
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------
 
 
-def _systems(paths: Sequence[Path], given: Point) -> OfSystems:
-    causes = _causes(paths, given)
+def _systems(sides: Sequence[Side], given: Point) -> OfSystems:
+    causes = _causes(sides, given)
     own = {key: value for key, value in given.items() if key != "explain"}
-    made, out, machines = _prediction(paths, own)
+    made, out, machines = _prediction(sides, own)
     if out:
         made = predictions.store(made, out)
     collectives, copies = message_costs.collectives(made.points, machines), message_costs.copies(machines)
@@ -208,7 +274,7 @@ def _systems(paths: Sequence[Path], given: Point) -> OfSystems:
     return OfSystems(found, made, causes)
 
 
-def _causes(paths: Sequence[Path], given: Point) -> Causes | None:
+def _causes(sides: Sequence[Side], given: Point) -> Causes | None:
     explained = given.get("explain", False)
     if not isinstance(explained, bool):
         raise ConfigError(f"explain={explained}: expected true or false")
@@ -216,20 +282,25 @@ def _causes(paths: Sequence[Path], given: Point) -> Causes | None:
         return None
     from resnetx.api.explain import search
 
-    if paths:
-        raise ConfigError(f"explain=true: predicts by the roofline, without traces or records ({paths[0]})")
+    if sides:
+        raise ConfigError(f"explain=true: predicts by the roofline, without traces or records ({_word(sides[0])})")
     return search({key: value for key, value in given.items() if group_of(key) not in ("out", "explain")})
 
 
-def _prediction(paths: Sequence[Path], given: Point) -> tuple[Prediction, Path | None, Mapping[str, System]]:
+def _prediction(sides: Sequence[Side], given: Point) -> tuple[Prediction, Path | None, Mapping[str, System]]:
     """What is compared, where to, and the systems that are known."""
     if "systems" not in given:
         out, baseline = out_and_baseline(given)
         if baseline is not None:
             raise ConfigError(f"baseline={baseline}: only for two studies; a prediction has its own")
-        made = read_prediction(paths[0])
+        made = _prediction_of(sides[0])
         return made, out, dict(_known(dict.fromkeys(point.system for point in made.points), {}))
-    made = predicted(paths, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
+    traces = [side for side in sides if isinstance(side, Path)]
+    if len(traces) != len(sides):
+        raise ConfigError(
+            "compare: systems= predicts them, from folders of traces; leave systems= out to compare these"
+        )
+    made = predicted(traces, {**as_in_the_paper(given), **{key: given[key] for key in given if key != "out"}})
     names = given["systems"] if isinstance(given["systems"], list) else [given["systems"]]
     out = Path(str(given["out"])) if given.get("out") else None
     return made, out, dict(_known(map(str, names), given))
@@ -239,7 +310,7 @@ def _known(names: Iterable[str], given: Point) -> Iterator[tuple[str, System]]:
     """The systems that have these names; one from a file of a user's own is known by its path only."""
     for name in names:
         try:
-            machine = system.load(name, given.get("nodes"), given.get("network"), given.get("nics"))
+            machine = load_system(name, given.get("nodes"), given.get("network"), given.get("nics"))
         except ConfigError as error:
             progress.note(f"no curves of collectives for {name}: {error}")
         else:

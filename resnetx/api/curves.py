@@ -8,6 +8,7 @@ import msgspec
 
 from resnetx import bounds, study, workloads
 from resnetx.api.known_rates import KnownRates
+from resnetx.api.known_scaling import KnownScaling
 from resnetx.choices import Server, Strategy
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
@@ -39,6 +40,7 @@ class Wanted:
     serves: bool = False  # whether strategy=server stays in place of `strategy`
     rates: KnownRates | None = None  # of one GPU, where they are known
     as_traced: bool = False  # messages are the traces' own
+    scaling: KnownScaling | None = None  # rates of several GPUs, where they are known
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
@@ -113,6 +115,8 @@ def _through(requests: Iterable[Request], wanted: Wanted, trace: Trace | None) -
         subject = Subject.of(first, table, wanted.convention, trace)
         if wanted.rates is not None:
             subject = replace(subject, rates=wanted.rates.of(first, max(point.images for point in points)))
+        if wanted.scaling is not None and (trace is not None or wanted.rates is not None):
+            subject = replace(subject, scaled=wanted.scaling.of(first))
         yield Curve(subject, list(points), wanted.base(first))
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def doctor(**settings: Unpack[keywords.DoctorKeywords]) -> "Records[Any]":
-    """Examines this machine: a finding for each thing that runs need. With `clock`: one, the clock of its GPUs."""
+    """Examines this machine: a finding for each thing that runs need. With `clock`: one, the clock of its GPUs.
+
+    With `launcher="slurm"`: the cluster, from here.
+    """
     if settings.get("clock") is None:
         return findings(settings)
     from resnetx.api.doctor_clock import find_clock
@@ -34,6 +37,13 @@ def findings(settings: Mapping[str, object]) -> "Records[Finding]":
     tree = compose(given)
     for word in written({key: value for key, value in given.items() if group_of(key) in CLOCKED and value is not None}):
         raise ConfigError(f"{word}: only with a clock; add clock=find, or a clock to test, e.g. clock=1227MHz")
+    run = run_settings_from(tree)
+    if run.launch is not None:
+        if run.launch.launcher != "slurm":
+            raise ConfigError(f"launcher={run.launch.launcher}: nothing to examine; launcher=slurm has")
+        from resnetx.measure.doctor.cluster import examine_cluster
+
+        return Records(examine_cluster(run.launch))
     from resnetx.measure.doctor.examination import examine
 
-    return Records(examine(Path(run_settings_from(tree).results), Path(tree["input"].get("root", "data/images"))))
+    return Records(examine(Path(run.results), Path(tree["input"].get("root", "data/images"))))

@@ -16,6 +16,7 @@ import yaml
 
 from resnetx import progress
 from resnetx.api import message_costs
+from resnetx.api.calibrations import calibrations
 from resnetx.api.curves import Curve, curves
 from resnetx.api.paper_settings import is_the_papers, left_to_the_paper
 from resnetx.api.predict import points_on
@@ -97,7 +98,7 @@ def _checked(asked: Point, settings: Point, memory: _Memory) -> list[CheckedClai
         if name not in memory.curves:
             memory.curves[name] = list(curves([], workload, wanted_of(of_framework)))
         trained += [(each, setting_of(of_framework)) for each in memory.curves[name]]
-    on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own)]
+    on = [memory.fabrics.setdefault(_name(each), each) for each in fabrics(own, calibrations(own.calibration_files))]
     points = provenance.sealed_points(points_on(on, trained))
     machines = {fabric.described.name: fabric.described for fabric in on}
     libraries = ",".join(fabric.library for fabric in on)

@@ -7,21 +7,24 @@ from resnetx.api import topology_drawings
 from resnetx.api.studies import MeasuredStudy
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import System
+from resnetx.record import BenchRecord
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.prediction import Prediction
+from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
 
 if TYPE_CHECKING:
     from resnetx.reporting.charts.figure import AnyChart, Figure
 
-HasFigures = MeasuredStudy | SystemComparison | Accuracy | Prediction | System
+HasFigures = MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering | System
 
 
 def figures(of: HasFigures) -> "dict[str, AnyChart]":
     """Figures by name, as Altair charts: a notebook shows them, and `chart.save("it.html")` keeps one.
 
-    Of a study, of a comparison of systems (`compare(systems=...)`), of predictions beside a study, of predictions that
-    were made with `timeline=True`, or of a system (`load("mine.yaml")`): its links. One with nothing to show has none.
+    Of a study, of a bench, of a comparison of systems (`compare(systems=...)`), of predictions beside a study, of
+    predictions that were made with `timeline=True`, of a steering, or of a system (`load("mine.yaml")`): its links.
+    One with nothing to show has none.
     """
     if isinstance(of, System):
         drawing = topology_drawings.of_system(of)
@@ -29,17 +32,25 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
     return {figure.name: figure.chart for figure in _figures(of)}
 
 
-def _figures(of: MeasuredStudy | SystemComparison | Accuracy | Prediction) -> "Iterator[Figure]":
+def _figures(
+    of: MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering,
+) -> "Iterator[Figure]":
+    from resnetx.reporting.benches.page import figures as bench_figures
     from resnetx.reporting.charts.accuracy import accuracy_figure
+    from resnetx.reporting.charts.steering_matrices import matrices
     from resnetx.reporting.charts.study_figures import figures as study_figures
     from resnetx.reporting.charts.system_figures import system_figures
     from resnetx.reporting.charts.timelines import timelines
 
     match of:
+        case BenchRecord():
+            yield from bench_figures([of])
         case MeasuredStudy():
             yield from study_figures(of.points)
         case SystemComparison():
             yield from system_figures(of)
+        case Steering():
+            yield matrices(of)
         case Prediction():
             yield from timelines([point for point in of.points if point.timeline])
         case Accuracy() if any(point.error is not None for point in of.points):

@@ -98,6 +98,8 @@ def _by_batch(rates: Mapping[str, float], where: str) -> tuple[tuple[int, float]
 
 def _runs(path: Path, where: str) -> Iterable[RunSummary]:
     """The runs of a record, of its folder, or of a study."""
+    if where == "rate=":
+        raise ConfigError(f"{where}: is empty; expected a number of images/s, rates by batch, or a folder")
     if is_file(path) and path.name != RunFolder(path).record.name:
         raise ConfigError(f"{where}: expected a number, rates by batch, the record of a run, its folder, or a study's")
     if not is_file(path) and not is_folder(path):

@@ -15,8 +15,12 @@ from resnetx.interconnect.system import System
 from resnetx.loading import is_file, is_folder
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder
 from resnetx.record.accuracy import Accuracy, accuracy_file
+from resnetx.record.bench_comparison import BenchComparison, bench_comparison_file
+from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
 from resnetx.record.comparison import Comparison, comparison_file
 from resnetx.record.prediction import Prediction, prediction_file
+from resnetx.record.score import Score, score_file
+from resnetx.record.steering import Steering, steering_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
 from resnetx.record.trace import Trace
 from resnetx.settings import keywords
@@ -29,11 +33,27 @@ KINDS: dict[str, Any] = {
     "prediction": Prediction,  # read by `predictions`
     "accuracy": Accuracy,
     "comparison": Comparison,
+    "bench comparison": BenchComparison,
     "system comparison": SystemComparison,
+    "checked papers": CheckedPapers,
+    "score": Score,
+    "steering": Steering,
 }
 
 Loaded = (
-    RunRecord | BenchRecord | Trace | Prediction | Accuracy | Comparison | SystemComparison | MeasuredStudy | System
+    RunRecord
+    | BenchRecord
+    | Trace
+    | Prediction
+    | Accuracy
+    | BenchComparison
+    | Comparison
+    | SystemComparison
+    | CheckedPapers
+    | Score
+    | Steering
+    | MeasuredStudy
+    | System
 )
 
 
@@ -63,6 +83,10 @@ def _of_folder(folder: Path) -> Loaded:
         system_comparison_file(folder),
         comparison_file(folder),
         accuracy_file(folder),
+        checked_papers_file(folder),
+        score_file(folder),
+        steering_file(folder),
+        bench_comparison_file(folder),
     )  # a prediction goes before what is derived of it
     for file in files:
         if is_file(file):

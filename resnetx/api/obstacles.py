@@ -1,16 +1,22 @@
 """Why a point cannot run on this machine, in one sentence, before any process is started for it."""
 
-from resnetx.choices import Server
+import socket
+from collections.abc import Collection, Sequence
+from shutil import which
+
+from resnetx.choices import Lab, Server
 from resnetx.config import check
 from resnetx.errors import ConfigError
 from resnetx.host import cores
+from resnetx.launching import Launch
 from resnetx.request import Request
+from resnetx.transports import Way
 
 
 def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None = None) -> str:
     """Why a point cannot run on this machine, in one sentence; "" where it can. No process is started for it.
 
-    `here`: how many of its ranks are on this node; None: all of them.
+    `here`: how many of its ranks are on this node; None: as many as on each of its nodes.
     """
     from resnetx import inputs, packages, workloads
     from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
@@ -19,6 +25,7 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
 
     try:
         check(request)
+        here = request.gpus // request.nodes if here is None else here
         needed = map(packages.obstacle, workloads.packages(request.model))
         if missing := packages.not_unix() or next(filter(None, needed), ""):
             return missing
@@ -32,10 +39,18 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
         workloads.check(request.model, request.image_size)
     except ConfigError as error:
         return str(error)
+    if obstacle := obstacle_to_way(request.way, gpus_here()):
+        return obstacle
     if missing := missing_feature(request.strategy):
         return missing
     if mistake := hidden_by_mistake():
         return mistake
+    if request.lab is not None:
+        if request.nodes > 1:
+            return f"nodes={request.nodes} with lab.system: the lab is on one node; leave one of them out"
+        missing = obstacle_in_lab(request.lab, request.gpus, request.devices, request.way)
+        if missing or request.replay is not None:
+            return missing or too_large_record(request)
     present = gpus_here()
     if not present and request.precision in ("tf32", "fp16"):
         return (
@@ -51,6 +66,80 @@ def obstacle_to(request: Request, oversubscribe: bool = False, here: int | None 
     if not present and request.graph:
         return "graph=true: CUDA graphs need a GPU, and this machine has none; leave it out"
     return too_large_record(request) or too_many_ranks(request.gpus, request.devices, oversubscribe, here)
+
+
+def obstacle_to_launch(launch: Launch | None, runs: int = 1) -> str:
+    """Why so many runs cannot be started from here as they are to be, in one sentence; "" where they can."""
+    from resnetx.measure.launch import slurm
+
+    if launch is None:
+        return ""
+    if launch.launcher == "torchrun" and (launch.node_rank or runs > 1):
+        return (
+            "launcher=torchrun: started by hand on each node, for one run of `resnetx train` or `bench`, which node 0 "
+            "records; for several use launcher=slurm or launcher=mpi"
+        )
+    if launch.launcher == "torchrun":
+        return ""
+    if launch.launcher == "mpi":
+        mpirun = launch.site.mpirun[0]
+        return (
+            "" if which(mpirun) else f"launcher=mpi: no {mpirun} here; load its module, or set mpirun in the site file"
+        )
+    return slurm.obstacle_to_job(launch.nodes)
+
+
+def obstacle_in_lab(lab: Lab, gpus: int, devices: list[int] | None, way: Way) -> str:
+    """Why the lab cannot be built here for these ranks, in one sentence; "" where it can."""
+    from resnetx.interconnect import system
+    from resnetx.interconnect.lab_network import lab_network
+    from resnetx.measure.lab.namespaces import missing
+
+    try:
+        lab_network(system.load(lab.system), devices, gpus, lab.scale, lab.transport)
+    except ConfigError as error:
+        return str(error)
+    if way != Way():
+        return "transport and interface: in the lab gloo sends over its links; use lab.transport for the way it takes"
+    return missing()
+
+
+def obstacle_to_way(way: Way, gpus_here: int, shared_memory: bool = False) -> str:
+    """Why ranks cannot exchange data here as they are asked to, in one sentence; "" where they can.
+
+    `shared_memory`: CPU ranks may do so over memory that they share, as copies do.
+    """
+    names = sorted(name for _, name in socket.if_nameindex())
+    if way.interface is not None and way.interface not in names:
+        return f"interface={way.interface}: this host has no such network interface; it has {', '.join(names)}"
+    if gpus_here:
+        if way.interface is not None and way.transport != "socket":
+            return f"interface={way.interface}: read with transport=socket on GPUs; add it, or leave interface out"
+        return ""
+    if way.transport in ("peer", "pcie"):
+        return (
+            f"transport={way.transport}: between GPUs, and this machine has none; use transport=socket, or leave it out"
+        )
+    if way.transport == "host" and not shared_memory:
+        return (
+            "transport=host: gloo sends over TCP only, and torch has no other backend for CPU ranks; use "
+            "transport=socket, or copy=device for copies over shared memory"
+        )
+    if way.transport == "host" and way.interface is not None:
+        return f"interface={way.interface} with transport=host: shared memory has no interface; leave it out"
+    return ""
+
+
+def pointless_transports(requests: Sequence[Request], asked: Collection[str]) -> str:
+    """Why an axis of transports could make no difference, in one sentence; "" where it could. `asked`: its values."""
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    values = f"transport=[{','.join(asked)}]"
+    if len(asked) > 1 and all(request.gpus == 1 for request in requests):
+        return f"{values}: one rank sends nothing, so no transport differs; add gpus=2 or more"
+    if {"auto", "socket"} <= set(asked) and not gpus_here():
+        return f"{values}: on CPU ranks auto is socket, so these would be the same runs; leave one of them out"
+    return ""
 
 
 def too_many_ranks(gpus: int, devices: list[int] | None, oversubscribe: bool, here: int | None = None) -> str:

@@ -17,6 +17,8 @@ from resnetx import __version__, progress
 from resnetx.api import message_costs
 from resnetx.api.paper_settings import left_to_the_paper
 from resnetx.api.predict import predicted
+from resnetx.api.steer_paper import steer_owned
+from resnetx.config import request_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import collective, paths, system
 from resnetx.interconnect.system import System
@@ -26,10 +28,13 @@ from resnetx.record.checked_papers import CheckedPapers, UncheckedStatement
 from resnetx.record.prediction import PredictedPoint
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
 from resnetx.reporting.systems.claim import Selection
-from resnetx.reporting.systems.claim_items import COPIES, of_points
+from resnetx.reporting.systems.claim_items import COPIES, TRAFFIC, Traffic, of_points, of_traffic
 from resnetx.reporting.systems.claims import PAPERS, Case, Claims, check_paper, of_messages, published
 from resnetx.reporting.systems.comparison import compare_systems, side_by_side
 from resnetx.reporting.systems.explanations import with_causes
+from resnetx.settings.compose import compose
+from resnetx.workloads import table, tensorflow_networks
+from resnetx.workloads.counts import variables_bytes
 
 ALL = "all"
 # Of points: cases may differ in these, and stand side by side all the same.
@@ -78,6 +83,7 @@ def _of_cases(name: str) -> list[CheckedClaim]:
     items = [
         *of_points(_side_by_side(points), list(points)),
         *of_messages(workloads, list(_collectives(stated, machines)), list(_copies(stated, machines))),
+        *of_traffic(_traffic(stated, machines)),
     ]
     return with_causes(check_paper(name, items), [])
 
@@ -148,6 +154,31 @@ def _copies(stated: Claims, machines: Mapping[str, System]) -> Iterator[CopyPoin
             way = [int(gpu) for gpu in pair.split("-")]
             path = _path(machines[label], way, stated.cases[label])
             yield from message_costs.copied(path, SIZES_BYTES, label, way[1] if len(way) > 2 else None)
+
+
+def _traffic(stated: Claims, machines: Mapping[str, System]) -> Iterator[Traffic]:
+    """What the paper's workloads send in a step, where a statement asks for it: "v100 replicated", "v100 server"."""
+    places = dict.fromkeys(place for each in _selections(stated) if each.of == TRAFFIC for place in each.places)
+    for label, sizes_bytes in _variables(stated) if places else ():
+        for place in places:
+            case, _, pattern = place.partition(" ")
+            found = steer_owned(machines[case], sizes_bytes, pattern)
+            figures = {
+                "peer": found.peer_bytes,
+                "rtl_saved": found.rtl_saved,
+                "receivers_added": found.receivers_added,
+                "rtl_evaluations": found.rtl_evaluations,
+            }
+            yield Traffic(label, place, figures)
+
+
+def _variables(stated: Claims) -> Iterator[tuple[str, list[int]]]:
+    """The workloads of a paper, each with the sizes of its variables."""
+    for workload in stated.workloads:
+        request = request_from(compose({**workload, "gpus": 1}))
+        yield request.model.label, variables_bytes(table(request.model, request.image_size))
+    for name in stated.networks:
+        yield name, tensorflow_networks.variables_bytes(name)
 
 
 def _path(machine: System, way: Sequence[int], case: Case) -> paths.Path:

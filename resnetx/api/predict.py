@@ -5,11 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+import msgspec
+
 from resnetx import progress
 from resnetx.api import drawings, predictions
+from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Curve, curves
 from resnetx.api.folders import new_folder
 from resnetx.api.known_rates import KnownRates, known_rates
+from resnetx.api.known_scaling import KnownScaling
 from resnetx.api.predict_settings import (
     ASSUMED,
     PredictSettings,
@@ -25,12 +29,13 @@ from resnetx.errors import ConfigError
 from resnetx.formats import chrome
 from resnetx.host import node_name
 from resnetx.interconnect.measured import MeasuredCollective
+from resnetx.interconnect.system import System
 from resnetx.prediction import provenance
 from resnetx.prediction.decoding import decoding_unit
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
-from resnetx.prediction.scenario import Fabric, TrainingSetup
+from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.record import Unknown
 from resnetx.record.prediction import PredictedPoint, Prediction
 from resnetx.settings import keywords
@@ -91,14 +96,21 @@ def _name(point: PredictedPoint) -> str:
 def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     """The predictions that settings ask for; the traces are at `paths`."""
     settings, workload = split(given)
-    on, known = fabrics(settings), known_rates(settings.rate, settings.rate_error)
-    trained = [each for own in by_framework(settings) for each in _trained(paths, workload, own, known)]
+    found, known = calibrations(settings.calibration_files), known_rates(settings.rate, settings.rate_error)
+    on = fabrics(settings, found)
+    trained = [
+        (curve, setting)
+        for own in by_framework(settings)
+        for curve, setting in _trained(paths, workload, own, known, found)
+    ]
     wanted = [each for each, _ in trained]
     _refuse_other_rates(known, wanted, on)
     _refuse_unsaid(on[0].measured, wanted, ",".join(settings.calibration_files))
+    _refuse_other_scaling(found.scaling, wanted, on[0].described)
     _refuse_other_loaders(on, wanted)
     _refuse_unsaid_messages(settings, wanted)
     _refuse_unread(settings.image_bytes, wanted)
+    _refuse_computing_in_lab(on, wanted, settings)
     _refuse_no_server(settings.overlap.parameters, wanted)
     if "out" in given or "results" in given:
         predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
@@ -118,11 +130,11 @@ def _refuse_no_server(parameters_overlap: bool, wanted: Sequence[Curve]) -> None
 
 
 def _trained(
-    paths: Sequence[Path], workload: Point, settings: PredictSettings, known: KnownRates | None
+    paths: Sequence[Path], workload: Point, settings: PredictSettings, known: KnownRates | None, found: Calibrations
 ) -> list[tuple[Curve, TrainingSetup]]:
     """The curves of one framework, each with how it is trained."""
     setting = replace(setting_of(settings), decoding_threads=_decoding_threads(workload))
-    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, known))]
+    return [(curve, setting) for curve in curves(paths, workload, wanted_of(settings, known, found.scaling))]
 
 
 def _decoding_threads(workload: Point) -> int | None:
@@ -137,11 +149,18 @@ def points_on(on: Sequence[Fabric], trained: Sequence[tuple[Curve, TrainingSetup
     """Every point: of each system and library in turn."""
     return predicted_curves(
         [
-            CurveQuestion(asked.subject, fabric, asked.points, asked.baseline, setting)
+            CurveQuestion(_in_lab(asked.subject, fabric), fabric, asked.points, asked.baseline, setting)
             for fabric in on
             for asked, setting in trained
         ]
     )
+
+
+def _in_lab(subject: Subject, fabric: Fabric) -> Subject:
+    """The workload as it runs in the lab, if the fabric is one."""
+    if fabric.lab is None or subject.request is None:
+        return subject
+    return replace(subject, request=msgspec.structs.replace(subject.request, lab=fabric.lab))
 
 
 def _assumed(wanted: Sequence[Curve]) -> Iterator[RecordInput]:
@@ -179,10 +198,28 @@ def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Seque
         )
 
 
+def _refuse_other_scaling(found: KnownScaling | None, wanted: Sequence[Curve], machine: System) -> None:
+    """Rates of several GPUs say something only of points on their curve, whose rate on one GPU is known."""
+    if found is None:
+        return
+    known = [each.subject.request for each in wanted if each.subject.scaled and each.subject.request]
+    if known:
+        found.check(known, machine)
+    elif not found.runs_of_input:
+        lacking = [each for each in wanted if each.subject.rates is None and each.subject.trace is None]
+        raise ConfigError(
+            f"calibration={found.where}: rates of several GPUs, of which that of one must be known; add rate="
+            if lacking
+            else f"calibration={found.where}: has no run on several GPUs of the model, batch, image size, precision, "
+            "input and strategy of any point"
+        )
+
+
 def _refuse_other_loaders(on: Sequence[Fabric], wanted: Sequence[Curve]) -> None:
     """A measured rate of decoding says something only where images are decoded by the same means."""
     inputs = [each.subject.request.input for each in wanted if each.subject.request is not None]
-    for rate in (rate for fabric in on for rate in fabric.decoding):
+    used = {each.subject.scaled.where for each in wanted if each.subject.scaled}  # files that are of use otherwise
+    for rate in (rate for fabric in on for rate in fabric.decoding if rate.source not in used):
         if not any((rate.loader, rate.unit) == (each.kind, decoding_unit(each)) for each in inputs):
             cpu = " input.decoder=cpu" * (rate.loader == "dali" and rate.unit == "core")
             raise ConfigError(
@@ -206,6 +243,22 @@ def _refuse_unsaid_messages(settings: PredictSettings, wanted: Sequence[Curve]) 
 def _counts(wanted: Sequence[Curve]) -> list[int]:
     """The numbers of GPUs that send anything."""
     return sorted({len(devices) for each in wanted for devices, _ in each.points if len(devices) > 1})
+
+
+def _refuse_computing_in_lab(on: Sequence[Fabric], wanted: Sequence[Curve], settings: PredictSettings) -> None:
+    """In the lab only waited-out computing is known; and what is waited out has its times already."""
+    replayed = [each.subject.request is not None and each.subject.request.replay is not None for each in wanted]
+    if on[0].lab is not None and not all(replayed):
+        raise ConfigError(
+            "lab.system: what computing takes on cores that ranks share is not predicted; add replay=, a GPU or a trace"
+        )
+    served = [
+        each.subject.request is not None and each.subject.request.strategy == Server(device="gpu") for each in wanted
+    ]
+    if on[0].lab is not None and any(served):
+        raise ConfigError("strategy.device=gpu: ranks in the lab are CPU processes; use strategy.device=cpu")
+    if any(replayed) and (settings.rate is not None or settings.clock is not None):
+        raise ConfigError("replay: has the times of a step already; leave rate= and clock= out")
 
 
 def _refuse_unread(image_bytes: str | int | None, wanted: Sequence[Curve]) -> None:

@@ -6,13 +6,15 @@ from typing import Literal
 import msgspec
 
 from resnetx import bounds
-from resnetx.api.calibrations import Calibrations, calibrations
+from resnetx.api.calibrations import Calibrations
 from resnetx.api.curves import Wanted
 from resnetx.api.known_rates import KnownRates, Rate
+from resnetx.api.known_scaling import KnownScaling
 from resnetx.api.system_settings import SystemSettings
-from resnetx.choices import After, Layerwise, Strategy
-from resnetx.config import FIND, bytes_from, clock_from
+from resnetx.choices import After, Lab, Layerwise, Strategy
+from resnetx.config import FIND, bytes_from, clock_from, lab_from
 from resnetx.errors import ConfigError, unknown_name
+from resnetx.interconnect import system
 from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.system import System
@@ -22,7 +24,6 @@ from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.settings.compose import struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
-from resnetx.units import seconds
 
 # Strategy and overlap of Shi et al. 2018, section IV-C.
 FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
@@ -38,6 +39,12 @@ SERVERS = ("tensorflow",)
 
 # Settings by which a point is predicted otherwise than its machine is described.
 ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
+
+# Settings that say which machine, or how its messages are modelled: in the lab both are given.
+NOT_IN_LAB = (
+    *("systems", "nodes", "network", "nics", "library", "transport", "calibration"),
+    *("communication", "sensitivity", "clock", "rate", "rate_error"),
+)
 
 # Settings that only say how messages are modelled.
 MODELLED = ("calibration", "gradients", "library", "sensitivity", "transport", "what_if")
@@ -61,6 +68,7 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     rate: Rate | None
     rate_error: float | None
     communication: Literal["model", "trace"]
+    lab: dict[str, str | float | list[str | None] | None]
     framework: list[str | None]  # an axis: `by_framework` has one of each
     overlap: _Overlap
     gradients: Literal["fp32", "bf16", "fp16"]
@@ -77,6 +85,13 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     baseline: int
 
     @property
+    def labs(self) -> list[Lab]:
+        """The systems that the lab builds; [] where predictions are of the systems themselves."""
+        name = self.lab["system"]
+        made = [lab_from({**self.lab, "system": each}) for each in (name if isinstance(name, list) else [name])]
+        return [lab for lab in made if lab is not None]
+
+    @property
     def calibration_files(self) -> list[str]:
         return [path for path in self.calibration if path not in (None, UNCALIBRATED)]
 
@@ -87,6 +102,10 @@ def split(given: Point) -> tuple[PredictSettings, Point]:
     settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework", "calibration"))
     _check(settings)
     for key in own:
+        if settings.labs and (key in NOT_IN_LAB or key.startswith("what_if.bandwidth")):
+            raise ConfigError(
+                f"{key}: has no effect in the lab, which has the links of lab.system and gloo's messages; leave it out"
+            )
         if settings.communication == "trace" and group_of(key) in MODELLED:
             raise ConfigError(
                 f"{key}: changes how messages are modelled, and communication=trace takes those of a trace"
@@ -114,8 +133,10 @@ def by_framework(settings: PredictSettings) -> list[PredictSettings]:
     return [msgspec.structs.replace(settings, framework=[name]) for name in dict.fromkeys(settings.framework)]
 
 
-def wanted_of(settings: PredictSettings, rates: KnownRates | None = None) -> Wanted:
-    """What this verb's settings say of the points; `rates`: those of `known_rates`, which reads files."""
+def wanted_of(
+    settings: PredictSettings, rates: KnownRates | None = None, scaling: KnownScaling | None = None
+) -> Wanted:
+    """What this verb's settings say of the points; `rates`, `scaling`: what files say of one GPU, and of several."""
     (framework,) = settings.framework
     return Wanted(
         None if settings.devices is None else tuple(settings.devices),
@@ -125,17 +146,19 @@ def wanted_of(settings: PredictSettings, rates: KnownRates | None = None) -> Wan
         framework in SERVERS,
         rates,
         as_traced=settings.communication == "trace",
+        scaling=scaling,
     )
 
 
-def fabrics(settings: PredictSettings) -> list[Fabric]:
-    """The systems that are asked for, each with every library."""
+def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
+    """The systems that are asked for, each with every library; `found`: what the files of `calibration` know."""
     settings.refuse_no_library()
+    if labs := settings.labs:
+        return [_in_lab(settings, lab) for lab in labs]
     machines = settings.load(settings.systems)
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
-    found = calibrations(settings.calibration_files)
     return [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
 
 
@@ -152,6 +175,11 @@ def _fabric(settings: PredictSettings, machine: System, library: str | None, fou
         decoding=found.decoding,
         published=not found.collectives and UNCALIBRATED not in settings.calibration,
     )
+
+
+def _in_lab(settings: PredictSettings, lab: Lab) -> Fabric:
+    """A system as the lab builds it."""
+    return Fabric(system.load(lab.system), "gloo", latency=settings.what_if.latency, lab=lab)
 
 
 def _refuse_unknown_links(bandwidth: Mapping[str, float], machines: Sequence[System]) -> None:
@@ -193,12 +221,7 @@ def _clock_Hz(given: str | float | None) -> float | None:
 
 
 def _time(given: str | float) -> float:
-    try:
-        host_s = seconds(given) if isinstance(given, str) else given
-    except ValueError:
-        raise ConfigError(f"host_time={given}: expected a duration, e.g. 0.03s") from None
-    bounds.check({"host_time": host_s})
-    return host_s
+    return bounds.seconds_of("host_time", given, "0.03s")
 
 
 def _size(key: str, given: str | int | None, example: str) -> int | None:

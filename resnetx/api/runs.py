@@ -12,7 +12,9 @@ from resnetx.choices import Tracker
 from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
-from resnetx.record import SCHEMA, BenchRequest, Ended, RunFile, RunFolder, TaskFile, TaskRecord
+from resnetx.launching import Launch
+from resnetx.prediction.replay import replayed_step
+from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
 from resnetx.variables import check_file_variables, opening, unlisted
 
@@ -36,7 +38,28 @@ def run_file(request: Request, settings: RunSettings, name: str | None) -> RunFi
         convention=settings.convention,
         tracker=settings.tracker,
         oversubscribe=settings.oversubscribe,
+        replay=_replayed(request),
+        launch=settings.launch,
     )
+
+
+def _replayed(request: Request) -> ReplayedStep | None:
+    """What each rank waits out; None where it computes."""
+    if request.replay is None:
+        return None
+    from resnetx import workloads
+
+    return replayed_step(request, workloads.table(request.model, request.image_size))
+
+
+def machine_name(launch: Launch | None) -> str:
+    """The folder of results of what measures: this node, or a cluster, whose jobs differ in nodes."""
+    from resnetx.measure.launch import slurm
+
+    if launch is None:
+        return node_name()
+    of_slurm = slurm.cluster_name() if launch.launcher == "slurm" and not launch.site.name else None
+    return launch.site.name or of_slurm or node_name()
 
 
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:
@@ -46,7 +69,7 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
 
 def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
     """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks."""
-    asked = dict.fromkeys(pair for request in requests for pair in request.env.items())
+    asked = dict.fromkeys(pair for request in requests for pair in {**request.way.gloo, **request.env}.items())
     for name in unlisted(dict.fromkeys(name for name, _ in asked)):
         progress.note(f"env.{name}: set in every rank; may load code or write files", warning=True)
     for name, value in opening(asked):

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+import msgspec
+
 from resnetx import __version__, progress
-from resnetx.api.obstacles import obstacle_to
+from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
 from resnetx.api.run_line import run_line
-from resnetx.api.runs import announce_variables, note_copies, run_file
+from resnetx.api.runs import announce_variables, machine_name, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
-from resnetx.host import node_name
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.results_folder import write
 from resnetx.measure.rank.record_size import too_large_record
@@ -25,6 +26,7 @@ from resnetx.measure.study.continuity import check_known_code, check_same_machin
 from resnetx.measure.study.definition import definition, keep_unreadable
 from resnetx.measure.study.estimate import Estimator, estimator
 from resnetx.measure.study.plan import PlannedRun, plan, split_settled
+from resnetx.measure.study.stops import stops
 from resnetx.measure.study.sweep import locked
 from resnetx.measure.study.sweep import sweep as run_all
 from resnetx.record import SCHEMA, RunFile, RunRecord, RunSummary, StudyFolder, StudyRecord
@@ -50,19 +52,6 @@ class AskedStudy:
         return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a sweep would run."""
-
-    points: int
-    reused: int  # runs that are there already
-    left: list[PlannedRun]  # the others
-    obstacles: Mapping[str, int]  # why points cannot run here, and how many
-    duration_s: float  # of those that can, at a guess
-    basis: str  # of the guess
-    budget_s: float | None
-
-
 def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:
     """Runs a study, or the points of any settings that are lists; what is on disk already is not run again."""
     return execute(study_of(settings))
@@ -76,6 +65,9 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
     if any(tree["measure"] == "equality" for tree in trees):
         raise ConfigError("measure=equality: has no rate to sweep; use `resnetx verify` for one point")
     requests = {request.key: request for request in requests_of(trees)}
+    transports = dict.fromkeys(str(tree["transport"]) for tree in trees)
+    if pointless := pointless_transports(list(requests.values()), transports):
+        raise ConfigError(pointless)
     name = named.name if named else "sweep-" + _digits(requests)
     tasks = [
         (
@@ -85,12 +77,13 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
         )
         for task in (run_file(each, run_settings, name) for each in requests.values())
     ]
+    machine = machine_name(run_settings.launch)
     record = StudyRecord(
         kind="study",
         schema=SCHEMA,
         name=name,
         about=named.about if named else "",
-        node=node_name(),
+        node=machine,
         points=list(requests.values()),
         repeats=run_settings.repeats,
         twins=run_settings.twins,
@@ -98,7 +91,7 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
         convention=run_settings.convention,
         resnetx=__version__,
     )
-    return AskedStudy(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / node_name() / name))
+    return AskedStudy(record, tasks, run_settings, StudyFolder(Path(run_settings.results) / machine / name))
 
 
 def execute(study: AskedStudy) -> MeasuredStudy:
@@ -112,6 +105,8 @@ def execute(study: AskedStudy) -> MeasuredStudy:
 
 def _run(study: AskedStudy) -> list[RunRecord]:
     """The records of the runs that have ended now."""
+    if obstacle := obstacle_to_launch(study.settings.launch, runs=len(study.plan())):
+        raise ConfigError(obstacle)
     obstacles = [obstacle for _, obstacle in study.tasks]
     if all(obstacles):
         raise ConfigError(obstacles[0])
@@ -119,34 +114,21 @@ def _run(study: AskedStudy) -> list[RunRecord]:
     announce_variables(task.request for task, _ in study.tasks)
     with locked(study.folder):
         kept, left = split_settled(study.plan(), progress.skipped)
+        ends = list(stops(left))
         if left:
             check_known_code(study.settings.dirty)
         check_same_machine(kept)
         known = definition(study.folder, study.record, progress.skipped)
         keep_unreadable(study.folder)
-        write(study.folder.study, known)
+        write(study.folder.study, msgspec.structs.replace(known, stops=[*known.stops, *ends]))
+        for stop in ends:
+            progress.note(f"job {stop.job} ended in {stop.run}: {stop.ended}; it is measured again")
         if kept:
             progress.note(f"reused: {len(kept)} of {len(kept) + len(left)} runs")
         skip([run for run in left if run.obstacle])
-        budget = Budget(study.settings.budget, _past(study)) if study.settings.budget is not None else None
+        budget = Budget(study.settings.budget, estimator_of(study)) if study.settings.budget is not None else None
         able = [run for run in left if not run.obstacle]
         return run_planned(study.record.name, study.folder.path, study.settings, kept, able, budget)
-
-
-def planned(study: AskedStudy) -> Plan:
-    """What `execute` would run."""
-    definition(study.folder, study.record, progress.skipped)
-    kept, left = split_settled(study.plan(), progress.skipped)
-    estimate = _past(study)
-    return Plan(
-        points=len(study.tasks),
-        reused=len(kept),
-        left=left,
-        obstacles=Counter(obstacle for _, obstacle in study.tasks if obstacle),
-        duration_s=sum(estimate(run.task.request) for run in left if not run.obstacle),
-        basis=estimate.basis,
-        budget_s=study.settings.budget,
-    )
 
 
 def _obstacle_to_twins(request: Request, twins: int) -> str:
@@ -157,11 +139,11 @@ def _obstacle_to_twins(request: Request, twins: int) -> str:
 
 def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
     """How the runs of all points are kept."""
-    settings, *others = {run_settings_from(tree) for tree in trees}
-    if others:
+    settings, *others = map(run_settings_from, trees)
+    if any(other != settings for other in others):
         raise ConfigError(
-            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe and dirty apply "
-            "to the whole sweep: give one value for each"
+            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe, dirty and the "
+            "launcher with its nodes apply to the whole sweep: give one value for each"
         )
     return settings
 
@@ -250,7 +232,7 @@ def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord]) 
     note_copies(study.settings.tracker, trackers.conclude(study.settings.tracker, finished, folder), folder)
 
 
-def _past(study: AskedStudy) -> Estimator:
+def estimator_of(study: AskedStudy) -> Estimator:
     """What runs on this machine took, by all the studies in the results folder that can be read."""
     from resnetx.measure.machine.visible_gpus import gpus_here
     from resnetx.reporting.study.results import load

@@ -1,6 +1,8 @@
 """The settings that name described systems, and say how messages travel on them."""
 
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -8,6 +10,20 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import System
+
+THIS = "this"  # the machine at hand, among names of systems
+
+
+def load_system(name: str, nodes: int | None = None, network: str | None = None, nics: int | None = None) -> System:
+    """A system by its name, its file, or `this`: the machine at hand, which is read anew."""
+    if name != THIS:
+        return system.load(name, nodes, network, nics)
+    from resnetx.api.this_system import this_text
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{THIS}.yaml"
+        path.write_text(this_text(), encoding="utf-8")
+        return system.load(str(path), nodes, network, nics)
 
 
 class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +41,7 @@ class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def load(self, names: Iterable[str]) -> list[System]:
         """The systems of these names or files, each as large as the settings want it."""
-        return [system.load(name, self.nodes, self.network, self.nics) for name in names]
+        return [load_system(name, self.nodes, self.network, self.nics) for name in names]
 
     def refuse_no_library(self) -> None:
         """Rejects an empty list of generations."""

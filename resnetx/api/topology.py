@@ -11,28 +11,41 @@ from resnetx.api import topology_drawings
 from resnetx.api.system_settings import SystemSettings
 from resnetx.config import given_path, sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect import collective, measured, paths, subsets, system
+from resnetx.interconnect import collective, measured, pair_classes, pair_costs, pair_errors, paths, subsets, system
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.errors import error_of
 from resnetx.interconnect.ladder import with_published
 from resnetx.interconnect.measured import UNCALIBRATED
+from resnetx.interconnect.pair_classes import DescribedPair
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.subsets import GpuSubset
 from resnetx.interconnect.system import System
-from resnetx.record.topology import CollectiveCost, GpuChoice, KnownSystem, Route, SystemLinks, TopologyRecord
+from resnetx.record.topology import (
+    CollectiveCost,
+    GpuChoice,
+    KnownSystem,
+    PairAtSize,
+    PairCosts,
+    Route,
+    SystemLinks,
+    TopologyRecord,
+)
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, struct_of
 from resnetx.study import Point
 from resnetx.table import Records
 
 GOES_WITH = {  # settings that only some questions read, and which: one that nothing reads is refused, not dropped
-    "size": ("collective", "pick"),
+    "size": ("collective", "pick", "size"),
     "library": ("collective", "pick"),
     "devices": ("collective", "devices"),
-    "transport": ("collective", "systems"),
+    "transport": ("collective", "size", "systems"),
     "calibration": ("collective",),
     "free": ("pick",),
     "out": ("collective", "systems"),
+    "results": ("collective", "pick", "devices", "systems"),
+    **dict.fromkeys(("gpu", "cpu", "nic", "pcie", "gpus"), ("new", "--import")),
+    **dict.fromkeys(("like", "switches", "sockets", "uplink"), ("new",)),
 }
 
 
@@ -69,7 +82,21 @@ class Described:
 
     def records(self) -> Iterator[SystemLinks]:
         """One for each system."""
-        yield from (_links(each, self.transport) for each in self.systems)
+        yield from (links_of(each, self.transport) for each in self.systems)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What copies of some sizes cost between every ordered pair of GPUs of a system."""
+
+    machine: System
+    transport: Transport
+    sizes: Sequence[int]
+
+    def records(self) -> Iterator[PairCosts]:
+        """One for each size."""
+        ways = pair_classes.described_pairs(self.machine, self.transport)
+        yield from (_pair_costs(self, ways, size_bytes) for size_bytes in self.sizes)
 
 
 @dataclass(frozen=True)
@@ -111,20 +138,25 @@ class Ranked:
         yield from (_choice(self, choice) for choice in self.choices)
 
 
-Answer = Listed | Described | Routed | Costed | Ranked
+Answer = Listed | Described | Paired | Routed | Costed | Ranked
 
 
 def topology(*names: keywords.Text, **settings: Unpack[keywords.TopologyKeywords]) -> Records[Any]:
     """Explains systems, by name or YAML file; without any, names those that come with resnetx.
 
     Which of `resnetx.record.topology` its records are, depends on what is asked.
-    With `collective` it says what that costs, with two `devices` which paths join them, with `pick` which GPUs to use.
+    With `size` it says what copies between each two GPUs cost, with `collective` what that costs, with two `devices`
+    which paths join them, with `pick` which GPUs to use.
 
     >>> import resnetx
     >>> (cost,) = resnetx.topology("dgx1-v100", collective="allreduce", size="64MiB", library="nccl2")
     >>> cost.algorithm, len(cost.rings)
     ('ring', 6)
     """
+    if list(map(str, names)) == ["new"]:
+        from resnetx.api.new_system import new_system
+
+        return Records(list(new_system(settings).records()))
     found: list[TopologyRecord] = [record for answer in answers(names, settings) for record in answer.records()]
     return Records(found)
 
@@ -146,6 +178,8 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
         return [_costed(machines, wanted, wanted.collective)]
     if wanted.devices is not None:
         return [_routed(machines, wanted.devices)]
+    if "size" in given:
+        return [Paired(each, wanted.transport, _sizes(wanted)) for each in machines]
     if wanted.out:
         topology_drawings.write([topology_drawings.of_system(each) for each in machines], Path(wanted.out))
     return [Described(machines, wanted.transport)]
@@ -163,12 +197,20 @@ def _refuse_unread(given: Point, wanted: TopologySettings, systems: Sequence[Sys
     """A setting that the question does not read would be an answer to another question than the one asked."""
     questions = ("pick", "collective", "devices")
     question = next((each for each in questions if getattr(wanted, each) is not None), "systems")
+    if question == "systems" and "size" in given:
+        question = "size"  # of copies
     for key, value in given.items():
         if value is not None and question not in GOES_WITH.get(key, (question,)):
-            others = " or ".join(f"{each}=" for each in GOES_WITH[key] if each not in (key, "systems"))
+            others = " or ".join(
+                each if each in ("new", "--import") else f"{each}="
+                for each in GOES_WITH[key]
+                if each not in (key, "systems", "size")
+            )
             raise ConfigError(f"{key}={value}: has no effect here; it is used with {others}")
         if key in ("network", "nics") and wanted.nodes is None and all(each.nodes == 1 for each in systems):
             raise ConfigError(f"{key}={value}: one node needs no network; set nodes= as well")
+    if question == "size" and wanted.transport == "socket":
+        raise ConfigError("transport=socket: copies between GPUs take no sockets; expected auto, peer, pcie or host")
     if question == "pick" and len(wanted.size) > 1:
         raise ConfigError(f"size={wanted.size}: choices are ranked at one size")
 
@@ -224,7 +266,8 @@ def _ranked(machines: Sequence[System], wanted: TopologySettings, count: int) ->
 # ---- records --------------------------------------------------------------------------------------------------------
 
 
-def _links(machine: System, transport: Transport) -> SystemLinks:
+def links_of(machine: System, transport: Transport) -> SystemLinks:
+    """A system as its record has it."""
     pairs = paths.pair_matrix(machine, transport)
     return SystemLinks(
         system=machine.name,
@@ -238,6 +281,34 @@ def _links(machine: System, transport: Transport) -> SystemLinks:
         bandwidth_Bps=pairs.bandwidth_Bps,
         duplex_Bps=pairs.duplex_Bps,
         latency_s=pairs.latency_s,
+    )
+
+
+def _pair_costs(paired: Paired, ways: Sequence[DescribedPair], size_bytes: int) -> PairCosts:
+    return PairCosts(
+        system=paired.machine.name,
+        transport=paired.transport,
+        size_bytes=size_bytes,
+        pairs=[_pair_at_size(paired.machine, way, size_bytes) for way in ways],
+        error_source=pair_errors.SOURCE,
+    )
+
+
+def _pair_at_size(machine: System, way: DescribedPair, size_bytes: int) -> PairAtSize:
+    path, cost = way.path, pair_costs.pair_cost(way.path, size_bytes)
+    error = pair_errors.error_of(machine.name, path.kind, "one-way", size_bytes)
+    return PairAtSize(
+        source=path.source,
+        target=path.target,
+        latency_s=path.latency_s,
+        time_s=cost.time_s,
+        bandwidth_Bps=cost.bandwidth_Bps,
+        bidirectional_Bps=cost.bidirectional_Bps,
+        transport=path.kind,
+        limiting_link=path.limit,
+        pair_class=way.name,
+        error=error.mean,
+        error_q90=error.q90,
     )
 
 

@@ -10,13 +10,13 @@ from typing import Any, Unpack
 import msgspec
 
 from resnetx import bounds, progress
-from resnetx.api.obstacles import obstacle_to
-from resnetx.api.runs import announce_variables, note_copies, run_file
+from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
+from resnetx.api.runs import announce_variables, machine_name, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.config import RunSettings, check, given_path
 from resnetx.errors import ConfigError
-from resnetx.host import cores, node_name
+from resnetx.host import cores
 from resnetx.loading import is_folder
 from resnetx.measure.study import trackers
 from resnetx.measure.study.continuity import check_known_code, check_same_machine
@@ -27,7 +27,6 @@ from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
-from resnetx.study import Point
 from resnetx.table import Record, Records
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.files import export
@@ -91,11 +90,9 @@ def trace(file: keywords.Text | None = None, **settings: Unpack[keywords.TraceKe
 
 def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     """Runs what is not there yet. Returns the traces, each exported beside its runs, and the runs that failed."""
-    given = asked("trace", settings)
-    for key in given:
-        if key in OF_IMPORTS:
-            raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")
-    wanted = _asked(given)
+    wanted = traces_of(settings)
+    if obstacle := obstacle_to_launch(wanted.settings.launch, runs=len(wanted.runs)):
+        raise ConfigError(obstacle)
     if all(run.obstacle for run in wanted.runs):
         raise ConfigError(wanted.runs[0].obstacle)
     trackers.check(wanted.settings.tracker)
@@ -135,17 +132,22 @@ def _export(trace: Trace) -> None:
 # ---- what to run ----------------------------------------------------------------------------------------------------
 
 
-def _asked(given: Point) -> AskedTraces:
+def traces_of(settings: Mapping[str, object]) -> AskedTraces:
+    """The runs that are asked for."""
+    given = asked("trace", settings)
+    for key in given:
+        if key in OF_IMPORTS:
+            raise ConfigError(f"{key}={given[key]}: only describes an imported file; add --import and the file")
     _, points = points_of(given)
     trees = [compose(point) for point in points]
-    settings, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
-    folder = Path(settings.results) / node_name() / "trace"
+    run, iterations = one_for_all(trees), _iterations([tree["iterations"] for tree in trees])
+    folder = Path(run.results) / machine_name(run.launch) / "trace"
     requests: dict[str, Request] = {}
     for point in requests_of(trees):
         check(point)
         for request in (*layered(point, iterations), *together(point, iterations)):
             requests[request.key] = request
-    return AskedTraces([_planned(each, settings, folder) for each in requests.values()], settings, folder)
+    return AskedTraces([_planned(each, run, folder) for each in requests.values()], run, folder)
 
 
 def _iterations(of_points: list[Any]) -> int:
@@ -169,6 +171,7 @@ def layered(point: Request, iterations: int) -> list[Request]:
             measure="layers",
             batch_size=share,
             gpus=1,
+            nodes=1,
             devices=point.devices and point.devices[:1],
             strategy=NoExchange(),  # one rank has nobody to exchange gradients with
             scaling="strong",
@@ -185,7 +188,7 @@ def together(point: Request, iterations: int) -> list[Request]:
 
     All its steps are in one window, as the times of messages are kept for one.
     """
-    if point.gpus == 1 or isinstance(point.strategy, NoExchange) or point.gpus > _ranks_here():
+    if point.gpus == 1 or isinstance(point.strategy, NoExchange) or point.gpus // point.nodes > _ranks_here():
         return []
     return [msgspec.structs.replace(point, measure="phases", steps=iterations, windows=1)]
 

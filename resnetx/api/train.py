@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
+import msgspec
+
 from resnetx import progress
 from resnetx.api import runs
-from resnetx.api.obstacles import obstacle_to
+from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
 from resnetx.api.runs import Kept, announce_variables, check_file, note_copies, run_folder
 from resnetx.config import check, given_path, request_from, run_settings_from
 from resnetx.errors import ConfigError
@@ -34,21 +36,32 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     from resnetx.measure.study import trackers
 
     path = None if run_file is None else given_path(run_file)
-    task, results = task_of(path, asked("train", settings))
+    task, results = asked_run(path, settings)
     if path is not None:
         check_file(task, path, lambda: check(task.request))
     announce_variables([task.request])
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)
-    if obstacle := obstacle_to(task.request, task.oversubscribe):
+    if obstacle := obstacle_to_launch(task.launch) or obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
-    folder = run_folder(results, "train", task.request.slug)
+    folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
     with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
         record = launcher.execute(task, folder)
         complaint = trackers.track(task.tracker, record, folder)
     note_copies(task.tracker, complaint, folder.path.parent)
     return Kept(record, folder)
+
+
+def asked_run(path: Path | None, settings: Mapping[str, object]) -> tuple[RunFile, Path]:
+    """The run that is asked for, and the results folder."""
+    task, results = task_of(path, asked("train", settings))
+    if path is not None and task.launch is not None:  # which names programs and images, and may be by anybody
+        raise ConfigError(
+            f"{path}: was started with launcher={task.launch.launcher}, which a run file does not repeat; give its "
+            "settings, or start it with torchrun ... -m resnetx.train"
+        )
+    return task, results
 
 
 def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[RunFile, Path]:
@@ -65,6 +78,8 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
     by_torchrun = {} if gpus is None else {"gpus": gpus}
     tree = compose(one_point({**by_torchrun, **given}, "`resnetx sweep` runs several"))
     request = request_from(tree, None if gpus is None else _ranks_here())  # who share the cores of a node
+    if gpus is not None:
+        request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))
     check(request)
     return runs.run_file(request, run_settings_from(tree), None), Path(tree["results"])
 

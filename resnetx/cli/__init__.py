@@ -123,6 +123,10 @@ def _refused(sentence: str) -> int:
 
 def _run(words: list[str]) -> int:
     """Answers one command line: completion, help, or a verb. Returns the exit status."""
+    if words[:1] == ["lab"] and "--" in words:
+        from resnetx.cli.lab_words import words_inside
+
+        words = words_inside(words)
     parser = _parser()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
         import argcomplete

@@ -58,9 +58,10 @@ def _named(key: str) -> Iterable[str]:
         case "systems" | "study":
             return sorted(path.stem for path in (CONFIGS / key.removesuffix("s")).glob("*.yaml"))
         case "collective" | "library":
-            from resnetx.interconnect.collective import COLLECTIVES, LIBRARIES
+            from resnetx.interconnect.collective import LIBRARIES
+            from resnetx.operations import OPERATIONS
 
-            return COLLECTIVES if key == "collective" else LIBRARIES
+            return OPERATIONS if key == "collective" else LIBRARIES
         case "transport" | "framework" | "gradients" | "memory_model":
             from resnetx.api.predict_settings import PredictSettings
 

@@ -12,6 +12,7 @@ from resnetx.settings.verbs import READS
 
 JSON = "print JSON, one object per line"
 ALL = "print every row and column, even if the terminal is too narrow"
+DRY_RUN = "print the commands, or the job, without starting them"
 CFG = "cfg"  # the one flag that has a value: --cfg job
 
 
@@ -37,7 +38,7 @@ VERBS = {
     "train": Verb(
         "train one point and record the run",
         "RUN.json",
-        {"json": JSON, "all": ALL, CFG: "print the configuration and exit"},
+        {"json": JSON, "all": ALL, "dry-run": DRY_RUN, CFG: "print the configuration and exit"},
     ),
     "sweep": Verb(
         "run a study: every run in fresh processes, with a table at the end",
@@ -54,6 +55,7 @@ VERBS = {
         {
             "json": JSON,
             "all": ALL,
+            "dry-run": DRY_RUN,
             "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
         },
     ),
@@ -68,23 +70,40 @@ VERBS = {
         {"json": JSON, "all": ALL},
     ),
     "bench": Verb(
-        "time collectives over sizes and over the messages of workloads, and check their results",
+        "time collectives and pair copies over sizes and the messages of workloads, and check their results",
         "FILE",
         {
             "json": JSON,
             "all": ALL,
-            "import": "import FILE, the text or JSON output of nccl-tests, instead of measuring",
+            "dry-run": DRY_RUN,
+            "import": "import FILE, output of nccl-tests, nvbandwidth, OSU, ... instead of measuring",
+            "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
     ),
     "topology": Verb(
         "show and draw systems: their links, the cost of copies and collectives, which GPUs to choose",
-        "SYSTEM.yaml",
-        {"json": JSON, "all": ALL, "validate": "compare the model with published measurements"},
+        "SYSTEM.yaml | new | FILE",
+        {
+            "json": JSON,
+            "all": ALL,
+            "import": "import FILES of one machine: nvidia-smi topo, rocm-smi --showtopo, XML of NCCL or lstopo",
+            "this": "read the machine at hand: GPUs, links and their errors, PCIe, NUMA nodes, network cards",
+            "validate": "compare the model with published measurements",
+        },
     ),
     "predict": Verb(
         "predict how a workload would scale on systems=[...], from traces of one GPU or from published rates",
         "TRACE ...",
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
+    ),
+    "steer": Verb(
+        "divide the links of a reconfigurable node by what its GPUs send each other, and predict what training gains",
+        "TRAFFIC.csv ... | RECORD | NCCL.log",
+        {"json": JSON, "all": ALL},
+    ),
+    "lab": Verb(
+        "run a verb between processes joined by links shaped as a system's: `resnetx lab systems=gx8 -- sweep ...`",
+        flags={"json": JSON, "all": ALL},
     ),
     "doctor": Verb(
         "show what this machine can run, what is missing and how to fix it; or find the clock its GPUs sustain",

@@ -89,10 +89,16 @@ def _serve(rank: _RankTask[Ended], words: list[str], started: Moment) -> int:
             print(_open_store(task, words), file=sys.stderr, flush=True)
         folder = run_folder(rank.results, task.verb, task.request.slug)
         launcher.begin(task, folder, started)
-    record = rank_process.serve(task, rank.measure, folder, started)
+    record = rank_process.serve(task, rank.measure, folder, started, _recorded)
     if _by_hand() and record is not None and folder is not None:
         rank.show(record, folder)
     return 0
+
+
+def _recorded() -> None:
+    from resnetx.measure.rank.distributed import recorded  # which loads torch, as what was measured has
+
+    recorded()
 
 
 def _open_store(task: TaskFile[TaskRecord], words: list[str]) -> str:

@@ -21,7 +21,7 @@ PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values
 
 @dataclass(frozen=True)
 class TimedSize:
-    """One size: of the whole array, and the time of one operation out of place."""
+    """One size: of the whole array, and the time of one operation, out of place where that was measured."""
 
     size_bytes: float
     time_s: float
@@ -48,13 +48,19 @@ def parse(file: File, content: bytearray) -> NcclTests:
 class _Timed(msgspec.Struct):
     """One direction of a result."""
 
-    time: float  # microseconds
+    time: float | Literal["nan"]  # microseconds; "nan": not measured
     nwrong: float | Literal["N/A"] | None = None  # not checked: N/A, null, or absent
 
 
 class _Result(msgspec.Struct):
     size: float
     out_of_place: _Timed
+    in_place: _Timed | None = None
+
+    @property
+    def timed(self) -> _Timed:
+        """Out of place, unless only the other was measured."""
+        return self.in_place if self.out_of_place.time == "nan" and self.in_place else self.out_of_place
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -72,7 +78,7 @@ class _Written(msgspec.Struct):
 def _from_json(file: File, content: bytearray) -> NcclTests:
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
     points = [
-        TimedSize(result.size, result.out_of_place.time * 1e-6, _count(result.out_of_place.nwrong))
+        TimedSize(result.size, float(result.timed.time) * 1e-6, _count(result.timed.nwrong))
         for result in written.results
     ]
     program = written.args[0] if written.args else ""

@@ -1,87 +1,30 @@
-"""The algorithms of a collective as arithmetic: rings, trees and in-switch reduction of NCCL, and rings over sockets.
+"""The algorithms of a collective on GPUs: rings, trees and in-switch reduction of NCCL.
 
-`collective` says what this assumes, and how much depends on each assumption. An algorithm has two prices: what the
-library expects, by which it chooses, and what it takes.
+`collective` says what this assumes, and how much depends on each assumption.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from resnetx.interconnect import protocols
+from resnetx.interconnect.algorithm import Algorithm, Settling
 from resnetx.interconnect.fitted import Fitted
 from resnetx.interconnect.generations import (
     IN_SWITCH_SHARE,
-    PIECE_BYTES,
-    SOCKET,
     TREE,
     TREE_SHARE,
     Generation,
     Hop,
-    SOCKET_Bps,
 )
-from resnetx.interconnect.internode import NodeNetwork, Plateau, join_nodes, plateau
+from resnetx.interconnect.internode import Groups, NodeNetwork, Plateau, plateau
 from resnetx.interconnect.node_rings import NodeRings
 from resnetx.interconnect.parts import GpuSpec, SwitchSpec
 from resnetx.interconnect.protocols import Protocol
 from resnetx.interconnect.system import System
 from resnetx.operations import Operation
 
-Groups = Sequence[tuple[int, ...]]  # GPU ids, node by node
 _SWITCH_PORTS = "the GPUs' ports to the NVSwitch"
-
-
-@dataclass(frozen=True)
-class Settling:
-    """What is lost on the way to the rate of large sizes, half of it once bytes have moved for `over_s`."""
-
-    lost_s: float
-    over_s: float
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """Seconds = fixed + size x per byte + pieces that fill the ring + what NVSwitches take to reach their rate."""
-
-    name: str  # "ring", "tree", "nvls"
-    fixed_s: float
-    s_per_byte: float
-    limit: str  # the link that sets the rate
-    fill_s_per_byte: float = 0.0  # of one piece, over all the steps before the ring is full
-    channels: int = 1
-    settling: Settling | None = None  # None: the rate of large sizes is reached at once
-    plateau: Plateau | None = None  # between nodes
-    protocol: str = ""  # of NCCL, where a ring has several
-    expected: tuple[float, float] | None = None  # (fixed s, s per byte) as the library expects; None: what it takes
-
-    @property
-    def label(self) -> str:
-        """Its name, with the protocol where it has one."""
-        return f"{self.name} ({self.protocol})" if self.protocol else self.name
-
-    def time_s(self, size_bytes: float) -> float:
-        return self.fixed_s + self.moving_s(size_bytes)
-
-    def moving_s(self, size_bytes: float) -> float:
-        """The part of the time that bytes cost."""
-        moving_s = size_bytes * self.s_per_byte
-        if self.settling:
-            moving_s += self.settling.lost_s * moving_s / (moving_s + self.settling.over_s)
-        if self.fill_s_per_byte:
-            moving_s += self.fill_s_per_byte * min(size_bytes / self.channels, PIECE_BYTES)
-        return moving_s + (self.plateau.at(size_bytes) if self.plateau else 0.0)
-
-    def with_latency(self, factor: float) -> "Algorithm":
-        """The same with that many times the time that no byte costs."""
-        extra = self.plateau and replace(self.plateau, extra_s=self.plateau.extra_s * factor)
-        return replace(self, fixed_s=self.fixed_s * factor, plateau=extra)
-
-    def expected_s(self, size_bytes: float) -> float:
-        """What the library expects it to take, by which it chooses."""
-        if self.expected is None:
-            return self.time_s(size_bytes)
-        fixed_s, s_per_byte = self.expected
-        return fixed_s + size_bytes * s_per_byte
 
 
 @dataclass(frozen=True)
@@ -299,19 +242,3 @@ def _port_Bps(system: System, group: Sequence[int]) -> float | None:
 def _reduces(system: System, name: str) -> bool:
     part = system.component(name).part
     return isinstance(part, SwitchSpec) and part.reduces
-
-
-def socket_ring(operation: Operation, ranks: int, library: str, rate_Bps: float, limit: str) -> Algorithm:
-    """One ring of processes over TCP, at the rate of `socket_rate`."""
-    factor = operation.bus_factor(ranks) * (operation.gloo_moves if library == "gloo" else 1)
-    fixed_s = SOCKET.base_s + operation.rounds * (ranks - 1) * SOCKET.network_s
-    return Algorithm("ring", fixed_s, factor / rate_Bps, limit)
-
-
-def socket_rate(system: System, groups: Groups, operation: Operation) -> tuple[float, str]:
-    """(B/s, what limits it) of a ring of sockets: loopback inside a node, the network between nodes."""
-    if len(groups) > 1:
-        between = join_nodes(system, groups, operation, "one")
-        if between.bandwidth_Bps < SOCKET_Bps:
-            return between.bandwidth_Bps, between.limit
-    return SOCKET_Bps, "loopback sockets"

@@ -21,6 +21,6 @@ def time_s(planned: CollectivePlan, size_bytes: float) -> float:
     ring = planned.rings[0].order if planned.rings and set(planned.rings[0].order) == set(devices) else devices
     hops = [paths.copy_path(planned.system, a, b) for a, b in pairwise([*ring, ring[0]])]
     operation = OPERATIONS[planned.collective]
-    steps = operation.rounds * (len(devices) - 1)
+    steps = operation.steps(len(devices))
     passing_bytes = size_bytes * operation.bus_factor(len(devices))
     return steps * max(hop.latency_s for hop in hops) + passing_bytes / min(hop.bandwidth_Bps for hop in hops)

@@ -41,44 +41,32 @@ The assumptions, and how much depends on each:
 Bandwidths: algbw = size / time; busbw = algbw x `bus_factor`, as nccl-tests defines both (size: the whole array).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, get_args
+from typing import get_args
 
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import paths
-from resnetx.interconnect.algorithms import Algorithm, Groups, NcclAlgorithms, socket_rate, socket_ring
-from resnetx.interconnect.calibration import PlannedTime, fit
+from resnetx.interconnect.algorithm import Algorithm
+from resnetx.interconnect.algorithms import NcclAlgorithms
+from resnetx.interconnect.calibration import Calibration, ComparedTime, by_times
 from resnetx.interconnect.fitted import fitted
 from resnetx.interconnect.generations import GENERATIONS
-from resnetx.interconnect.internode import by_node, join_nodes, unlike_nodes
+from resnetx.interconnect.internode import Groups, by_node, join_nodes, unlike_nodes
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.node_rings import NodeRings, Ring, join
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
+from resnetx.interconnect.sends import NcclSends
+from resnetx.interconnect.sockets import over_sockets
 from resnetx.interconnect.system import Library, System
 from resnetx.operations import OPERATIONS
 from resnetx.units import si, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
 LIBRARIES: tuple[str, ...] = get_args(Library)
-
-
-class Correction(Protocol):
-    """Measured factors on a plan's times: a fitted `Calibration`, or a published `Ladder`."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def points(self) -> int: ...
-    @property
-    def held_out_error(self) -> float: ...
-    @property
-    def held_out_q90(self) -> float: ...
-    def covers(self, size_bytes: float, /) -> bool: ...
-    def at(self, size_bytes: float, /) -> tuple[float, float]: ...
+SENDING = tuple(name for name, generation in GENERATIONS.items() if generation.sends)  # the oldest first
 
 
 @dataclass(frozen=True)
@@ -106,7 +94,8 @@ class CollectivePlan:
     lanes: Lanes | None  # direct NVLink lanes between the devices, where rings were packed into them
     notes: tuple[str, ...]  # why, in sentences
     transport: Transport = "auto"
-    calibration: Correction | None = None
+    calibration: Calibration | None = None
+    validated: bool = True  # whether anything is published that could tell how far off it is
 
     @cached_property
     def bus_factor(self) -> float:
@@ -127,8 +116,7 @@ class CollectivePlan:
         fastest = self.fastest(size_bytes)
         time_s = fastest.time_s(size_bytes)
         if self.calibration is not None:
-            latency, efficiency = self.calibration.at(size_bytes)
-            time_s = fastest.fixed_s * latency + fastest.moving_s(size_bytes) / efficiency
+            time_s *= self.calibration.ratio(size_bytes)
         algbw_Bps = size_bytes / time_s
         return Cost(time_s, algbw_Bps, algbw_Bps * self.bus_factor, fastest.name, fastest.limit)
 
@@ -153,8 +141,9 @@ class CollectivePlan:
             return "Not calibrated: from the rates of links and the fixed times in the library's source."
         if not calibration.covers(size_bytes):
             return f"Not calibrated at this size, which is below those of {calibration.source}."
-        error = calibration.held_out_error
-        held_out = "too few to hold any out" if math.isnan(error) else f"held-out error {error:.1%}"
+        held_out = (
+            f"held-out error {calibration.held_out_error:.1%}" if calibration.judged else "too few to hold any out"
+        )
         return f"Calibrated from {calibration.points} points of {calibration.source}; {held_out}."
 
     def _unused_fractions(self) -> list[str]:
@@ -177,38 +166,45 @@ def plan(
     devices: Sequence[int] | None = None,
     library: str | None = None,
     transport: Transport = "auto",
-    calibration: Correction | None = None,
+    calibration: Calibration | None = None,
 ) -> CollectivePlan:
     """How `library` (the system's own unless set) runs a collective on `devices` (all unless set)."""
     collective = collective.replace("-", "_")
     if collective not in COLLECTIVES:
         raise unknown_name("collective", collective, COLLECTIVES, "collective")
-    library = library or system.library
-    if library not in LIBRARIES:
+    if library is not None and library not in LIBRARIES:
         raise unknown_name("library generation", library, LIBRARIES, "library")
-    chosen = check_devices(system, devices)
+    chosen, library = check_devices(system, devices), library or _own_library(system, collective)
     if library == "gloo" or transport == "socket":
         made = _over_sockets(system, collective, chosen, library)
-        return replace(made, transport=transport, calibration=calibration)
-    made = _by_nccl(system, collective, chosen, library, transport)
+    elif OPERATIONS[collective].sends:
+        made = _sent_by_nccl(system, collective, chosen, library, transport)
+    else:
+        made = _by_nccl(system, collective, chosen, library, transport)
     return replace(made, transport=transport, calibration=calibration)
+
+
+def _own_library(system: System, collective: str) -> str:
+    """The system's own; for messages between GPUs the oldest that has them, where that one is older."""
+    own = system.library
+    return SENDING[0] if OPERATIONS[collective].sends and own != "gloo" and own not in SENDING else own
 
 
 def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> CollectivePlan:
     """The plan, corrected by what was measured for its collective on as many GPUs.
 
-    The factors correct a plan for another number of GPUs, too: hand its `calibration` to `plan`.
+    The ratios correct a plan for another number of GPUs, too: hand its `calibration` to `plan`.
     """
     if measured.gpus not in (None, len(uncalibrated.devices)):
         raise ConfigError(
             f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
-    planned = []
-    for point in measured.points:
-        fastest = uncalibrated.fastest(point.size_bytes)
-        planned.append(PlannedTime(point, fastest.fixed_s, fastest.moving_s(point.size_bytes)))
-    return replace(uncalibrated, calibration=fit(measured.source, planned))
+    compared = [
+        ComparedTime(point.size_bytes, point.time_s, uncalibrated.cost(point.size_bytes).time_s)
+        for point in measured.points
+    ]
+    return replace(uncalibrated, calibration=by_times(measured.source, compared))
 
 
 def check_devices(system: System, devices: Sequence[int] | None) -> tuple[int, ...]:
@@ -250,6 +246,31 @@ def _by_nccl(
     )
 
 
+def _sent_by_nccl(
+    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport
+) -> CollectivePlan:
+    """Messages, all at once."""
+    if library not in SENDING:
+        raise ConfigError(
+            f"library={library} with collective={collective}: it has no messages between GPUs, which came with NCCL "
+            f"2.7; use library={' or '.join(SENDING)}"
+        )
+    sends = nccl_sends(system, collective, devices, library, transport)
+    older = [] if system.library in SENDING else [f"library={library}, as {system.library} has no messages."]
+    return CollectivePlan(
+        system=system,
+        collective=collective,
+        devices=devices,
+        library=library,
+        algorithms=sends.all(),
+        rings=(),
+        chains=(),
+        lanes=None,
+        notes=(*sends.notes, *older),
+        validated=sends.through_switches,
+    )
+
+
 def nccl_algorithms(
     system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport = "auto"
 ) -> NcclAlgorithms:
@@ -260,6 +281,14 @@ def nccl_algorithms(
     return NcclAlgorithms(system, OPERATIONS[collective], groups, GENERATIONS[library], inside, between, fitted())
 
 
+def nccl_sends(
+    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport = "auto"
+) -> NcclSends:
+    """The same of an operation that is messages."""
+    groups = by_node(system, devices)
+    return NcclSends(system, OPERATIONS[collective], groups, GENERATIONS[library], transport, fitted())
+
+
 def _slowest_node(system: System, groups: Groups, library: str, transport: Transport) -> NodeRings:
     """What joins the GPUs of the node that the others wait for."""
     unlike = unlike_nodes(system, groups)
@@ -267,20 +296,23 @@ def _slowest_node(system: System, groups: Groups, library: str, transport: Trans
 
 
 def _over_sockets(system: System, collective: str, devices: tuple[int, ...], library: str) -> CollectivePlan:
-    """One ring of processes, whose steps inside the first node go through the host."""
-    groups = by_node(system, devices)
-    rate_Bps, limit = socket_rate(system, groups, OPERATIONS[collective])
-    algorithm = socket_ring(OPERATIONS[collective], len(devices), library, rate_Bps, limit)
-    steps = directions(groups[0]) if len(groups[0]) > 1 else ()
+    """Processes, whose ring, if they have one, goes through the host inside the first node."""
+    groups, operation = by_node(system, devices), OPERATIONS[collective]
+    algorithm = over_sockets(system, groups, operation, library)
+    steps = directions(groups[0]) if len(groups[0]) > 1 and not operation.sends else ()
     flows = [paths.flow(system, sender, receiver, "host") for sender, receiver in steps]
+    walk = tuple(before for flow in flows for before, _, _ in flow.steps)
+    rate_Bps = operation.bus_factor(len(devices)) / algorithm.s_per_byte
+    what = "Messages between processes" if operation.sends else "One ring of processes"
     return CollectivePlan(
         system=system,
         collective=collective,
         devices=devices,
         library=library,
         algorithms=(algorithm,),
-        rings=(Ring(devices, rate_Bps, tuple(before for flow in flows for before, _, _ in flow.steps)),),
+        rings=() if operation.sends else (Ring(devices, rate_Bps, walk),),
         chains=(),
         lanes=None,
-        notes=("One ring of processes over sockets; the GPUs' links are not used.",),
+        notes=(f"{what} over sockets; the GPUs' links are not used.",),
+        validated=not operation.sends,
     )

@@ -27,7 +27,11 @@ class Component(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """An edge of the link graph: `lanes` lanes that carry traffic in both directions."""
+    """An edge of the link graph: `lanes` lanes that carry traffic in both directions.
+
+    Between two GPUs, more lanes may go one way than the other. Rates are those from `a` to `b`, unless `leaving` turns
+    it round.
+    """
 
     a: str
     b: str
@@ -35,10 +39,28 @@ class Link(msgspec.Struct, frozen=True):
     wire: WireSpec
     lanes: int
     source: str  # of the wiring, not of the wire's figures
+    bridge: str = ""  # the PCIe host bridge of a CPU that it goes into; "": not stated
+    lanes_back: int | None = None  # from b to a; None: as many as from a to b
+    through: str = ""  # the photonic switch that joins its two ends; "": a wire does
 
     @property
     def name(self) -> str:
         return f"{self.a}-{self.b}"
+
+    def leaving(self, end: str) -> "Link":
+        """The same link with `end` as its first end."""
+        if end == self.a or self.lanes_back is None:
+            return self
+        return msgspec.structs.replace(self, a=self.b, b=self.a, lanes=self.lanes_back, lanes_back=self.lanes)
+
+    def lanes_from(self, end: str) -> int:
+        """The lanes that carry what `end` sends."""
+        return self.lanes if end == self.a or self.lanes_back is None else self.lanes_back
+
+    @property
+    def uneven(self) -> bool:
+        """Whether it has more lanes in one direction than in the other."""
+        return self.lanes_back is not None
 
     @property
     def bandwidth_Bps(self) -> float:
@@ -53,7 +75,11 @@ class Link(msgspec.Struct, frozen=True):
     @property
     def duplex_Bps(self) -> float:
         """Both directions together, when both are busy."""
-        return self.lanes * self.wire.duplex_Bps.value if self.wire.duplex_Bps else 2 * self.copy_Bps
+        back = self.lanes if self.lanes_back is None else self.lanes_back
+        if self.wire.duplex_Bps is None:
+            return (self.lanes + back) * self.wire.copy_Bps.value
+        alone = abs(self.lanes - back)  # lanes without one in the other direction
+        return min(self.lanes, back) * self.wire.duplex_Bps.value + alone * self.wire.copy_Bps.value
 
     @property
     def kernel_Bps(self) -> float:

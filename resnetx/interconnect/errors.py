@@ -3,7 +3,7 @@
 Each published figure is predicted with what was fitted without its source (`fitting`). Its error counts for plans of
 its system, library and collective in its band of sizes; where fewer than `FEWEST` figures are known, for those of the
 library and collective on any system, of the library, then of all. A mean is never below that of the few which are
-closer.
+closer. Rings and messages (all-to-all, send-receive, gather, scatter) never stand for each other.
 
     error_of(plan, 64 * 2**20).mean
 """
@@ -19,6 +19,7 @@ import msgspec
 
 from resnetx.interconnect.fitted import FOLDER
 from resnetx.loading import own_yaml
+from resnetx.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from resnetx.interconnect.collective import CollectivePlan
@@ -27,6 +28,7 @@ ERRORS_FILE = FOLDER / "collective-errors.yaml"
 BANDS_BYTES = (256 * 2**10, 4 * 2**20, 64 * 2**20)  # where the second band begins, the third and the fourth
 FEWEST = 5  # figures that make a cell by themselves
 LEVEL = 0.9
+SENDS = "sends"  # stands for the collectives that are messages; None: for those that go around rings
 
 Key = tuple[str | None, str | None, str | None, bool, int | None]  # system, library, collective, several nodes, band
 
@@ -37,13 +39,15 @@ class MeasuredError:
 
     mean: float
     q90: float
-    points: int
+    points: int  # 0: none is of such plans
     source: str
     held_out: bool = False  # of points that calibrate the plan, each predicted from the others
 
     @property
     def text(self) -> str:
         """A sentence for results."""
+        if not self.points:
+            return f"Not validated: {self.source}; of them, the mean is off by {self.mean:.1%}."
         of = "held out of" if self.held_out else "mean of"
         return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
 
@@ -93,13 +97,22 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SourceError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The mean error of a source's all-reduces and other figures: with all fitted, and with itself left out."""
+    """The mean error of a source's figures: with all fitted, and with the source left out.
+
+    Messages have nothing fitted that a source could be left out of: three of their constants are from three of these
+    sources (`sends`).
+    """
 
     publication: str
     system: str
+    sends: bool  # of the collectives that are messages; false: of those that go around rings, or up and down trees
     points: int
     fitted_error: float
-    left_out_error: float
+    left_out_error: float | None
+
+    @property
+    def name(self) -> str:
+        return self.publication + ", messages" * self.sends
 
 
 class ErrorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,8 +142,9 @@ def held(residuals: Sequence[Residual]) -> list[Held]:
         others = {cell.key: cell for cell in cells([each for each in residuals if each.source != source])}
         for each in (each for each in residuals if each.source == source):
             within[each] = each.error <= _looked_up(others, each, each.nodes > 1).q90
-    large = [each for each in residuals if each.collective == "allreduce" and each.size_bytes >= 2**20]
-    kinds = {"figures": residuals, "all-reduces of 1 MiB and more": large}
+    rings = [each for each in residuals if not OPERATIONS[each.collective].sends]
+    large = [each for each in rings if each.collective == "allreduce" and each.size_bytes >= 2**20]
+    kinds = {"figures of rings and trees": rings, "all-reduces of 1 MiB and more": large}
     return [Held(what, len(kind), sum(within[each] for each in kind)) for what, kind in kinds.items()]
 
 
@@ -139,10 +153,12 @@ def _keys(place: Residual, several: bool) -> Iterator[Key]:
     band = bisect_right(BANDS_BYTES, place.size_bytes)
     yield place.system, place.library, place.collective, several, band
     yield None, place.library, place.collective, several, band
-    yield None, place.library, None, several, band
-    yield None, None, None, several, band
-    yield None, None, None, several, None
-    yield None, None, None, not several, None
+    operation = OPERATIONS.get(place.collective)  # "" stands for any that goes around rings
+    kind = SENDS if operation and operation.sends else None
+    yield None, place.library, kind, several, band
+    yield None, None, kind, several, band
+    yield None, None, kind, several, None
+    yield None, None, kind, not several, None
 
 
 def _cell(key: Key, found: Sequence[Residual]) -> ErrorCell:
@@ -172,8 +188,7 @@ def _rounded(error: float) -> float:
 @cache
 def table() -> ErrorTable:
     """The file."""
-    found: ErrorTable = own_yaml(ERRORS_FILE, ErrorTable)
-    return found
+    return own_yaml(ERRORS_FILE, ErrorTable)
 
 
 @cache
@@ -187,14 +202,23 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
     What is published was measured with the transport that the library takes by itself: of another, all of it counts.
     """
     calibration = plan.calibration
-    if calibration is not None and calibration.points > 2 and calibration.covers(size_bytes):
+    if calibration is not None and calibration.judged and calibration.covers(size_bytes):
         return MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
+    if not plan.validated:
+        return _not_validated()
     nodes, band = plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes)
     if plan.transport == "auto":
         return _published_error(plan.system.name, plan.library, plan.collective, nodes, band)
     return _published_error("", "", "", nodes, band)
+
+
+@cache
+def _not_validated() -> MeasuredError:
+    """Of messages over anything but NVSwitches: that of all messages, of any size."""
+    cell = _by_key()[None, None, SENDS, False, None]
+    return MeasuredError(cell.mean, cell.q90, 0, "every published time of messages is of one node with NVSwitches")
 
 
 @cache
@@ -219,7 +243,8 @@ def _looked_up(known: dict[Key, ErrorCell], asked: Residual, several: bool) -> M
 
 def _whose(cell: ErrorCell) -> str:
     """Which published points these are, in words."""
-    about = " ".join(filter(None, (cell.library, cell.collective))) or "any library"
+    collective = "messages" if cell.collective == SENDS else cell.collective
+    about = " ".join(filter(None, (cell.library, collective))) or "any library"
     where = f"of {about} on {cell.system}" if cell.system else f"of {about} on any system"
     sources = ", ".join(cell.sources[:3]) + (f" and {len(cell.sources) - 3} more" if len(cell.sources) > 3 else "")
     return f"published points {where}: {sources}"

@@ -60,5 +60,4 @@ def fitted() -> Fitted:
 
 
 def _read(path: Path) -> Fitted:
-    file: _FitFile = own_yaml(path, _FitFile)
-    return file.fitted
+    return own_yaml(path, _FitFile).fitted

@@ -7,7 +7,7 @@ the source of NCCL says. One that no figure tells stays where it began. Each sou
 system, is predicted with a fit to all others: only these errors go into the table.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -15,12 +15,15 @@ import msgspec
 import numpy as np
 import yaml
 
-from resnetx.interconnect.algorithms import Algorithm, NcclAlgorithms
-from resnetx.interconnect.calibration import Floats
-from resnetx.interconnect.collective import nccl_algorithms
+from resnetx.interconnect.algorithm import Algorithm
+from resnetx.interconnect.algorithms import NcclAlgorithms
+from resnetx.interconnect.bands import Floats
+from resnetx.interconnect.collective import nccl_algorithms, nccl_sends
 from resnetx.interconnect.errors import ERRORS_FILE, ErrorTable, Residual, SourceError, cells, held
 from resnetx.interconnect.fitted import FIT_FILE, UNFITTED, Fitted
 from resnetx.interconnect.published import PlanKey, PublishedTime, load_published, measured_devices, times
+from resnetx.interconnect.sends import NcclSends
+from resnetx.operations import OPERATIONS
 
 # Least and most of each figure, and the size of a step that makes a difference.
 _TIMES_s = (0.0, 300e-6, 10e-6)
@@ -58,8 +61,8 @@ def main() -> None:
     ERRORS_FILE.write_text(_comment("errors") + text, encoding="utf-8")
     for source in sources:
         print(
-            f"{source.publication:35} {source.system:20} {source.points:4}  fitted {source.fitted_error:6.1%}  "
-            f"left out {source.left_out_error:6.1%}"
+            f"{source.name:35} {source.system:20} {source.points:4}  fitted {source.fitted_error:6.1%}  "
+            + ("" if source.left_out_error is None else f"left out {source.left_out_error:6.1%}")
         )
     for each in table.held:
         print(f"within 90 % of sources left out: {each.within} of {each.points} {each.what}")
@@ -82,8 +85,20 @@ def _left_out(points: Sequence[PublishedTime], everything: Fitted) -> tuple[list
         errors = np.abs(relative_errors(own, without))
         residuals += [_residual(point, float(error)) for point, error in zip(own, errors, strict=True)]
         known = np.abs(relative_errors(own, everything))
-        sources.append(SourceError(*source, len(own), round(float(known.mean()), 4), round(float(errors.mean()), 4)))
+        sources += list(_source_errors(source, own, known, errors))
     return residuals, sources
+
+
+def _source_errors(
+    source: tuple[str, str], own: Sequence[PublishedTime], known: Floats, left_out: Floats
+) -> Iterator[SourceError]:
+    """The errors of one source: of its collectives around rings, and of those that are messages."""
+    sends = np.array([OPERATIONS[point.entry.collective].sends is not None for point in own])
+    for kind in (False, True):
+        of_kind = sends == kind
+        if of_kind.any():
+            means = [round(float(errors[of_kind].mean()), 4) for errors in (known, left_out)]
+            yield SourceError(*source, kind, int(of_kind.sum()), means[0], None if kind else means[1])
 
 
 def _residual(point: PublishedTime, error: float) -> Residual:
@@ -145,10 +160,11 @@ def _chosen(key: PlanKey, size_bytes: int) -> int:
 
 
 @cache
-def _algorithms(key: PlanKey) -> NcclAlgorithms:
+def _algorithms(key: PlanKey) -> NcclAlgorithms | NcclSends:
     system, cluster, library, collective, gpus = key
     loaded = load_published(system, cluster)
-    return nccl_algorithms(loaded, collective, measured_devices(loaded, cluster, gpus), library)
+    run = nccl_sends if OPERATIONS[collective].sends else nccl_algorithms
+    return run(loaded, collective, measured_devices(loaded, cluster, gpus), library)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ class Generation:
     other_handovers: int = 1  # in a step of any other collective, for each one in a step of allreduce
     fills_chains: bool = False  # broadcast and reduce pay for the pieces that fill the chain
     protocols: bool = False  # chooses among LL, LL128 and Simple (`protocols`)
+    sends: bool = False  # has messages between GPUs (ncclSend and ncclRecv, 2.7 and later)
+    relays: bool = False  # sends them through a GPU that has NVLinks to both (NCCL_NVB_DISABLE, 2.11 and later)
 
 
 _RING_OLD = Hop(8.4e-6, 5.7e-6, 5.7e-6, 6.6e-6)  # tuning.cc of 2.5.6, the oldest that states them (protocol Simple)
@@ -43,8 +45,8 @@ GENERATIONS: dict[str, Generation] = {
     "nccl1": Generation(_RING_OLD, one_ring=True, fills_chains=True),
     # collectives.h of 2.0 to 2.3: a step has two parts in allreduce, each handed over by itself, and four in all others
     "nccl2": Generation(_RING_OLD, half_lanes_up_to=4, other_handovers=2, fills_chains=True),
-    "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, protocols=True),
-    "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S, protocols=True),
+    "nccl2.4": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, protocols=True, sends=True),
+    "nvls": Generation(_RING_NEW, False, MOST_GPUS, False, TREE, _IN_SWITCH_S, protocols=True, sends=True, relays=True),
     "gloo": Generation(SOCKET),
 }
 

@@ -81,6 +81,11 @@ class System(msgspec.Struct, frozen=True, dict=True):
             return self.equal.in_node(node)
         return [component for component in self.components if component.node == node]
 
+    @cached_property
+    def uneven(self) -> bool:
+        """Whether a link between GPUs has more lanes one way than the other."""
+        return any(link.uneven for link, _ in self.counted_links())
+
     def near(self, name: str, nodes: Collection[int]) -> Neighbours:
         """The links of a component to those in some nodes, each with what is at its other end."""
         if self.equal and name == FABRIC:

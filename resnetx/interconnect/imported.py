@@ -1,56 +1,137 @@
-"""Bench records of what nccl-tests measured."""
+"""Bench records of what other programs measured: collectives by nccl-tests and OSU, pair copies by several."""
 
 from pathlib import Path
 
-from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.collective import COLLECTIVES
-from resnetx.interconnect.measured import MeasuredSize, read_nccl_tests
-from resnetx.record import SCHEMA, BenchPoint, BenchRecord, Unknown, known, seal
+import msgspec
+
+from resnetx.errors import ConfigError, FileError, unknown_name
+from resnetx.formats import nvbandwidth, osu, p2p_test, tartan_pairs
+from resnetx.formats.copy_rows import CopyRow, CopyTable
+from resnetx.interconnect.measured import MAX_TABLE_BYTES, MeasuredSize, read_nccl_tests
+from resnetx.loading import File, decode
+from resnetx.operations import OPERATIONS
+from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Unknown, Warning, known, seal
+from resnetx.record.copies import CopyCell
 
 SILENT = Unknown("nccl-tests does not say")
 MEAN_OF_A_QUEUE = Unknown("`times_s` is the mean of a queue, as nccl-tests times them")
+_PROGRAMS = "text or JSON of nccl-tests, nvbandwidth, OSU, p2pBandwidthLatencyTest or Tartan"
+_NOT_SAID = Unknown("the file does not say")
+_NO_RELAY = Unknown("no GPU relays it")
+_NO_CLASS = Unknown("not classified yet")
 
 
-def import_nccl_tests(file: Path, collective: str | None, gpus: int | None) -> BenchRecord:
-    """The record of a file's points. `collective` and `gpus`: used where the file does not say them."""
-    if collective is not None and collective not in COLLECTIVES:
-        raise unknown_name("collective", collective, COLLECTIVES, "collective")
+def import_bench(file: Path, collective: str | None, gpus: int | None, size_bytes: int | None = None) -> BenchRecord:
+    """The record of a file of any program that is known.
+
+    `collective`, `gpus`, `size_bytes`: used where the file does not say them; the last one is the size of copies.
+    """
+    where = f"--import {file}"
+    opened = File(file, _PROGRAMS, MAX_TABLE_BYTES, where)
+    content = opened.content()
+    table = _copies(opened, content, gpus, size_bytes)
+    if table is None:
+        if size_bytes is not None:
+            raise ConfigError(f"size={size_bytes}: {file.name} is of nccl-tests, which says the sizes itself")
+        return _of_nccl_tests(file, collective, gpus)
+    if collective is not None and any(row.collective != collective for row in table.collectives):
+        raise ConfigError(f"{where}: holds {table.collectives[0].collective}; expected {collective}")
+    return _record(
+        source=f"{file.name} ({table.program})",
+        library=table.program,
+        ranks=table.gpus or gpus,
+        points=[_point(row.collective, MeasuredSize(row.size_bytes, row.time_s)) for row in table.collectives],
+        cells=[_cell(row) for row in table.rows],
+        notes=table.notes,
+        name=file.name,
+    )
+
+
+def _copies(file: File, content: bytearray, gpus: int | None, size_bytes: int | None) -> CopyTable | None:
+    """What a file of another program than nccl-tests says; None where it is of none."""
+    if file.path.suffix == ".json" or content.lstrip()[:1] == b"{":
+        return nvbandwidth.parse(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
+    text = file.decoded(content)
+    if tartan_pairs.MARK.search(text):
+        return tartan_pairs.parse(file, text)
+    if p2p_test.MARK.search(text):
+        return p2p_test.parse(file, text, size_bytes)
+    return osu.parse(file, text, gpus) if osu.MARK.search(text) else None
+
+
+class _Titled(msgspec.Struct):
+    nvbandwidth: msgspec.Raw | None = None
+
+
+def _is_nvbandwidth(file: File, content: bytearray) -> bool:
+    try:
+        return decode(file, content, _Titled).nvbandwidth is not None
+    except FileError:  # what is wrong with it, its reader says
+        return b'"nvbandwidth"' in content[:2000]
+
+
+def _of_nccl_tests(file: Path, collective: str | None, gpus: int | None) -> BenchRecord:
+    if collective is not None and collective not in OPERATIONS:
+        raise unknown_name("collective", collective, tuple(OPERATIONS), "collective")
     measured = read_nccl_tests(str(file), collective, f"--import {file}")
     name = measured.collective or collective
-    if name not in COLLECTIVES:
+    if name not in OPERATIONS:
         holds = f"it holds {name}" if name else "it does not say of which collective it is"
-        raise ConfigError(f"--import {file}: {holds}; expected collective= one of {', '.join(COLLECTIVES)}")
-    imported = Unknown(f"imported from {file.name}")
-    ranks = measured.gpus or gpus or Unknown("the file lists no ranks, and gpus= was not given")
+        raise ConfigError(f"--import {file}: {holds}; expected collective= one of {', '.join(OPERATIONS)}")
+    return _record(
+        source=measured.source,
+        library="nccl-tests",
+        ranks=measured.gpus or gpus,
+        points=[_point(name, point) for point in measured.points],
+        cells=[],
+        notes=(),
+        name=file.name,
+    )
+
+
+def _record(
+    *,
+    source: str,
+    library: str,
+    ranks: int | None,
+    points: list[BenchPoint],
+    cells: list[CopyCell],
+    notes: tuple[str, ...],
+    name: str,
+) -> BenchRecord:
+    imported = Unknown(f"imported from {name}")
+    no_ranks = Unknown("the file lists no ranks, and gpus= was not given")
     record = BenchRecord(
         kind="bench",
         schema=SCHEMA,
         request=known(imported),
-        source=measured.source,
+        source=source,
         outcome="ok",
         reason="",
         failures=[],
         stderr_end="",
         started_at=known(imported),
         duration_s=known(imported),
-        world_size=known(ranks),
-        library="nccl-tests",
+        world_size=known(no_ranks if ranks is None else ranks),
+        library=library,
         crowding=known(imported),
         queue_length=known(imported),
-        points=[_bench_point(name, point) for point in measured.points],
+        points=points,
+        cells=cells,
         skipped=[],
         transport=known(imported),
         devices=known(imported),
         host_load=known(imported),
-        warnings=[],
+        warnings=[Warning(code="imported", message=note, remedy="see docs/reading-benches.md") for note in notes],
         environment=known(imported),
         other_nodes=known(imported),
+        job=known(imported),
         unknown={},
     )
     return seal(record)
 
 
-def _bench_point(collective: str, point: MeasuredSize) -> BenchPoint:
+def _point(collective: str, point: MeasuredSize) -> BenchPoint:
     return BenchPoint(
         collective=collective,
         size_bytes=int(point.size_bytes),
@@ -59,4 +140,26 @@ def _bench_point(collective: str, point: MeasuredSize) -> BenchPoint:
         cpu_share=known(SILENT),
         computing_lost=known(SILENT),
         queued_s=known(MEAN_OF_A_QUEUE),
+        expected_s=known(NOT_DESCRIBED),
+        algorithm=known(SILENT),
+        protocol=known(SILENT),
+    )
+
+
+def _cell(row: CopyRow) -> CopyCell:
+    return CopyCell(
+        copy=row.copy,
+        source=row.source,
+        target=row.target,
+        through=known(_NO_RELAY),
+        size_bytes=row.size_bytes,
+        direction=row.direction,
+        endpoint=row.endpoint,
+        time_s=[row.time_s],
+        wrong=known(_NOT_SAID),
+        path=known(_NOT_SAID if row.path is None else row.path),
+        evidence=list(row.evidence),
+        expected_s=known(NOT_DESCRIBED),
+        verdict="not judged",
+        pair_class=known(_NO_CLASS),
     )

@@ -25,6 +25,8 @@ from resnetx.operations import Operation
 PLATEAU = ((8.0, 1.4), (0.0, 1.9))
 PLATEAU_FROM_BYTES = 64
 
+Groups = Sequence[tuple[int, ...]]  # GPU ids, node by node
+
 
 @dataclass(frozen=True)
 class Plateau:
@@ -117,6 +119,11 @@ def _ends(system: System, group: tuple[int, ...], cards: Sequence[str]) -> list[
         used[gpu] += 1
         joined.append((card, gpu))
     return joined
+
+
+def nearest_cards(system: System, device: int) -> list[str]:
+    """The cards that the library drives for one GPU."""
+    return _cards(system, (device,), system.rails)
 
 
 def _cards(system: System, group: tuple[int, ...], rails: Rails) -> list[str]:

@@ -7,11 +7,14 @@ from typing import Any, get_args
 
 import msgspec
 
-from resnetx.errors import FileError, sentence
+from resnetx.errors import FileError, sentence, shortened
 from resnetx.interconnect.graph import Library
-from resnetx.interconnect.parts import UNITS, Family, Provenance, in_base_units
-from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.interconnect.parts import UNITS, Family, Provenance, SourcedValue, in_base_units
+from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.loading.yaml_file import steps
+
+MAX_COMPONENTS = 2**12  # of a file; found by arithmetic, as gpu0..999999999 would fill the memory
+SMALLEST, LARGEST = 1e-15, 1e21  # figures in base units: from below a nanosecond to above an exaFLOP/s
 
 
 class LinedYaml(YamlFile):
@@ -59,3 +62,32 @@ def _keys_in_file_units(said: str) -> str:
     for suffix, (base, _) in UNITS.items():
         said = re.sub(rf"(?<=\w){base}\b", suffix, said)
     return said
+
+
+def expand(text: LinedYaml, where: Sequence[str | int], name: str) -> list[str]:
+    """The names in a range: "gpu0..3" is gpu0 gpu1 gpu2 gpu3; any other name is itself."""
+    check_name(text, where, name)
+    found = re.fullmatch(r"(.*?)([0-9]+)\.\.([0-9]+)", name)
+    if not found:
+        return [name]
+    first, last = int(found[2]), int(found[3])
+    if last < first or last - first >= MAX_COMPONENTS:
+        raise text.error(where, f"{name}: expected a range from low to high of at most {MAX_COMPONENTS}")
+    return [f"{found[1]}{number}" for number in range(first, last + 1)]
+
+
+def check_figure(
+    text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, zero_allowed: bool = False
+) -> None:
+    """Refuses a figure that no machine has."""
+    if zero_allowed and figure.value == 0:
+        return
+    if not figure.value > 0:
+        raise text.error(where, f"{name}: expected more than 0")
+    if not SMALLEST <= figure.value <= LARGEST:
+        raise text.error(where, f"{name}: no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units")
+
+
+def check_name(text: LinedYaml, where: Sequence[str | int], name: str) -> None:
+    if fault := name_fault(name):
+        raise text.error(where, f"{shortened(name)}: {fault}")

@@ -1,7 +1,8 @@
 """Searches for the links that data crosses between two components of a system: fewest links, then least latency.
 
 A search is given the links it may use and the components it may pass: peer traffic passes switches, and a CPU only
-where its PCIe root lets it (`peer_Bps`). Nothing passes a third node.
+where its PCIe root lets it (`peer_Bps`). A link without lanes in the direction of a search is not there for it. Nothing
+passes a third node.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -35,7 +36,7 @@ def shortest(
         if name != source and not passable(system.component(name)):
             continue
         for link, near in system.near(name, nodes):
-            if near not in back and near != source and usable(link):
+            if near not in back and near != source and link.lanes_from(name) and usable(link):
                 heappush(ahead, (hops + 1, latency_s + link.wire.latency_s.value, near, name, link.part_name, link))
     return ()
 
@@ -76,6 +77,11 @@ def bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
     )
 
 
+def wired_steps(system: System, a: str, b: str) -> Steps:
+    """How two GPUs of a node are wired through switches and CPUs, whether or not peer traffic may cross."""
+    return shortest(system, a, {b}, lambda link: link.wire.family != "network", lambda c: c.kind in ("switch", "cpu"))
+
+
 def host_steps(system: System, a: str, b: str) -> Steps:
     """The path through the memory of a CPU near each GPU; () if no CPU is described."""
     up, down = to_host(system, a), to_host(system, b)
@@ -111,6 +117,7 @@ def through_host(system: System, gpu: str, card: str) -> Steps:
 
 
 def backward(steps: Steps) -> Steps:
+    """A path in the other direction; of links that have lanes both ways, as all but those between GPUs have."""
     return tuple((after, before, link) for before, after, link in reversed(steps))
 
 

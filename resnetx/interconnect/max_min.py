@@ -1,7 +1,7 @@
 """What flows get that run at once: each direction of a link, both together, and a CPU's ports are shared fairly."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from resnetx.interconnect.graph import Link, System
@@ -51,12 +51,27 @@ def fair_shares(system: System, flows: Sequence[Flow], kernels: bool = False) ->
     return shares
 
 
+def seconds_per_byte(system: System, loads: Iterable[tuple[Flow, float]], kernels: bool = False) -> tuple[float, str]:
+    """(seconds, what limits them) until all flows that start at once are over, where each carries so many bytes.
+
+    What has most to carry for its rate is busy all the time. With as many bytes in each flow that is 1 / the least of
+    `fair_shares`: those who get it are the last to end.
+    """
+    capacity: dict[SharedResource, float] = {}
+    carried: dict[SharedResource, float] = {}
+    for flow, size_bytes in loads:
+        for resource, room_Bps in _resources(system, flow, kernels):
+            capacity[resource] = room_Bps
+            carried[resource] = carried.get(resource, 0.0) + size_bytes
+    return max(((size_bytes / capacity[resource], resource[0]) for resource, size_bytes in carried.items()))
+
+
 def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[SharedResource, float]]:
     """What a flow uses, and how much of it there is: each direction of a link, and both together."""
     for before, after, link in flow.steps:
-        rate_Bps = link.kernel_Bps if kernels else link.copy_Bps
+        rate_Bps, back_Bps = (_rate_Bps(link.leaving(end), kernels) for end in (before, after))
         yield (f"{before} to {after}", link.part_name), rate_Bps
-        yield (f"{link.name} both ways", link.part_name), min(2 * rate_Bps, link.duplex_Bps)
+        yield (f"{link.name} both ways", link.part_name), min(rate_Bps + back_Bps, link.duplex_Bps)
         for name in (before, after):
             part = system.component(name).part
             if flow.from_host or not isinstance(part, CpuSpec) or link.wire.family in ("smp", "network"):
@@ -67,3 +82,7 @@ def _resources(system: System, flow: Flow, kernels: bool) -> Iterator[tuple[Shar
                 yield (f"{link.name} both ways, staged in {name}", link.part_name), duplex
             elif part.peer_Bps is not None:
                 yield (f"{before} to {after}, through {name}", link.part_name), part.peer_Bps.value
+
+
+def _rate_Bps(link: Link, kernels: bool) -> float:
+    return link.kernel_Bps if kernels else link.copy_Bps

@@ -65,6 +65,8 @@ def read(path: str, collective: str | None = None) -> MeasuredCollective:
     """
     where = f"calibration={path}"
     file_path = RunFolder(Path(path)).record if is_folder(Path(path)) else Path(path)
+    if file_path != Path(path) and not is_file(file_path):
+        raise ConfigError(f"{where}: a folder without {file_path.name}; expected the folder of one bench, or a file")
     if file_path.suffix in (".yaml", ".yml"):
         return _typed(File(file_path, "measured points", YAML_BYTES, where))
     file = File(file_path, "measured collectives", MAX_BYTES, where)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, rings
@@ -72,7 +72,7 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
 
 def _nvlink_unused(system: System, devices: tuple[int, ...]) -> tuple[str, ...]:
     """Why NCCL 1 leaves out the NVLink that there is."""
-    if any(paths.nvlink_lanes(system, a, b) for a, b in combinations(devices, 2)):
+    if any(paths.nvlink_lanes(system, a, b) for a, b in permutations(devices, 2)):
         return ("NCCL 1: NVLink does not join every two of these GPUs, so its one ring does not use it.",)
     if paths.nvlink_flow(system, devices[0], devices[1]).steps:
         return ("NCCL 1 is older than NVSwitches; its one ring does not use them (Li et al. 2019 ran it over PCIe).",)
@@ -99,7 +99,7 @@ def _switched(system: System, devices: tuple[int, ...], generation: Generation) 
     flows = [paths.nvlink_flow(system, a, b) for a, b in rings.directions(order)]
     if not all(flow.steps for flow in flows) or all(len(flow.steps) == 1 for flow in flows):
         return None
-    lanes = min(link.lanes for flow in flows for _, _, link in flow.steps)
+    lanes = min(link.lanes_from(before) for flow in flows for before, _, link in flow.steps)
     note = f"NVSwitches join every GPU to every other, at {lanes} lanes each: any order of {lanes} rings will do."
     return _one_order(system, order, flows, True, lanes, (note,))
 
@@ -149,7 +149,8 @@ def _copies(system: System, flows: Sequence[Flow]) -> tuple[float, str]:
     """(B/s, where) of copies along the bus: of the slowest link by itself or, where they are staged, of the host."""
     if any(flow.staged for flow in flows):
         return min(fair_shares(system, flows))
-    return min((link.copy_Bps, f"{before} to {after}") for flow in flows for before, after, link in flow.steps)
+    steps = [step for flow in flows for step in flow.steps]
+    return min((link.leaving(before).copy_Bps, f"{before} to {after}") for before, after, link in steps)
 
 
 def _place(system: System, device: int) -> tuple[str, ...]:
@@ -160,16 +161,17 @@ def _place(system: System, device: int) -> tuple[str, ...]:
 def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> NodeRings | None:
     """Rings over direct NVLink; None where no two of these GPUs have one, or not all, as one ring needs."""
     lanes = [[paths.nvlink_lanes(system, a, b) for b in devices] for a in devices]
-    joined = [lanes[a][b] > 0 for a, b in combinations(range(len(devices)), 2)]
+    joined = [lanes[a][b] > 0 for a, b in permutations(range(len(devices)), 2)]
     if not any(joined) or (generation.one_ring and not all(joined)):
         return None
     lane_Bps, names = paths.lane_Bps(system, devices), [system.gpus[device].name for device in devices]
+    links = paths.direct_links_name(system, devices)
     if generation.one_ring:
         order, share = rings.widest(lanes)
-        orders, note = [order], "NCCL 1: one ring over the NVLinks of mutual peers."
+        orders, note = [order], f"NCCL 1: one ring over the {links}s of mutual peers."
     else:
         orders, share = _pack(lanes, len(devices) <= generation.half_lanes_up_to)
-        note = _about_mesh(names, lanes, len(orders), share)
+        note = _about_mesh(names, lanes, links, len(orders), share)
     chains = rings.pack_chains(lanes) if generation.tree else []
 
     def named(order: rings.Order, bandwidth_Bps: float, closed: bool) -> Ring:
@@ -180,8 +182,8 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> N
         rings=tuple(named(order, lane_Bps * share, True) for order in orders),
         chains=tuple(named(order, lane_Bps, False) for order in chains),
         family="nvlink",
-        ring_limit=_tightest(names, lanes, len(orders) * share),
-        chain_limit=_tightest(names, lanes, len(chains)),
+        ring_limit=_tightest(names, lanes, links, len(orders) * share),
+        chain_limit=_tightest(names, lanes, links, len(chains)),
         lanes=lanes,
         notes=(note,),
     )
@@ -190,29 +192,46 @@ def _mesh(system: System, devices: tuple[int, ...], generation: Generation) -> N
 def _pack(lanes: rings.Lanes, halves: bool) -> tuple[list[rings.Order], float]:
     """(rings, the share of a lane that each fills): whole lanes, unless halves carry more."""
     whole = rings.pack_rings(lanes)
-    if halves and 0 < len(whole) < min(map(sum, lanes)):
+    if halves and 0 < len(whole) < rings.fewest(lanes):
         half = rings.pack_rings([[2 * count for count in row] for row in lanes])
         if len(half) > 2 * len(whole):
             return half, 0.5
     return whole, 1.0
 
 
-def _tightest(names: Sequence[str], lanes: rings.Lanes, carried: float) -> str:
-    """The GPU with the fewest lanes to the others: nothing passes it more often than it has lanes."""
-    fewest = min(map(sum, lanes))
-    place = [sum(row) for row in lanes].index(fewest)
-    others = ", ".join(other for other, count in zip(names, lanes[place], strict=True) if count)
+def _tightest(names: Sequence[str], lanes: rings.Lanes, links: str, carried: float) -> str:
+    """The GPU with the fewest lanes to the others, or from them: nothing passes it more often than it has lanes."""
+    fewest = rings.fewest(lanes)
+    rows, way = next((rows, way) for rows, way in ((lanes, "to"), (_turned(lanes), "from")) if fewest in map(sum, rows))
+    place = [sum(row) for row in rows].index(fewest)
+    others = ", ".join(other for other, count in zip(names, rows[place], strict=True) if count)
     unused = f", of which {carried:g} can be filled" if carried < fewest else ""
-    return f"{names[place]}: {fewest} NVLink lane{'s' * (fewest != 1)} to {others or 'none of the others'}{unused}"
+    return f"{names[place]}: {fewest} {links} lane{'s' * (fewest != 1)} {way} {others or 'none of the others'}{unused}"
 
 
-def _about_mesh(names: Sequence[str], lanes: rings.Lanes, rings_found: int, share: float) -> str:
-    """The rings that fit into NVLink lanes, in a sentence, or why there is none; `share`: of a lane, for each."""
+def _turned(lanes: rings.Lanes) -> rings.Lanes:
+    """The lanes into each GPU, where `lanes` has those out of it."""
+    return list(zip(*lanes, strict=True))
+
+
+def _about_mesh(names: Sequence[str], lanes: rings.Lanes, links: str, rings_found: int, share: float) -> str:
+    """The rings that fit into lanes of `links`, in a sentence, or why there is none; `share`: of a lane, for each."""
     if rings_found:
         kind = (
-            f"half lanes of NVLink, worth {rings_found * share:g} whole ones" if share < 1 else "whole lanes of NVLink"
+            f"half lanes of {links}, worth {rings_found * share:g} whole ones"
+            if share < 1
+            else f"whole lanes of {links}"
         )
         return f"{rings_found} ring{'s' * (rings_found > 1)} on {kind}."
-    ends = [name for name, row in zip(names, lanes, strict=True) if sum(map(bool, row)) < 2]
-    why = f"{ends[0]} has fewer than two NVLink neighbours among them" if ends else "no order of them closes"
-    return f"No ring of NVLink lanes visits all {len(names)} GPUs: {why}."
+    return f"No ring of {links} lanes visits all {len(names)} GPUs: {_why_no_ring(names, lanes, links)}."
+
+
+def _why_no_ring(names: Sequence[str], lanes: rings.Lanes, links: str) -> str:
+    out_and_in = list(zip(names, lanes, _turned(lanes), strict=True))
+    for name, out, into in out_and_in:
+        if sum(map(bool, map(max, out, into))) < 2:
+            return f"{name} has fewer than two {links} neighbours among them"
+    for name, out, into in out_and_in:
+        if not (any(out) and any(into)):
+            return f"{name} has {links} lanes {'from' if any(into) else 'to'} them only"
+    return "no order of them closes"

@@ -109,7 +109,8 @@ class EqualNodes(msgspec.Struct, frozen=True, dict=True):
         return Component(name, component.part_name, component.part, x, component.y, node)
 
     def _placed_link(self, link: Link, node: int) -> Link:
-        return msgspec.structs.replace(link, a=_name_in(node, link.a), b=_name_in(node, link.b))
+        through = link.through and _name_in(node, link.through)
+        return msgspec.structs.replace(link, a=_name_in(node, link.a), b=_name_in(node, link.b), through=through)
 
     def _port(self, card: str, node: int) -> Link:
         return Link(_name_in(node, card), FABRIC, self.network, self.port, 1, "composed: nodes, network and nics")

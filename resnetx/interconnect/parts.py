@@ -44,6 +44,9 @@ class GpuSpec(_Spec, frozen=True, kw_only=True):
     kind: ClassVar[str] = "gpu"
     product_names: tuple[str, ...] = ()  # as its driver names it; "CPU": no GPU, but a rank on cores of the host
     chip: str = ""  # "GP100": forms of one chip compute alike at one clock and memory rate; "": the part's own
+    bus: str = ""  # the kind of its link to the host; "": not stated
+    peer_link: str = ""  # the kind of link that it reaches other GPUs by; "": it has none, or none is stated
+    peer_links: int = 0  # how many of these it has
     compute_capability: SourcedValue
     fp32_FLOPps: SourcedValue
     tf32_FLOPps: SourcedValue | None = None
@@ -82,6 +85,14 @@ class NicSpec(_Spec, frozen=True, kw_only=True):
     bandwidth_Bps: SourcedValue  # per direction
 
 
+class PhotonicSpec(_Spec, frozen=True, kw_only=True):
+    """An optical circuit switch. Each lane through it takes one port in and one port out, and waits for nothing."""
+
+    kind: ClassVar[str] = "photonic"
+    ports: SourcedValue  # in, and as many out
+    reconfiguration_s: SourcedValue  # until all its circuits are others
+
+
 class StorageSpec(_Spec, frozen=True, kw_only=True):
     """What training images are read from."""
 
@@ -101,6 +112,12 @@ class WireSpec(_Spec, frozen=True, kw_only=True):
     # Per direction, what the GPUs' kernels get; null: as copies, but on NVLink in smaller packets (NVLINK_KERNELS).
     kernel_Bps: SourcedValue | None = None
     peer: bool = True  # may GPU-to-GPU traffic cross?
+    word: str = "NV"  # of links between GPUs: what the matrix of connectivity calls them, before the number of lanes
+
+    @property
+    def peer_name(self) -> str:
+        """What links between GPUs of this kind are called."""
+        return "NVLink" if self.word == "NV" else self.word
 
 
 class NetworkSpec(_Spec, frozen=True, kw_only=True):
@@ -112,14 +129,15 @@ class NetworkSpec(_Spec, frozen=True, kw_only=True):
     gpu_direct: bool  # may NICs read GPU memory? If not, through the host
 
 
-ComponentSpec = GpuSpec | CpuSpec | SwitchSpec | NicSpec | StorageSpec
+ComponentSpec = GpuSpec | CpuSpec | SwitchSpec | PhotonicSpec | NicSpec | StorageSpec
 COMPONENTS: dict[str, type[ComponentSpec]] = {
-    kind.kind: kind for kind in (GpuSpec, CpuSpec, SwitchSpec, NicSpec, StorageSpec)
+    kind.kind: kind for kind in (GpuSpec, CpuSpec, SwitchSpec, PhotonicSpec, NicSpec, StorageSpec)
 }
 TABLES: dict[str, type[msgspec.Struct]] = {
     "gpus": GpuSpec,
     "cpus": CpuSpec,
     "switches": SwitchSpec,
+    "photonics": PhotonicSpec,
     "nics": NicSpec,
     "storage": StorageSpec,
     "links": WireSpec,

@@ -28,6 +28,7 @@ from resnetx.interconnect.link_search import (
     through_host,
     to_card,
     to_host,
+    wired_steps,
 )
 from resnetx.interconnect.max_min import Flow, Steps, fair_shares
 from resnetx.interconnect.parts import CpuSpec, SwitchSpec
@@ -46,7 +47,7 @@ class Path:
     kind: PathKind
     steps: Steps
     bandwidth_Bps: float  # one way
-    duplex_Bps: float  # this copy and the opposite one at once, summed
+    duplex_Bps: float  # this copy and the opposite one at once, summed, until the slower of them has ended
     latency_s: float  # of a small copy
     limit: str  # what sets the bandwidth: "gpu0 to gpu1", "plx0 to cpu0, staged in cpu0"
 
@@ -73,7 +74,7 @@ class PairMatrix:
 def copy_path(system: System, source: int, target: int, transport: Transport = "auto") -> Path:
     """The path of a single copy: as peers where they can be, else staged through the host."""
     if source != target:
-        return _path(system, source, target, flow(system, source, target, transport))
+        return _path(system, source, target, transport)
     gpu = system.gpu_part(source)
     rate = gpu.memory_Bps.value / 2  # it reads and writes the GPU's own memory
     return Path(source, target, "local", (), rate, rate, gpu.copy_s.value, f"memory of {system.gpus[source].name}")
@@ -93,7 +94,7 @@ def routes(system: System, source: int, target: int) -> list[Path]:
         for near in range(len(system.gpus)):
             if near not in way and nvlink_lanes(system, way[-1], near):
                 (found if near == target else ahead).append([*way, near])
-    return [*(_relay(system, way) for way in found), direct]
+    return [*(relay(system, way) for way in found), direct]
 
 
 def peers(system: System) -> list[list[bool]]:
@@ -103,9 +104,9 @@ def peers(system: System) -> list[list[bool]]:
 
 
 def connectivity(system: System) -> list[list[str]]:
-    """The matrix of `nvidia-smi topo -m`: X, NV2, PIX, PXB, PHB, NODE, SYS, and NET between nodes."""
+    """The matrix of `nvidia-smi topo -m`: X, NV2, PIX, PXB, PHB, NODE, SYS; NET between nodes, N/A without a path."""
     gpus = range(len(system.gpus))
-    return [[_nearness(system, a, b) for b in gpus] for a in gpus]
+    return [[nearness(system, a, b) for b in gpus] for a in gpus]
 
 
 def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
@@ -128,39 +129,55 @@ def are_peers(system: System, a: int, b: int) -> bool:
 
 
 def nvlink_lanes(system: System, a: int, b: int) -> int:
-    """NVLink lanes that join two GPUs with nothing between."""
+    """NVLink lanes from GPU `a` to GPU `b` with nothing between."""
     name = system.gpus[b].name
     return sum(
-        link.lanes for link, near in system.neighbours[system.gpus[a].name] if near == name and is_peer_nvlink(link)
+        link.lanes_from(system.gpus[a].name)
+        for link, near in system.neighbours[system.gpus[a].name]
+        if near == name and is_peer_nvlink(link)
     )
 
 
-def _relay(system: System, way: Sequence[int]) -> Path:
+def relay(system: System, way: Sequence[int]) -> Path:
     """Copies from GPU to GPU, one after the other: each begins when the one before has ended."""
     parts = [copy_path(system, a, b) for a, b in pairwise(way)]
     rate = 1 / sum(1 / part.bandwidth_Bps for part in parts)
+    back = 1 / sum(1 / copy_path(system, b, a).bandwidth_Bps for a, b in pairwise(way))
     return Path(
         source=way[0],
         target=way[-1],
         kind="relay",
         steps=tuple(step for part in parts for step in part.steps),
         bandwidth_Bps=rate,
-        duplex_Bps=2 * rate,
+        duplex_Bps=2 * min(rate, back),
         latency_s=sum(part.latency_s for part in parts),
         limit=f"{len(parts)} copies in sequence, through {', '.join(system.gpus[gpu].name for gpu in way[1:-1])}",
     )
 
 
-def _nearness(system: System, a: int, b: int) -> str:
-    """How near two GPUs are, in the words of `nvidia-smi topo -m`."""
+def nearness(system: System, a: int, b: int) -> str:
+    """How near two GPUs are, in the words of `nvidia-smi topo -m`; it tells of wires, not of who may use them."""
     if a == b:
         return "X"
     if system.gpus[a].node != system.gpus[b].node:
         return "NET"
-    steps = peer_steps(system, system.gpus[a].name, system.gpus[b].name)
-    if steps and all(link.wire.family == "nvlink" for _, _, link in steps):
-        return f"NV{min(link.lanes for _, _, link in steps)}"
-    return _DISTANCES[_distance(system, steps or host_steps(system, system.gpus[a].name, system.gpus[b].name))]
+    if steps := nvlink_steps(system, system.gpus[a].name, system.gpus[b].name):
+        narrowest = min((link.leaving(before) for before, _, link in steps), key=lambda link: link.lanes)
+        return f"{narrowest.wire.word}{narrowest.lanes}"
+    steps = wired_steps(system, system.gpus[a].name, system.gpus[b].name)
+    if not steps:
+        return "N/A"
+    return "NODE" if _between_bridges(system, steps) else _DISTANCES[_distance(system, steps)]
+
+
+def _between_bridges(system: System, steps: Steps) -> bool:
+    """Whether a path goes in and out of one CPU by two host bridges of it."""
+    turns = [
+        {into.bridge, out.bridge}
+        for (_, name, into), (_, _, out) in pairwise(steps)
+        if system.component(name).kind == "cpu"
+    ]
+    return len(turns) == 1 and "" not in turns[0] and len(turns[0]) == 2
 
 
 _DISTANCES = ("PIX", "PXB", "PHB", "SYS")
@@ -189,6 +206,11 @@ def flow(system: System, source: int, target: int, transport: Transport = "auto"
     if steps := host_steps(system, a, b):
         return Flow(steps, staged=True)
     raise ConfigError(f"{system.name}: {a} and {b} are not peers, and no CPU is described that could stage a copy")
+
+
+def opposite_flow(system: System, source: int, target: int, taken: Flow, transport: Transport = "auto") -> Flow:
+    """The copy the other way: over the same links, unless links of the system have more lanes one way."""
+    return flow(system, target, source, transport) if system.uneven else Flow(backward(taken.steps), taken.staged)
 
 
 def nvlink_flow(system: System, source: int, target: int) -> Flow:
@@ -244,14 +266,24 @@ def path_to_host(system: System, device: int) -> list[str]:
 def lane_Bps(system: System, devices: Sequence[int]) -> float:
     """What kernels get on one lane of the direct links among these GPUs (the slowest kind, if they differ)."""
     names = {system.gpus[device].name for device in devices}
-    links = ((link, near) for name in names for link, near in system.neighbours[name])
-    return min(link.kernel_Bps / link.lanes for link, near in links if near in names and is_peer_nvlink(link))
+    links = ((link.leaving(name), near) for name in names for link, near in system.neighbours[name])
+    return min(
+        link.kernel_Bps / link.lanes for link, near in links if near in names and link.lanes and is_peer_nvlink(link)
+    )
 
 
-def _path(system: System, source: int, target: int, taken: Flow) -> Path:
-    opposite = Flow(backward(taken.steps), taken.staged)
+def direct_links_name(system: System, devices: Sequence[int]) -> str:
+    """What the direct links among these GPUs are called: NVLink, XGMI."""
+    names = {system.gpus[device].name for device in devices}
+    links = ((link, near) for name in sorted(names) for link, near in system.neighbours[name])
+    return next((link.wire.peer_name for link, near in links if near in names and is_peer_nvlink(link)), "NVLink")
+
+
+def _path(system: System, source: int, target: int, transport: Transport) -> Path:
+    taken = flow(system, source, target, transport)
     ((rate, limit),) = fair_shares(system, [taken])
-    both = sum(share for share, _ in fair_shares(system, [taken, opposite]))
+    opposite = opposite_flow(system, source, target, taken, transport)
+    both = 2 * min(share for share, _ in fair_shares(system, [taken, opposite]))
     return Path(source, target, _kind(system, taken), taken.steps, rate, both, _latency_s(system, source, taken), limit)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from resnetx.interconnect.fitted import FOLDER
-from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.measured import MeasuredSize
 from resnetx.interconnect.system import System, load
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
@@ -54,7 +54,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     time_us: dict[str | int, float] | None = None
     ratio: dict[str | int, float] | None = None
     explained: dict[str | int, str] = {}
-    calibrate_from: list[str] = []
 
     @property
     def figures(self) -> tuple[Quantity, dict[str | int, float]]:
@@ -84,15 +83,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return figure * 1e-6
         factor = OPERATIONS[self.collective].bus_factor(gpus) if quantity == "busbw_GBps" else 1.0
         return size_bytes * factor / (figure * 1e9)
-
-    def calibrated_from(self) -> MeasuredCollective:
-        """The points that it says to calibrate from."""
-        points = [
-            MeasuredSize(size_bytes, self.time_s(gpus, size_bytes, figure))
-            for key, gpus, size_bytes, figure in self.points()
-            if str(key) in self.calibrate_from
-        ]
-        return MeasuredCollective(self.source, tuple(points))
 
 
 PlanKey = tuple[str, Cluster | None, str, str, int]  # system, how its nodes are joined, library, collective, GPUs
@@ -139,8 +129,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def published() -> Published:
     """All that was published, in the order of the file."""
-    found: Published = own_yaml(FOLDER / "collectives.yaml", Published)
-    return found
+    return own_yaml(FOLDER / "collectives.yaml", Published)
 
 
 @cache

@@ -1,10 +1,11 @@
 """Rings and chains packed into the lanes that join GPUs directly, as collective libraries search them.
 
-A ring visits every GPU once and uses one lane, in one direction, of each link it crosses; a chain is a ring left open,
-run through in both directions. Lanes are whole, as in the search of NCCL 2.0 to 2.3 (its source, `p2p.cu`); who wants
-halves doubles them. `fractional` is the bound that no search can exceed. The search is exact until its budget is spent,
-as it is by some dense meshes; what it returns then is a valid packing, perhaps not the largest. With so many orders
-that they cannot be listed (9 GPUs that are all linked), rings are taken greedily.
+A ring visits every GPU once and uses one lane of each link it crosses, in the direction of the ring; lanes the other
+way are of no use to it. A chain is a ring left open, run through in both directions. Lanes are whole, as in the search
+of NCCL 2.0 to 2.3 (its source, `p2p.cu`); who wants halves doubles them. `fractional` is the bound that no search can
+exceed. The search is exact until its budget is spent, as it is by some dense meshes; what it returns then is a valid
+packing, perhaps not the largest. With so many orders that they cannot be listed (9 GPUs that are all linked), rings are
+taken greedily.
 """
 
 import math
@@ -13,7 +14,7 @@ from itertools import combinations, islice, pairwise, permutations
 
 from resnetx.errors import ConfigError
 
-Lanes = Sequence[Sequence[int]]  # [from][to]: lanes between two GPUs, each of which carries both directions
+Lanes = Sequence[Sequence[int]]  # [from][to]: lanes in this direction; a link both ways is in both places
 Order = tuple[int, ...]
 RingStep = tuple[int, int]
 
@@ -24,29 +25,26 @@ MOST_GPUS = 16  # of a mesh without switches: no machine has more
 
 def pack_rings(lanes: Lanes) -> list[Order]:
     """The most rings that fit at once; each use of a lane's direction takes that direction for itself."""
-    size = len(lanes)
+    size, bound = len(lanes), fewest(lanes)
     if size == 2:  # there and back
-        return [(0, 1)] * lanes[0][1]
-    fewest = min(map(sum, lanes))
+        return [(0, 1)] * bound
     common = math.gcd(*(count for row in lanes for count in row))
-    if (
-        common > 1
-        and len(found := pack_rings([[count // common for count in row] for row in lanes])) * common == fewest
-    ):
+    if common > 1 and len(found := pack_rings([[count // common for count in row] for row in lanes])) * common == bound:
         return found * common
-    orders = _orders(lanes, closed=True)
+    orders, _ = _orders(lanes, closed=True)
     if len(orders) > MOST_ORDERS:
         return _greedily(lanes)
     room = {(a, b): lanes[a][b] for a, b in permutations(range(size), 2)}
     out = [[(gpu, other) for other in range(size) if other != gpu] for gpu in range(size)]
     into = [[(other, gpu) for other in range(size) if other != gpu] for gpu in range(size)]
-    return [orders[index] for index in _pack(room, [directions(order) for order in orders], out + into, fewest)]
+    return [orders[index] for index in _pack(room, [directions(order) for order in orders], out + into, bound)]
 
 
 def pack_chains(lanes: Lanes) -> list[Order]:
     """The most chains that fit at once; each takes both directions of the lanes it uses."""
     size = len(lanes)
-    orders = _orders(lanes, closed=False)
+    lanes = [[min(lanes[a][b], lanes[b][a]) for b in range(size)] for a in range(size)]
+    orders, _ = _orders(lanes, closed=False)
     room = {(a, b): lanes[a][b] for a, b in combinations(range(size), 2)}
     members = [[(min(step), max(step)) for step in pairwise(order)] for order in orders]
     at = [[step for step in room if gpu in step] for gpu in range(size)]
@@ -57,11 +55,16 @@ def pack_chains(lanes: Lanes) -> list[Order]:
 def widest(lanes: Lanes) -> tuple[Order, float]:
     """The one ring whose narrowest link has the most lanes, and how many; of a mesh in which a ring exists."""
     if len(lanes) == 2:
-        return (0, 1), lanes[0][1]
-    orders = _orders(lanes, closed=True)
+        return (0, 1), fewest(lanes)
+    orders, _ = _orders(lanes, closed=True)
     width = {order: min(lanes[a][b] for a, b in directions(order)) for order in orders}
     best = max(orders, key=lambda order: width[order])
     return best, width[best]
+
+
+def fewest(lanes: Lanes) -> int:
+    """The lanes out of one GPU, or into one, that has the fewest: no more rings pass it."""
+    return min(*map(sum, lanes), *map(sum, zip(*lanes, strict=True)))
 
 
 def directions(order: Order) -> tuple[RingStep, ...]:
@@ -75,14 +78,12 @@ def fractional(lanes: Lanes) -> float:
     from scipy.optimize import linprog  # type: ignore[import-untyped]
 
     if len(lanes) == 2:
-        return float(lanes[0][1])
-    orders = _orders(lanes, closed=True)
+        return float(fewest(lanes))
+    orders, complete = _orders(lanes, closed=True)
+    if not complete:
+        return float(fewest(lanes))  # too many for the program
     if not orders:
         return 0.0
-    if len(orders) > MOST_ORDERS:
-        return float(
-            min(map(sum, lanes))
-        )  # too many for the program; nothing passes a GPU more often than it has lanes
     present = [(a, b) for a, row in enumerate(lanes) for b, count in enumerate(row) if count]
     place = {direction: index for index, direction in enumerate(present)}
     uses = np.zeros((len(present), len(orders)))
@@ -93,8 +94,11 @@ def fractional(lanes: Lanes) -> float:
     return float(-found.fun)
 
 
-def _orders(lanes: Lanes, closed: bool) -> list[Order]:
-    """All rings (from GPU 0, in both directions) or all chains (each from its lower end), or more than are of use."""
+def _orders(lanes: Lanes, closed: bool) -> tuple[list[Order], bool]:
+    """(orders, whether these are all): rings from GPU 0, in both directions, or chains, each from its lower end.
+
+    Not all of them are listed where there are more than are of use, or where few of very many tries are orders.
+    """
     size = len(lanes)
     if size > MOST_GPUS:
         raise ConfigError(
@@ -116,7 +120,8 @@ def _orders(lanes: Lanes, closed: bool) -> list[Order]:
 
     starts = range(1 if closed else size)
     grown = (order for start in starts for order in grow([start], set(range(size)) - {start}))
-    return list(islice(grown, MOST_ORDERS + 1))
+    orders = list(islice(grown, MOST_ORDERS + 1))
+    return orders, len(orders) <= MOST_ORDERS and steps < 10 * BUDGET
 
 
 def _greedily(lanes: Lanes) -> list[Order]:

@@ -8,7 +8,7 @@ the host ends in the memory of the CPU that is nearest to the GPU, as `host_io` 
 there over the network to the host of the server. Nothing is added up on the way: where n copies meet, a link carries n.
 
 The copy engines move the data, whichever library a framework has for collectives. Over sockets (`gloo`, or
-`transport=socket`) all copies share the rate of `algorithms.SOCKET_Bps` into the process that serves.
+`transport=socket`) all copies share the rate of `generations.SOCKET_Bps` into the process that serves.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths
-from resnetx.interconnect.algorithms import socket_rate
 from resnetx.interconnect.generations import SOCKET
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.internode import by_node
@@ -24,6 +23,8 @@ from resnetx.interconnect.link_search import backward, host_steps, to_host
 from resnetx.interconnect.max_min import Flow, fair_shares
 from resnetx.interconnect.parts import SwitchSpec
 from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.sockets import socket_rate
+from resnetx.interconnect.traffic import carried
 from resnetx.operations import OPERATIONS
 
 
@@ -42,11 +43,7 @@ class Copies:
 
     def bytes_by_link(self, size_bytes: float) -> dict[tuple[str, str], float]:
         """What each direction of a link carries: (from, to) -> bytes, where every copy has `size_bytes`."""
-        carried: dict[tuple[str, str], float] = {}
-        for each in self.flows:
-            for before, after, _ in each.steps:
-                carried[before, after] = carried.get((before, after), 0.0) + size_bytes
-        return carried
+        return carried((flow, size_bytes) for flow in self.flows)
 
 
 @dataclass(frozen=True)
@@ -72,20 +69,22 @@ def star(
     server, *others = devices
     if on_host:
         flows = [_to_memory(system, device, server) for device in devices]
+        back = [replace(flow, steps=backward(flow.steps)) for flow in flows]
         fixed_s = max(_latency_s(system, device, flow) for device, flow in zip(devices, flows, strict=True))
-    else:
-        flows = [paths.flow(system, device, server, transport) for device in others]
-        fixed_s = max(paths.copy_path(system, device, server, transport).latency_s for device in others)
-    return Star(_copies(system, flows, fixed_s), _copies(system, list(map(_returning, flows)), fixed_s))
+        return Star(_copies(system, flows, fixed_s), _copies(system, back, fixed_s))
+    ways = [(device, server) for device in others]
+    flows = [paths.flow(system, *way, transport) for way in ways]
+    back = [paths.opposite_flow(system, *way, flow, transport) for way, flow in zip(ways, flows, strict=True)]
+    inward_s = max(paths.copy_path(system, *way, transport).latency_s for way in ways)
+    outward_s = inward_s
+    if system.uneven:
+        outward_s = max(paths.copy_path(system, server, device, transport).latency_s for device in others)
+    return Star(_copies(system, flows, inward_s), _copies(system, back, outward_s))
 
 
 def _copies(system: System, flows: Sequence[Flow], fixed_s: float) -> Copies:
     bandwidth_Bps, limit = min(fair_shares(system, flows))
     return Copies(tuple(flows), fixed_s, bandwidth_Bps, limit)
-
-
-def _returning(flow: Flow) -> Flow:
-    return replace(flow, steps=backward(flow.steps))
 
 
 def _to_memory(system: System, device: int, server: int) -> Flow:
@@ -133,8 +132,8 @@ def _one_behind_the_other(first: Copies, second: Copies) -> Copies:
 
 
 def _refuse_peers_of_a_host(on_host: bool, transport: Transport) -> None:
-    if on_host and transport == "peer":
+    if on_host and transport in ("peer", "pcie"):
         raise ConfigError(
-            "transport=peer with strategy.device=cpu: what goes to the host's memory is no traffic between GPUs; use "
-            "transport=auto, or strategy.device=gpu"
+            f"transport={transport} with strategy.device=cpu: what goes to the host's memory is no traffic between "
+            "GPUs; use transport=auto, or strategy.device=gpu"
         )

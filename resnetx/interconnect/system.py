@@ -10,6 +10,7 @@ links:
   - {between: [gpu0..3, gpu0..3], link: nvlink1}                 # every pair once
   - {between: [gpu0, plx0], link: pcie3, lanes: 16}
 
+Links between GPUs may have more lanes one way than the other, and go through a photonic switch (`link_entries`).
 Parts (`p100-sxm2-16gb`, `nvlink1`) are in `configs/system/parts`; a file may add its own under `parts:`. Several nodes:
 `load(name, nodes=4, ...)`, or as the file's `cluster:` says: `nodes`, `network`, the `nics` used of each node, which of
 them the library drives for given GPUs (`rails`), and whether they read GPU memory (`gpu_direct`). An NVSwitch fabric is
@@ -52,7 +53,7 @@ def load(
 
     `nodes`, `network`, `nics` (network ports used of each node) and `gpu_direct` win over the file's `cluster`.
     """
-    file = system_file.read(_path(name))
+    file = described(name)
     cluster = file.cluster
     if gpu_direct is not None:
         cluster = msgspec.structs.replace(cluster, gpu_direct=gpu_direct)
@@ -67,6 +68,11 @@ def load(
         return _compose(file, nodes, network or cluster.network, cluster.nics if nics is None else nics)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
+
+
+def described(name: str) -> SystemFile:
+    """The file of a system: its one node, what it says of several, and the networks that it knows."""
+    return system_file.read(_path(name))
 
 
 def parts_table(table: str) -> dict[str, Any]:

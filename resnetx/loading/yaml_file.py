@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from resnetx.loading.content import File
 
 if TYPE_CHECKING:
     from yaml import Event, ScalarEvent
+
+T = TypeVar("T")
 
 YAML_BYTES = 2**20  # limit for files written by hand: studies, systems, settings
 MAX_DEPTH = 32  # of nested lists and groups; our own files have 5
@@ -81,9 +83,10 @@ class YamlFile:
         return value
 
 
-def own_yaml(path: Path, kind: Any) -> Any:
+def own_yaml(path: Path, kind: type[T]) -> T:
     """A YAML file that comes with resnetx as `kind`; keys of it may be whole numbers."""
-    return YamlFile(File(path, "a file of resnetx", YAML_BYTES), whole_keys=True).convert(kind)
+    read: T = YamlFile(File(path, "a file of resnetx", YAML_BYTES), whole_keys=True).convert(kind)
+    return read
 
 
 def steps(error: msgspec.ValidationError) -> list[str | int]:

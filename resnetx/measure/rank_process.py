@@ -16,8 +16,8 @@ from typing import Literal
 
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
-from resnetx.host import dying_with, kernel_text
-from resnetx.measure.launch import nccl_log
+from resnetx.host import dying_with, kernel_text, node_name
+from resnetx.measure.launch import nccl_log, slurm
 from resnetx.measure.launch.ending import sentence
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.out_of_memory import no_memory
@@ -87,18 +87,21 @@ def serve(
     measure: Callable[[], Ended | None],
     folder: RunFolder | None,
     started: Moment,
+    recorded: Callable[[], None],
 ) -> Ended | None:
     """Runs this rank of the task; rank 0 returns the record, which is then on disk.
 
     `measure`: does what the task asks of this rank; in rank 0 it returns the record. `folder`: None in the ranks that
-    do not know it, as only rank 0 does in a run started by hand. `started`: when this process did. A failure is left in
-    the folder, and ends the process: status 2 for a mistake of the user's, else 1.
+    do not know it, as only rank 0 does in a run started by hand. `started`: when this process did. `recorded`: lets the
+    other ranks go on once rank 0 calls it. A failure is left in the folder, and ends the process: status 2 for a
+    mistake of the user's, else 1.
     """
     try:
         ended = measure()
         if ended is not None:
             assert folder is not None, "rank 0 has no folder"
             write_measured(folder.record, ended)
+        recorded()
         return ended
     except Exception as error:
         print(nccl_log.warnings_left(), end="", file=sys.stderr, flush=True)
@@ -124,6 +127,7 @@ def _said(kind: FailureKind, message: str, trace: str = "") -> Failure:
     now = Moment.now()
     return Failure(
         rank=rank(),
+        node=node_name(),
         kind=kind,
         time_s=now.epoch_s,
         monotonic_s=now.monotonic_s,
@@ -154,7 +158,7 @@ def _leave(failure: Failure, task: TaskFile[Ended], folder: RunFolder, started: 
             record.write(folder.failure(failure.rank), failure)
             return
         outcome: record.Outcome = "oom" if failure.kind == "oom" else "failed"
-        known = {"failures": [failure], "duration_s": started.elapsed_s}
+        known = {"failures": [failure], "duration_s": started.elapsed_s, "job": record.known(slurm.job())}
         record.write(folder.record, record.cut_short(task, started.epoch_s, outcome, failure.message, **known))
     except OSError as error:
         print(f"{folder.path}: {error.strerror}", file=sys.stderr, flush=True)

@@ -18,23 +18,28 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
+from resnetx.choices import Lab
 from resnetx.errors import ConfigError
 from resnetx.hashed import HashedTuple
 from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import roofline
+from resnetx.prediction.replay import step_of
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin
 from resnetx.record.trace import Trace
+from resnetx.request import Request
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
 
 PUBLISHED = "results/published/training.yaml"
 CLOCKS_AGREE = 0.02
 # Of a GPU's memory rate, what scaling gradients into another buffer reaches: each byte is read once and written once.
 COPY_SHARE = 0.5 * 0.8
+# Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
+LAB_COPY_Bps = 2.5e9
 # Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
 # another's by less than a factor of two.
 OTHER_HOST = 1.0
@@ -59,6 +64,9 @@ class Compute:
 def of_point(point: Point, images: int) -> Compute:
     """What a rank of a point takes for its share of the batch."""
     subject, system = point.subject, point.fabric.system
+    if subject.request is not None and subject.request.replay is not None:
+        assert subject.layers is not None, "a workload that is known by name"
+        return _replayed(subject.request, subject.layers, images, point.fabric.lab)
     computed = _by_trace_or_roofline(point, images)
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
@@ -71,6 +79,22 @@ def of_point(point: Point, images: int) -> Compute:
     step = replace(step, input_s=0.0, host_to_device_s=0.0)
     note = computed.note + _queued_elsewhere(subject.trace, step)
     return replace(computed, step=step, queue_error=OTHER_HOST, note=note)
+
+
+def _replayed(request: Request, layers: Sequence[Layer], images: int, lab: Lab | None) -> Compute:
+    """A step that is waited out, as much longer as the lab's links are slower."""
+    step, source = step_of(request, layers, images)
+    return Compute(
+        step=step.slowed(1.0 if lab is None else lab.scale),
+        source="replayed",
+        origin="assumed",
+        where=request.replay or "",
+        note=f"{source}, waited out",
+        error=0.0,
+        gradient_copy_Bps=LAB_COPY_Bps,
+        clock_Hz=None,
+        jitter=0.0,
+    )
 
 
 def _by_trace_or_roofline(point: Point, images: int) -> Compute:

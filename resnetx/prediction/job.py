@@ -45,6 +45,7 @@ class Job:
     overlap: Overlap = Overlap()
     at_once: int = 1  # messages on their way at a time: one for NCCL, in order; gloo runs two
     host: HostShare | None = None
+    shared_links: bool = False  # messages that are on their way at a time share the links; else none slows another
     # Of the time in which messages are on their way behind computing, what computing loses to them: 0 nothing, 1 all.
     contention: float = 0.0
     fetched: tuple[TimedMessage, ...] = ()  # parameters that come while the forward pass runs, in its order

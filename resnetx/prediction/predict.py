@@ -9,7 +9,7 @@ and on one host they slow each other down. The interval is the same simulation w
 bad as they may be (`result`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -18,14 +18,16 @@ from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction import compute, host_load, input, messages, server
 from resnetx.prediction.compute import Compute
 from resnetx.prediction.input import InputTimes
-from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.iteration import LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.job import HostShare, Job, RankClass
 from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
 from resnetx.prediction.scaling_errors import scaling_errors
-from resnetx.prediction.scenario import Fabric, Point
+from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.ssgd import iteration_s
+from resnetx.prediction.step import Stretch
 from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
 
@@ -51,6 +53,8 @@ def simulated(point: Point) -> Iteration:
         input.times(computed, point, images) for computed, (images, _) in zip(computes, point.shares, strict=True)
     )
     exchange = _exchange(point, computes[0])
+    if point.fabric.lab is not None:
+        exchange = replace(exchange, error=LAB_MESSAGES_ERROR)
     return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
 
 
@@ -75,11 +79,11 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
         step = times.step.slowed(_crowding(point) * _waiting(point, computed))
-        if exchange.messages and point.setting.communication == "model":
+        if exchange.messages and point.setting.communication == "model" and point.fabric.lab is None:
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
-        classes.append(RankClass(ranks, step))
+        classes.append(RankClass(ranks, step.slowed(_slowness(point))))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
@@ -89,6 +93,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
         point.setting.overlap,
         at_once,
         _host(point),
+        shared_links=point.fabric.lab is not None,
         fetched=exchange.fetched,
         contention=exchange.contention,
     )
@@ -99,6 +104,24 @@ def _waiting(point: Point, computed: Compute) -> float:
     costs = point.setting.costs or scaling_errors().costs
     jitter = costs.variation if computed.jitter is None else computed.jitter
     return slowest_of(point.gpus, jitter) * (1 + costs.host_load * host_load.busy(point, computed.step))
+
+
+def _slowness(point: Point) -> float:
+    """How many times as long a step takes as modelled, where rates of several GPUs are known."""
+    return 1.0 if point.setting.slowness is None else point.setting.slowness.at(point.gpus)
+
+
+def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> TrainingSetup:
+    """The setting with what the known rates of several GPUs say of the machine as it is described."""
+    if subject.scaled is None:
+        return setting
+    plain, on = replace(setting, slowness=None, straggler=1.0), fabric.as_described
+
+    def step_s(gpus: int, images: int) -> Callable[[float], float]:
+        job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
+        return lambda factor: iteration_s(job, Stretch(compute=factor))
+
+    return replace(setting, slowness=subject.scaled.slowness(step_s))
 
 
 def _crowding(point: Point) -> float:

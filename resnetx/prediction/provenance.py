@@ -14,6 +14,7 @@ from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, scaling_errors
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
+from resnetx.request import Request
 
 UNCHECKED = "there is no measurement to compare it with"
 
@@ -61,7 +62,7 @@ def prediction(
             digest="",
             settings=dict(settings),
             inputs=list(inputs),
-            domains=list(domains()),
+            domains=list(domains(in_lab=any(_in_lab(sourced.point) for sourced in points))),
             points=[sourced.point for sourced in points],
             unknown={},
             interval_level=LEVEL,
@@ -91,12 +92,21 @@ def inputs_of(points: Sequence[SourcedPoint], asked: Sequence[RecordInput]) -> I
     yield from (line.recorded() for line in (*lines.values(), *asked))
 
 
+def _in_lab(point: PredictedPoint) -> bool:
+    return isinstance(point.request, Request) and point.request.lab is not None  # else of an imported trace
+
+
 @cache
-def domains() -> tuple[Domain, ...]:
-    """Where predictions were compared with measurements: scaling, rates of one GPU, and `domains.yaml`."""
-    others = own_yaml(FOLDER / "domains.yaml", _Domains).domains
+def domains(in_lab: bool = False) -> tuple[Domain, ...]:
+    """Where predictions were compared with measurements: scaling, rates of one GPU, and `domains.yaml`.
+
+    In the lab only what was measured there tells anything: its computing is waited out, and its messages are gloo's.
+    """
+    known = own_yaml(FOLDER / "domains.yaml", _Domains)
+    if in_lab:
+        return tuple(known.lab)
     kinds = [kind for kind in scaling_errors().kinds if kind.exchange != ANY]
-    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *others)
+    return (*map(_scaling_domain, kinds), _one_gpu_domain(), *known.domains)
 
 
 def _scaling_domain(error: KindError) -> Domain:
@@ -122,3 +132,4 @@ def _one_gpu_domain() -> Domain:
 
 class _Domains(msgspec.Struct):
     domains: list[Domain]
+    lab: list[Domain]

@@ -139,8 +139,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 @cache
 def training() -> TrainingFigures:
-    figures: TrainingFigures = own_yaml(FOLDER / "training.yaml", TrainingFigures)
-    return figures
+    return own_yaml(FOLDER / "training.yaml", TrainingFigures)
 
 
 def rates() -> Iterator[Rate]:

@@ -83,8 +83,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def _file() -> _File:
-    published: _File = own_yaml(FOLDER / "scaling.yaml", _File)
-    return published
+    return own_yaml(FOLDER / "scaling.yaml", _File)
 
 
 def series() -> list[Series]:

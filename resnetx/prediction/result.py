@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 import msgspec
 
 from resnetx.choices import Server
-from resnetx.prediction.iteration import Iteration
+from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
 from resnetx.prediction.memory_check import MemoryNeed
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
@@ -106,6 +106,7 @@ def predicted(
         iteration_s=iteration.time_s,
         interval_s=iteration.interval_s,
         interval_by_compute_s=iteration.interval_by_compute_s,
+        interval_by_scaling_s=iteration.interval_by_scaling_s,
         images_per_s=images_per_s,
         speedup=speedup,
         efficiency=speedup * base.gpus / point.gpus,
@@ -163,20 +164,29 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
         return (_traced_messages(point, exchange),)
     what = f"{_exchanged(point)} on {point.gpus} GPUs of {system} with {point.fabric.library}"
     origin = _measured_origin(point) if exchange.calibrated else point.fabric.links_origin
-    source = exchange.calibrated or f"not calibrated: the links of {system}, each with its source"
+    links = f"not calibrated: the links of {system}, each with its source"
+    if (lab := point.fabric.lab) is not None:
+        links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
+    source = exchange.calibrated or links
     return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
 
 
 def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
+    slowness = point.setting.slowness if point.gpus > 1 else None
+    what = f"scaling by {Kind.of_point(point).text}"
+    if slowness is not None:
+        value = f"steps take {slowness.at(point.gpus):.3f} times as long as modelled, by {slowness.text}"
+        origin: Origin = "measured here" if slowness.rates.source == "measured" else "assumed"
+        off = CPU_RANKS_ERROR if error is None else max(error.slower, error.faster)
+        return (RecordInput(what, value, origin, slowness.rates.where, off),)
     if error is None:
         return ()
     variation = (point.setting.costs or scaling_errors().costs).variation
     measured = iteration.computes[0].jitter is not None
     value = "ranks wait for the slowest: " + ("as the trace varies" if measured else f"steps vary by {variation:.1%}")
     whose = f"{error.points} rates of {error.publishers} publisher{'s' * (error.publishers != 1)}, left out of the fit"
-    what = f"scaling by {Kind.of_point(point).text}"
     return (
         RecordInput(
             what, value, "published", f"results/published/scaling-errors.yaml: {whose}", max(error.slower, error.faster)
@@ -225,6 +235,7 @@ def missing(
             iteration_s=known(unknown),
             interval_s=known(unknown),
             interval_by_compute_s=known(unknown),
+            interval_by_scaling_s=known(unknown),
             images_per_s=known(unknown),
             speedup=known(unknown),
             efficiency=known(unknown),

@@ -143,17 +143,17 @@ class Ratio:
 
 def fitted(gpu: GpuSpec | None = None) -> Roofline:
     """The fit to published rates of this GPU's generation where there are enough of them; else that to all."""
-    fits = _fits()
-    own = None if gpu is None else fits.get(generation(gpu))
-    return own or fits[ALL]
+    known = fits()
+    own = None if gpu is None else known.get(generation(gpu))
+    return own or known[ALL]
 
 
 def fitted_without(gpu: GpuSpec, publisher: str) -> Roofline:
     """What `fitted` would be if this publisher had published nothing."""
-    fits = _fits()
-    own = fits.get(generation(gpu))
+    known = fits()
+    own = known.get(generation(gpu))
     left = None if own is None else own.left_out(publisher)
-    left = left or fits[ALL].left_out(publisher)
+    left = left or known[ALL].left_out(publisher)
     assert left is not None, "several publishers have published rates"
     return left
 
@@ -180,17 +180,8 @@ def layer_times(
     ]
 
 
-def step_s(
-    roofline: Roofline,
-    table: Sequence[Layer],
-    image_size: int,
-    batch_size: int,
-    gpu: GpuSpec,
-    precision: str,
-    clock_Hz: float | None = None,
-) -> float:
+def step_s(roofline: Roofline, times: Sequence[LayerTime], gpu: GpuSpec) -> float:
     """A whole step of one GPU: all layers, forward and backward, and the update."""
-    times = layer_times(roofline, table, image_size, batch_size, gpu, precision, clock_Hz)
     layers_s = sum(layer.forward_s + layer.backward_s for layer in times)
     return layers_s + update_s(roofline, sum(layer.gradient_bytes for layer in times), gpu)
 
@@ -292,5 +283,6 @@ FILE = FOLDER / "roofline.yaml"
 
 
 @cache
-def _fits() -> dict[str, Roofline]:
+def fits() -> dict[str, Roofline]:
+    """The fit of each generation, and of all GPUs, in the order of the file."""
     return {fit.generation: fit for fit in own_yaml(FILE, _Fits).fits}

@@ -10,8 +10,9 @@ from resnetx.config import request_from
 from resnetx.prediction import compute, host_load, roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.job import Overlap
-from resnetx.prediction.predict import simulated, slowest_of
+from resnetx.prediction.predict import calibrated, simulated, slowest_of
 from resnetx.prediction.published_scaling import Series, series, sources
+from resnetx.prediction.scaled_rates import ScaledRates
 from resnetx.prediction.scaling_errors import Kind
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.stated_rate import StatedRates
@@ -31,6 +32,7 @@ class ScalingCase:
     measured: float  # images/s
     rate: StatedRates | None = None  # of one GPU; null: as published
     fabric: Fabric | None = None  # null: as described
+    known: tuple[int, ...] = ()  # other counts of the series whose rates are given
 
     @property
     def publisher(self) -> str:
@@ -41,11 +43,17 @@ class ScalingCase:
         """What is predicted; given nothing of the case but the rate of one GPU."""
         of = self.series
         rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
-        subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates)
-        fabric = self.fabric or Fabric(of.on(self.gpus), of.library)
+        subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
+        fabric = self.fabric or Fabric(of.on(max(self.gpus, *self.known, 1)), of.library)
         overlap = FETCHED if of.exchange == "server" else Overlap()
         setting = TrainingSetup(overlap=overlap, gradients=of.gradients, costs=FREE)
         return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
+
+    @property
+    def _scaled(self) -> ScaledRates | None:
+        images, rates = self.series.batch_size_per_gpu, self.series.images_per_s
+        by_gpus = tuple((gpus, images * gpus, rates[gpus]) for gpus in sorted(self.known))
+        return ScaledRates(by_gpus, "stated", self.series.source) if by_gpus else None
 
     @property
     def source(self) -> str:
@@ -61,7 +69,9 @@ class ScalingCase:
         return self.gpus * self.series.images_per_s[1]
 
     def iteration(self, costs: ScalingCosts) -> Iteration:
-        return simulated(replace(self.point, setting=replace(self.point.setting, costs=costs)))
+        point = self.point
+        setting = calibrated(point.subject, point.fabric, replace(point.setting, costs=costs))
+        return simulated(replace(point, setting=setting))
 
     def predicted(self, costs: ScalingCosts) -> float:
         """Images/s."""
@@ -84,9 +94,30 @@ class ScalingCase:
         """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
         of, gpu = self.series, self.point.fabric.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
-        rate = images / roofline.step_s(model, of.layers, of.image_size, images, gpu, of.precision)
+        times = roofline.layer_times(model, of.layers, of.image_size, images, gpu, of.precision)
+        rate = images / roofline.step_s(model, times, gpu)
         error = compute.roofline_error(model, gpu, of.precision)
         return replace(self, rate=StatedRates(((images, rate),), "stated", model.source, error))
+
+    def by_others(self) -> "ScalingCase":
+        """The same, given the rates of all other counts of its series."""
+        return replace(self, known=tuple(gpus for gpus, _ in self.series.scaled if gpus != self.gpus))
+
+    def by_smaller(self) -> "ScalingCase | None":
+        """The same, given the rate of the smallest other count on as many nodes (one, several); None: it is that."""
+        alike = (gpus for gpus, _ in self.series.scaled if (gpus > self._one_node) == (self.gpus > self._one_node))
+        smallest = min(alike)
+        return replace(self, known=(smallest,)) if smallest < self.gpus else None
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether one of the given rates is on as many nodes (one, several) as this one."""
+        return any((gpus > self._one_node) == (self.gpus > self._one_node) for gpus in self.known)
+
+    @property
+    def _one_node(self) -> int:
+        """GPUs of a node."""
+        return len(self.series.on(1).gpus)
 
     def on(self, fabric: Fabric) -> "ScalingCase":
         """The same on a fabric of which more is known."""

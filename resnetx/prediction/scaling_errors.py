@@ -40,13 +40,16 @@ class Kind(NamedTuple):
     def of_point(cls, point: Point) -> "Kind":
         request = point.subject.request
         loader = request is not None and isinstance(request.input, TorchvisionInput)
-        nodes = -(-point.gpus * point.fabric.described.nodes // len(point.fabric.described.gpus))
         exchange: Exchange = "server" if point.subject.strategy.kind == "server" else "allreduce"
-        return cls(exchange, "one node" if nodes == 1 else "several nodes", "loader" if loader else "none")
+        return cls(exchange, _nodes(point.fabric.nodes_of(point.gpus)), "loader" if loader else "none")
 
     @property
     def text(self) -> str:
         return group_text(*self)
+
+
+def _nodes(count: int) -> Literal["one node", "several nodes"]:
+    return "one node" if count == 1 else "several nodes"
 
 
 def group_text(exchange: str, nodes: str, feed: str) -> str:
@@ -70,9 +73,8 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
     slower: float  # what one time in twenty exceeds the predicted one by, `widened` times, as a logarithm
     faster: float  # what one in twenty falls short of it by, likewise
-    held: (
-        float | None
-    )  # share of points within an interval that was made without their publisher; null: there is but one
+    # Share of points within intervals that were made without their publisher; null: there is but one.
+    held: float | None
 
     @property
     def text(self) -> str:
@@ -88,6 +90,19 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     without: dict[str, ScalingCosts]  # as fitted to the rates of all other publishers, by publisher
     widened: float  # times the quantiles, for nine of ten rates of an unseen publisher to lie within
     kinds: list[KindError]
+    calibrated: list[
+        KindError
+    ]  # each rate by those of other counts of its series, some on as many nodes (one, several)
+
+    def of_point(self, point: Point) -> KindError:
+        """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
+        kind, slowness = Kind.of_point(point), point.setting.slowness
+        known = [] if slowness is None else [gpus for gpus, _, _ in slowness.rates.by_gpus]
+        if slowness is None or not any(_nodes(point.fabric.nodes_of(gpus)) == kind.nodes for gpus in known):
+            return self.of(kind)
+        (error,) = (error for error in self.calibrated if error.nodes == kind.nodes)
+        further = slowness.octaves(point.gpus) ** 0.5
+        return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
 
     def of(self, kind: Kind) -> KindError:
         """The errors of a kind with enough points; else those of all with as many nodes, or of all."""
@@ -100,5 +115,4 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @cache
 def scaling_errors() -> ScalingErrors:
-    errors: ScalingErrors = own_yaml(FILE, ScalingErrors)
-    return errors
+    return own_yaml(FILE, ScalingErrors)

@@ -9,7 +9,7 @@ publishers alone.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import msgspec
@@ -58,6 +58,12 @@ def judged(chosen: Sequence[ScalingCase]) -> list[Judged]:
         own = (case for case in chosen if case.publisher == publisher)
         found += [Judged(case, costs, case.predicted(costs)) for case in own]
     return found
+
+
+def judged_calibrated(rows: Iterable[Judged]) -> list[Judged]:
+    """The rates whose series has others on as many nodes (one, several), each predicted with all its others given."""
+    others = (replace(row, case=row.case.by_others()) for row in rows)
+    return [replace(row, predicted=row.case.predicted(row.costs)) for row in others if row.case.calibrates]
 
 
 # ---- errors by kind
@@ -134,10 +140,11 @@ def widening(rows: Sequence[Judged]) -> float:
     return max(1.0, float(np.quantile(counted, LEVEL)))
 
 
-def scaling_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Judged]]:
+def fit_and_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Judged]]:
     """What the file says, and the rates that it is made from."""
     chosen = list(rows)
     predicted = judged(chosen)
+    calibrated = judged_calibrated(predicted)
     publishers = {case.publisher for case in chosen}
     widened = widening(predicted)
     errors = ScalingErrors(
@@ -147,6 +154,10 @@ def scaling_errors(rows: Iterable[ScalingCase]) -> tuple[ScalingErrors, list[Jud
         without={row.case.publisher: row.costs for row in predicted},
         widened=_rounded(widened),
         kinds=kinds(predicted, widened),
+        calibrated=[
+            _kind_error(calibrated, (ANY, nodes, ANY), widened)
+            for nodes in dict.fromkeys(row.case.kind.nodes for row in calibrated)
+        ],
     )
     return errors, predicted
 
@@ -168,7 +179,7 @@ def _text(errors: ScalingErrors) -> str:
 
 
 def main() -> None:
-    errors, rows = scaling_errors(cases())
+    errors, rows = fit_and_errors(cases())
     FILE.write_text(_text(errors))
     for row in rows:
         case = row.case

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from resnetx.choices import Strategy
+from resnetx.choices import Lab, Strategy
 from resnetx.hashed import HashedTuple
-from resnetx.interconnect.collective import CollectivePlan, Correction, calibrate, plan
+from resnetx.interconnect.calibration import Calibration
+from resnetx.interconnect.collective import CollectivePlan, calibrate, plan
 from resnetx.interconnect.host_io import Supply, from_host, from_storage
+from resnetx.interconnect.lab_plan import lab_plan, lab_star
 from resnetx.interconnect.ladder import ladder
 from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.paths import Transport
@@ -17,6 +19,7 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.prediction.job import Overlap
+from resnetx.prediction.scaled_rates import ScaledRates, Slowness
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
@@ -42,6 +45,7 @@ class Subject:
     intensity: float | None = None  # of one image
     scaling: Literal["strong", "weak"] = "strong"  # weak: its batches grew with the number of GPUs
     rates: StatedRates | None = None  # of one GPU, where they are known; never together with a trace
+    scaled: ScaledRates | None = None  # of several GPUs, where they are known
 
     @classmethod
     def of(cls, request: Request, layers: Sequence[Layer], convention: str, trace: Trace | None = None) -> "Subject":
@@ -98,6 +102,7 @@ class Fabric:
     latency: float = 1.0  # the fixed time of a collective, times this
     published: bool = False  # published times calibrate the systems that they are of, where nothing is measured
     decoding: tuple[DecodingRate, ...] = ()  # of loaders, as they were measured
+    lab: Lab | None = None  # gloo's messages over links that the lab shapes as the system's are
 
     @cached_property
     def system(self) -> System:
@@ -120,11 +125,20 @@ class Fabric:
         weakest_first: tuple[Origin, ...] = ("assumed", "datasheet")
         return next((origin for origin in weakest_first if origin in provenances), "published")
 
+    @cached_property
+    def as_described(self) -> "Fabric":
+        """Without what-if changes."""
+        return replace(self, bandwidth={}, latency=1.0) if self.bandwidth or self.latency != 1 else self
+
+    def nodes_of(self, gpus: int) -> int:
+        """How many nodes so many GPUs are on."""
+        return -(-gpus * self.described.nodes // len(self.described.gpus))
+
     def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
         return self.measured.get(gpus, self.measured.get(None))
 
-    def _calibration(self, described: CollectivePlan) -> Correction | None:
+    def _calibration(self, described: CollectivePlan) -> Calibration | None:
         """The calibration of the machine as it is described, which is applied to a changed one, too."""
         found = self.measured_on(len(described.devices))
         if found is not None:
@@ -142,7 +156,11 @@ class Fabric:
     def star(self, devices: tuple[int, ...], on_host: bool) -> Star:
         """Copies between these GPUs and a parameter server: the first of them, or its host's memory."""
         if (devices, on_host) not in self._stars:
-            made = star(self.system, devices, on_host, self.library, self.transport)
+            made = (
+                lab_star(self.system, self.lab, devices)
+                if self.lab
+                else star(self.system, devices, on_host, self.library, self.transport)
+            )
             self._stars[devices, on_host] = made.with_latency(self.latency)
         return self._stars[devices, on_host]
 
@@ -163,6 +181,8 @@ class Fabric:
 
     def plan(self, devices: tuple[int, ...]) -> CollectivePlan:
         """How gradients are all-reduced between these GPUs; cached, as rings take time to find."""
+        if self.lab and devices not in self._plans:
+            self._plans[devices] = with_latency(lab_plan(self.system, self.lab, devices), self.latency)
         if devices not in self._plans:
             described = plan(self.described, "allreduce", devices, self.library, self.transport)
             changed = (
@@ -199,6 +219,7 @@ class TrainingSetup:
     sensitivity: bool = False
     timeline: bool = False
     costs: ScalingCosts | None = None  # null: as fitted to published rates
+    slowness: Slowness | None = None  # of steps on several GPUs, by rates that are known; null: as modelled
 
 
 @dataclass(frozen=True)

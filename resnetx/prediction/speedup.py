@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from resnetx.errors import ConfigError
-from resnetx.prediction.predict import predict
+from resnetx.prediction.predict import calibrated, predict
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
@@ -27,6 +27,10 @@ def curve(
     subject: Subject, fabric: Fabric, placements: Sequence[Placement], baseline: Placement, setting: TrainingSetup
 ) -> list[SourcedPoint]:
     """A point for each placement; speed-ups are over `baseline`, or else over the smallest point that can run."""
+    try:
+        setting = calibrated(subject, fabric, setting)
+    except ConfigError as error:
+        return [missing(Point(subject, fabric, *placement, setting), "refused", str(error)) for placement in placements]
     base: Baseline | None = None
     if baseline not in placements:
         plain = replace(setting, sensitivity=False, timeline=False)

@@ -101,6 +101,9 @@ class Stretch:
     contention: float | None = None  # in place of the job's; null: as the job has it
 
 
+LEAST_COMPUTE = 0.01  # of the predicted time, at best: of no time at all there is no ratio
+
+
 @dataclass(frozen=True)
 class Errors:
     """How far off each part of an iteration may be, relative."""
@@ -115,7 +118,7 @@ class Errors:
     def stretch(self, sign: int) -> Stretch:
         """All parts at their best (-1), or at their worst (1)."""
         return Stretch(
-            max(0.0, 1 + sign * self.compute),
+            max(LEAST_COMPUTE, 1 + sign * self.compute),
             max(0.0, 1 + sign * self.messages),
             max(0.0, 1 + sign * self.reading),
             max(0.0, 1 + sign * self.copying),

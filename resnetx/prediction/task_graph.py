@@ -25,7 +25,7 @@ from resnetx.prediction.job import Job
 from resnetx.prediction.simulator import Resource, Task
 from resnetx.prediction.step import LayerTime, StepTimes, Stretch, TimedMessage
 
-HOST_CORES = "host cores"
+HOST_CORES, LINKS = "host cores", "links"
 ALL_RANKS = -1  # the class of a task that is not of one class
 
 
@@ -54,11 +54,14 @@ def _resources(job: Job) -> tuple[list[Resource], dict[str, float]]:
     """The network, then four lanes for each class of ranks; and a host's cores, which computing and sending share."""
     host, pool = job.host, None if job.host is None else HOST_CORES
     sending = 0.0 if host is None else host.sending * sum(ranks.ranks for ranks in job.classes)
+    if job.shared_links:
+        pool, sending = LINKS, 1.0
     resources = [Resource("collectives", job.at_once, pool, sending)]
+    pool = None if job.host is None else HOST_CORES
     for ranks in job.classes:
         computing = Resource("compute", 1, pool, 0.0 if host is None else ranks.ranks * host.computing)
         resources += [Resource("input"), Resource("copies"), computing, Resource("host")]
-    return resources, {} if host is None else {HOST_CORES: host.cores}
+    return resources, ({} if host is None else {HOST_CORES: host.cores}) | ({LINKS: 1.0} if job.shared_links else {})
 
 
 def task_graph(job: Job, by: Stretch, iterations: int, detailed: bool) -> TaskGraph:

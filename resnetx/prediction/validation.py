@@ -9,6 +9,7 @@ number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descript
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import exp
 
 from resnetx.config import request_from
@@ -29,6 +30,7 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
+FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
 
@@ -78,18 +80,20 @@ class TrainingSummary:
         return self.tolerance is None or self.worst_error <= self.tolerance
 
 
-def validate() -> list[TrainingRow]:
+@cache
+def validate() -> tuple[TrainingRow, ...]:
     """All published rates with their predictions, group by group."""
     published, scaled = training(), list(cases())
     rows = [_scaling(case) for case in scaled]
     rows += [_from_nothing(case) for case in scaled]
+    rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
     rows += _one_gpu()
     rows += [
         _calibrated(case) for case in scaled if case.series.strategy == "after" and case.series.input == "synthetic"
     ]
     rows += map(layerwise, published.layerwise)
     rows += [row for entry in published.iterations for row in _iterations(entry)]
-    return rows
+    return tuple(rows)
 
 
 def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
@@ -122,7 +126,15 @@ def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
 def _scaling(case: ScalingCase) -> TrainingRow:
     """A rate of several GPUs, from the rate of one."""
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
-    return _row(case, f"from the rate of one GPU: {case.kind.text}", given, linear=case.linear)
+    return _row(case, f"{FROM_ONE}: {case.kind.text}", given, linear=case.linear)
+
+
+def _by_smaller(case: ScalingCase) -> TrainingRow:
+    """The same from the rate of one GPU and the smallest rate of several, on as many nodes: one, or several."""
+    (known,) = case.known
+    rate = case.series.images_per_s[known]
+    given = f"{case.series.images_per_s[1]:g} images/s on one GPU, {rate:g} on {known}"
+    return _row(case, f"{case.kind.nodes}, {BY_SMALLER}", given, linear=rate / known * case.gpus)
 
 
 def _from_nothing(case: ScalingCase) -> TrainingRow:
@@ -182,16 +194,10 @@ def _one_gpu() -> Iterator[TrainingRow]:
     for rate in rates():
         entry = rate.entry
         model = roofline.fitted_without(entry.part, entry.publisher)
-        step_s = roofline.step_s(
-            model,
-            entry.table(entry.image_size),
-            entry.image_size,
-            rate.batch_size,
-            entry.part,
-            entry.precision,
-            entry.clock_Hz,
-        )
-        predicted, error = rate.batch_size / step_s, compute.roofline_error(model, entry.part, entry.precision)
+        table, at = entry.table(entry.image_size), (entry.precision, entry.clock_Hz)
+        times = roofline.layer_times(model, table, entry.image_size, rate.batch_size, entry.part, *at)
+        predicted = rate.batch_size / roofline.step_s(model, times, entry.part)
+        error = compute.roofline_error(model, entry.part, entry.precision)
         yield TrainingRow(
             group=ONE_GPU,
             source=entry.source,

@@ -9,6 +9,7 @@ stored; medians and speed-ups are derived when reading.
 
 from resnetx.record.base import SCHEMA, timestamp
 from resnetx.record.bench import (
+    NOT_DESCRIBED,
     QUEUES,
     BenchFile,
     BenchPoint,
@@ -17,13 +18,15 @@ from resnetx.record.bench import (
     SkippedArray,
     array_bytes,
 )
+from resnetx.record.copies import CopyCell, Pair
 from resnetx.record.equality import Deviation, Equality
 from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
 from resnetx.record.limits import MAX_BYTES
-from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, OtherNode, Storage
+from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, Job, OtherNode, Storage
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.phases import Copies, GradientBucket, Phases
 from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
+from resnetx.record.replay import ReplayedLayer, ReplayedStep
 from resnetx.record.run import InputState, RunFile, RunRecord, StartUp, Transport, Workload
 from resnetx.record.run_summary import RunSummary, RunSummaryReader
 from resnetx.record.study import StudyFolder, StudyRecord
@@ -33,6 +36,7 @@ from resnetx.record.unknown import Unknown, if_known, known, nulls, seal
 
 __all__ = [
     "MAX_BYTES",
+    "NOT_DESCRIBED",
     "QUEUES",
     "SCHEMA",
     "BenchFile",
@@ -40,6 +44,7 @@ __all__ = [
     "BenchRecord",
     "BenchRequest",
     "Copies",
+    "CopyCell",
     "Deviation",
     "Device",
     "DeviceMemory",
@@ -54,13 +59,17 @@ __all__ = [
     "GradientBucket",
     "HostLoad",
     "InputState",
+    "Job",
     "LayerTimes",
     "LinkCounters",
     "NewerRecordError",
     "OtherNode",
     "Outcome",
+    "Pair",
     "Phases",
     "RecordError",
+    "ReplayedLayer",
+    "ReplayedStep",
     "RunFile",
     "RunFolder",
     "RunRecord",

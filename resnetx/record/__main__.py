@@ -1,12 +1,13 @@
-"""Prints the JSON Schema of a kind of record: run (unless another is named), bench, trace or prediction."""
+"""Prints the JSON Schema of a kind of record: run (unless another is named), bench, trace, prediction or steering."""
 
 import sys
 
 from resnetx.record import BenchRecord, RunRecord, json_schema
 from resnetx.record.prediction import Prediction
+from resnetx.record.steering import Steering
 from resnetx.record.trace import Trace
 
-KINDS = {"run": RunRecord, "bench": BenchRecord, "trace": Trace, "prediction": Prediction}
+KINDS = {"run": RunRecord, "bench": BenchRecord, "trace": Trace, "prediction": Prediction, "steering": Steering}
 
 if __name__ == "__main__":
     print(json_schema(KINDS[sys.argv[1] if len(sys.argv) > 1 else "run"]).decode(), end="")

@@ -1,23 +1,38 @@
-"""Bench records: collectives timed over sizes on one set of devices, or imported from nccl-tests."""
+"""Bench records: collectives and pair copies timed over sizes on one set of devices, or imported from nccl-tests."""
 
-from typing import Annotated, ClassVar, Literal, TypedDict
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypedDict
 
 import msgspec
 
-from resnetx.operations import OPERATIONS
+from resnetx.choices import Lab
+from resnetx.launching import Launch
+from resnetx.operations import OPERATIONS, Place
 from resnetx.record.base import SCHEMA, RecordPart, timestamp
-from resnetx.record.machine import Device, Environment, OtherNode
+from resnetx.record.copies import CopyCell, Direction, Endpoint, Verdict
+from resnetx.record.machine import Device, Environment, Job, OtherNode
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.readings import HostLoad
 from resnetx.record.run import Transport
+from resnetx.record.unknown import Unknown
+from resnetx.transports import TransportName, Way
 
-QUEUES = 5  # of operations of each size on GPUs
+DType = Literal["fp32", "bf16", "fp16"]
+# One operation until the host sees its end; one of a queue, without a barrier between them; one of a CUDA graph.
+Timing = Literal["blocking", "back-to-back", "graph"]
+ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+QUEUES = 5  # of operations of each size on GPUs...
+LARGE_BYTES, QUEUES_OF_LARGE = 2**27, 2  # ...and of such that take long, and differ little
+QUEUE_LENGTH = 20  # operations of a row, a queue, a graph: the default of nccl-tests (-n, README.md)
+# On GPUs, operations of one size are timed for so long, by themselves and again in queues, but at least so many: nine
+# collectives on eight GPUs that reach each other through two sockets are to take less than a minute.
+TIMED_s, LEAST_TIMED, LEAST_LENGTH = 0.3, 5, 4
+NOT_DESCRIBED = Unknown("no system is described that it could stand beside (systems=)")
 
 
 class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     """What one process group is asked to time."""
 
-    collectives: list[str]  # "allreduce", "broadcast"
+    collectives: list[str]  # "allreduce", "broadcast"; []: copies alone
     sizes_bytes: list[int]  # of the whole array, as nccl-tests counts them, ascending; see `array_bytes`
     gpus: int
     devices: list[int] | None  # GPU ids, one per rank; None: the first ones
@@ -27,11 +42,39 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     iterations: int  # timed operations of each size
     seed: int  # of the order in which sizes are timed
     registered: bool = False  # the array lies in memory that is registered with NCCL (user buffer registration)
+    # Settings added later: their defaults are what earlier benches used.
+    copies: list[str] = msgspec.field(
+        default_factory=list
+    )  # kinds of pair copies: "device", "to-host" (`resnetx.copies`)
+    copy_sizes_bytes: list[int] = msgspec.field(default_factory=list)  # in one direction, ascending
+    directions: list[Direction] = msgspec.field(default_factory=lambda: ["one-way"])
+    endpoint: Endpoint | None = None  # None: what the kind of copy has by itself
+    through: int | None = None  # the GPU that relays
+    numa: int | None = None  # the NUMA node that memory of the host lies on; None: wherever the system puts it
+    transport: TransportName = "auto"
+    interface: str | None = None  # the network interface of sockets; None: loopback on one node, else the library's own
+    lab: Lab | None = None  # ranks are in namespaces that are joined as a described system is; None: on this machine
+    place: Place | None = None  # of results; None: what each collective has
+    dtype: DType = "fp32"  # of the array
+    timing: Timing | None = None  # what `times_s` are of; None: blocking, and on GPUs queues besides
+    algorithm: str | None = None  # of NCCL: forced, "auto": its own choice, which is recorded; None: not asked for
+    protocol: str | None = None  # likewise
+    nodes: int = 1  # that the ranks are on, as many on each
+
+    @property
+    def way(self) -> Way:
+        """What is asked of the exchange between ranks."""
+        return Way(self.transport, self.interface)
 
     @property
     def slug(self) -> str:
-        """A readable name for folders: "allreduce-broadcast_g2", "allreduce_g8_registered"."""
-        return f"{'-'.join(self.collectives)}_g{self.gpus}" + "_registered" * self.registered
+        """A readable name for folders: "allreduce-broadcast_g2", "device_g4", "allreduce_g8_registered"."""
+        transport = "" if self.transport == "auto" else f"_{self.transport}"
+        names = "-".join([*self.collectives, *self.copies])
+        others = [self.algorithm, self.protocol, self.place, self.timing, self.dtype if self.dtype != "fp32" else None]
+        more = "".join(f"_{each.lower()}" for each in others if each)
+        nodes = f"_n{self.nodes}" * (self.nodes > 1)
+        return f"{names}_g{self.gpus}{nodes}{transport}{more}" + "_registered" * self.registered
 
 
 class BenchFile(RecordPart, frozen=True):
@@ -42,6 +85,7 @@ class BenchFile(RecordPart, frozen=True):
     request: BenchRequest
     timeout_s: float
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
+    launch: Launch | None = None  # how ranks are started; None: by one torchrun, on this node
 
     verb: ClassVar[str] = "bench"
     entry_module: ClassVar[str] = "resnetx.collectives"  # the module that torchrun starts in each rank
@@ -89,6 +133,13 @@ class BenchPoint(RecordPart, frozen=True):
     # Seconds of one operation among `queue_length` that follow each other on GPUs, the slowest rank's; of each queue.
     # They lack what `times_s` have: the host's time to start an operation, and to notice its end. null on CPUs.
     queued_s: list[float] | None = None
+    expected_s: float | None = None  # what the described topology allows; null: none described
+    verdict: Verdict = "not judged"  # of the median time beside `expected_s`
+    causes: list[str] = msgspec.field(default_factory=list)  # to check where it is low, the likeliest first
+    queue_length: int = QUEUE_LENGTH  # operations of each queue of this size: fewer where each takes long
+    emulated: str = ""  # the operation that the library makes it of; "": it has it
+    algorithm: str | None = None  # of NCCL, as its log says: "RING"
+    protocol: str | None = None  # likewise: "LL128"
 
 
 class SkippedArray(msgspec.Struct, frozen=True):
@@ -115,8 +166,9 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
     world_size: int | None
     library: str | None  # "gloo (torch 2.15.0)", "NCCL 2.27.3", "nccl-tests"
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute, not one
-    queue_length: int | None = None  # operations of each queue that `queued_s` is of; null on CPUs
+    queue_length: int | None = None  # operations of each queue, unless its point has fewer; null on CPUs
     points: list[BenchPoint]  # in the order in which they were timed
+    cells: list[CopyCell] = msgspec.field(default_factory=list)  # of pair copies, in the same order
     skipped: list[SkippedArray] = msgspec.field(default_factory=list)  # sizes that found no memory
     transport: Transport | None
     devices: list[Device] | None
@@ -124,7 +176,28 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
     warnings: list[Warning]
     environment: Environment | None
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
+    job: Job | None = None  # that it was part of; records from before it was asked lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
+
+
+class Counts(NamedTuple):
+    """How often operations of one size are timed on GPUs."""
+
+    iterations: int  # by themselves, or in rows
+    queues: int
+    queue_length: int
+
+
+def counts(size_bytes: int, operation_s: float, iterations: int, row: int = 1) -> Counts:
+    """Fewer of those that take long, whose times differ little; `iterations` of `row` operations are asked for."""
+    alone, queued = (int(TIMED_s / (each * operation_s)) for each in (row, 1))
+    length = min(QUEUE_LENGTH, max(LEAST_LENGTH, queued // QUEUES_OF_LARGE))
+    most = QUEUES_OF_LARGE if size_bytes >= LARGE_BYTES else QUEUES
+    return Counts(
+        iterations=min(iterations, max(LEAST_TIMED, alone)),
+        queues=min(most, max(QUEUES_OF_LARGE, queued // length)),
+        queue_length=length,
+    )
 
 
 def array_bytes(collective: str, size_bytes: int, ranks: int) -> int:

@@ -44,6 +44,15 @@ class RunFolder:
     def stderr(self) -> Path:
         return self.path / "stderr.log"
 
+    @property
+    def nccl_topology(self) -> Path:
+        """The machine as NCCL sees it, as XML."""
+        return self.path / "nccl-topology.xml"
+
+    def nccl_tests(self, collective: str) -> Path:
+        """A collective of a bench as nccl-tests would have written it."""
+        return self.path / f"nccl-tests-{collective}.json"
+
     def failure(self, rank: int) -> Path:
         """What a rank says of its own failure; the launcher folds it into the record."""
         return self.path / f"failure-rank{rank}.json"

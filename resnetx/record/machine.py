@@ -1,5 +1,7 @@
 """The machines of a run as records have them: GPUs, storage, software, and where each rank ran."""
 
+from typing import Literal
+
 from resnetx.record.base import RecordPart
 from resnetx.record.readings import HostLoad
 
@@ -86,6 +88,21 @@ class Environment(RecordPart, frozen=True, kw_only=True):
     topology_fingerprint: str | None  # equal on machines whose GPUs are wired alike
     threads: dict[str, int]  # torch's thread pools, in rank 0
     variables: dict[str, str]  # environment variables that torch, NCCL, gloo, OpenMP or DALI read
+    # Of a node under Slurm, whose name (SLURMD_NODENAME) `node` is; records from before they were asked lack them.
+    host: str | None = None  # its host name
+    switch: str | None = None  # the switches above it, as Slurm's topology has them: "spine.leaf1"
+
+
+class Job(RecordPart, frozen=True):
+    """The job of a scheduler that a run was part of."""
+
+    scheduler: Literal["slurm"]
+    id: str  # "4711", of an array "4711_2"
+    cluster: str | None
+    partition: str | None
+    nodes: list[str]  # of the job, which may be more than those of the run
+    restarts: int  # how often it was requeued before
+    ended: str | None = None  # why the scheduler ended the job during this run: "time limit"
 
 
 class OtherNode(RecordPart, frozen=True):

@@ -18,6 +18,7 @@ class Failure(RecordPart, frozen=True):
     traceback: str
     # Since the host was booted, by a clock that nobody sets: the first failure is the cause, others are consequences.
     monotonic_s: float = 0.0
+    node: str = ""  # of the rank; records from before it was asked lack it
 
 
 class Warning(RecordPart, frozen=True):

@@ -72,7 +72,8 @@ def read_points(folder: Path, stored: Prediction) -> Prediction:
         _refuse_others(file, packed.metadata, stated)
         points, unknown = _points(packed.read())
     except (OSError, pyarrow.ArrowException, KeyError, ValueError, msgspec.MsgspecError) as error:
-        raise RecordError(f"{file.path}: not the points of a prediction: {error}") from None
+        reason = " ".join(str(error).split())  # pyarrow's may have several lines
+        raise RecordError(f"{file.path}: not the points of a prediction: {reason}") from None
     return msgspec.structs.replace(stored, points=points, unknown={**stored.unknown, **unknown})
 
 

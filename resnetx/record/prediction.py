@@ -16,7 +16,7 @@ from resnetx.request import Request, leave_out_defaults
 from resnetx.table import Record, Tabular, row
 
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
-ComputeSource = Literal["stated", "measured", "rescaled", "roofline"]
+ComputeSource = Literal["stated", "measured", "rescaled", "roofline", "replayed"]
 Limit = Literal["compute", "communication", "input", "host"]
 Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]  # [low, high]
 
@@ -110,6 +110,7 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     compute_where: str = ""  # the trace, or what the roofline was fitted to
     gpu: PredictedGpu | None = None  # null: the system has no such GPU
     interval_by_compute_s: Interval | None = None  # with compute_error alone at its best and worst
+    interval_by_scaling_s: Interval | None = None  # with what scaling costs alone at its best and worst
     scaling: Literal["strong", "weak"] | None = None  # weak: `batch_size` grew with the number of GPUs
     compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
     communication_error: float | None

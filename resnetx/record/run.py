@@ -5,12 +5,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypedDict
 import msgspec
 
 from resnetx.choices import Tracker
+from resnetx.launching import Launch
 from resnetx.record.base import SCHEMA, RecordPart, timestamp
 from resnetx.record.equality import Equality
-from resnetx.record.machine import Device, Environment, OtherNode
+from resnetx.record.machine import Device, Environment, Job, OtherNode
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.phases import Copies, GradientBucket, Phases
 from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
+from resnetx.record.replay import ReplayedStep
 from resnetx.record.trace import LayerTimes
 from resnetx.record.unknown import Unknown, known
 from resnetx.request import Request
@@ -78,6 +80,8 @@ class RunFile(RecordPart, frozen=True):
     convention: str
     tracker: Tracker
     oversubscribe: bool = False  # more ranks than GPUs may run, or without GPUs than cores
+    replay: ReplayedStep | None = None  # what each rank waits out; None: it computes
+    launch: Launch | None = None  # how ranks are started; None: by one torchrun, on this node
 
     verb: ClassVar[str] = "train"
     entry_module: ClassVar[str] = "resnetx.train"  # the module that torchrun starts in each rank
@@ -163,6 +167,7 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     warnings: list[Warning]
     environment: Environment | None
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
+    job: Job | None = None  # that it was part of; records from before it was asked lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
 
     @property

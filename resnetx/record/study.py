@@ -10,6 +10,15 @@ from resnetx.record.files import RunFolder
 from resnetx.request import Request
 
 
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a job during a run of the study, which was measured again."""
+
+    run: str  # its folder
+    started_at: str  # UTC, ISO 8601
+    job: str
+    ended: str  # "time limit"
+
+
 class StudyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`study.json`: what a sweep was asked to measure, in the order in which people read it."""
 
@@ -24,6 +33,7 @@ class StudyRecord(msgspec.Struct, frozen=True, kw_only=True):
     baseline: int  # GPUs of the denominator of speed-ups
     convention: str  # how activations and parameters are counted
     resnetx: str  # version
+    stops: list[Stop] = []  # of earlier starts, the first one first
 
 
 @dataclass(frozen=True)

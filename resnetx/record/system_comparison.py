@@ -54,6 +54,7 @@ class SystemSide(RecordPart, frozen=True):
     compute_where: str = ""  # the trace, or what the roofline was fitted to
     gpu: PredictedGpu | None = None
     by_compute: Estimate | None = None  # iterations/s, with the error of compute alone
+    by_scaling: Estimate | None = None  # iterations/s, with the error of what scaling costs alone
 
 
 class SimpleModel(RecordPart, frozen=True):

@@ -1,5 +1,7 @@
 """What `topology` says of described systems; its `--json` prints these, one object per line."""
 
+import msgspec
+
 from resnetx.record.base import RecordPart
 
 
@@ -24,6 +26,32 @@ class SystemLinks(RecordPart, frozen=True):
     bandwidth_Bps: list[list[float]]  # one way
     duplex_Bps: list[list[float]]  # both ways at once
     latency_s: list[list[float]]
+
+
+class PairAtSize(RecordPart, frozen=True, rename={"source": "from", "target": "to"}):
+    """What a copy of one size from one GPU to another is predicted to take."""
+
+    source: int
+    target: int
+    latency_s: float  # of a small copy
+    time_s: float  # of a copy of this size
+    bandwidth_Bps: float  # size / time
+    bidirectional_Bps: float  # with a copy of this size the other way at once, summed
+    transport: str  # what it goes over: "nvlink", "pcie", "host", "network"
+    limiting_link: str  # of a large copy
+    pair_class: str = msgspec.field(name="class")  # "one NVLink", "same switch"
+    error: float  # relative, of the time: the mean, as measured
+    error_q90: float  # that 90 % were within
+
+
+class PairCosts(RecordPart, frozen=True):
+    """Every ordered pair of GPUs of a system, at one size."""
+
+    system: str
+    transport: str  # as it was asked for
+    size_bytes: int
+    pairs: list[PairAtSize]
+    error_source: str
 
 
 class Route(RecordPart, frozen=True):
@@ -76,4 +104,40 @@ class GpuChoice(RecordPart, frozen=True):
     command: str  # for a shell, that lets a program see these GPUs only
 
 
-TopologyRecord = KnownSystem | SystemLinks | Route | CollectiveCost | GpuChoice
+class NvlinkErrors(RecordPart, frozen=True):
+    """What an NVLink has counted since the driver was loaded, or the counters reset."""
+
+    link: int
+    crc_flit: int | None  # errors of checksums, of flow control
+    crc_data: int | None  # the same, of data
+    replays: int | None
+    recoveries: int | None
+
+
+class DeviceLink(RecordPart, frozen=True):
+    """A GPU or a network card of the machine at hand: its link now against what is possible, and its errors."""
+
+    device: str  # gpu0, nic1: as the system calls it
+    name: str
+    pci_bus_id: str | None
+    pcie_generation: int | None  # now: a GPU at rest lowers it
+    pcie_generation_max: int | None
+    pcie_width: int | None
+    pcie_width_max: int | None
+    pcie_replays: int | None
+    speed_Bps: float | None  # of a network card, each way
+    nvlinks: list[NvlinkErrors] | None
+    unknown: dict[str, str]  # a null field -> why
+
+
+class FoundSystem(RecordPart, frozen=True):
+    """A system that was read from files or from the machine at hand, or made for one on paper."""
+
+    links: SystemLinks
+    unknown: list[str]  # what the sources do not say, and what is assumed for it
+    file: str | None  # where it was written; null: nowhere
+    text: str  # the system's file
+    devices: list[DeviceLink]  # of the machine at hand
+
+
+TopologyRecord = KnownSystem | SystemLinks | PairCosts | Route | CollectiveCost | GpuChoice

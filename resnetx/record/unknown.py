@@ -84,10 +84,12 @@ def _without_unknown(value: Any, path: str, reasons: dict[str, str]) -> tuple[An
     if value is None:
         return None, [path]
     if isinstance(value, msgspec.Struct):
+        fields = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))  # by names in JSON
         changed, nulls_at = _items_without_unknown(
-            ((name, getattr(value, name)) for name in value.__struct_fields__), path, reasons
+            ((name, getattr(value, field)) for name, field in fields.items()), path, reasons
         )
-        return msgspec.structs.replace(value, **changed) if changed else value, nulls_at
+        plain = {fields[name]: item for name, item in changed.items()}
+        return msgspec.structs.replace(value, **plain) if plain else value, nulls_at
     if isinstance(value, dict):
         changed, nulls_at = _items_without_unknown(value.items(), path, reasons)
         return {**value, **changed} if changed else value, nulls_at

@@ -24,7 +24,7 @@ from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import names, own_folders
 from resnetx.settings.files import settings as every_setting
-from resnetx.settings.verbs import READS, refuse_unread
+from resnetx.settings.verbs import READS, group_of, near_setting, refuse_unread
 from resnetx.settings.words import value_word, written
 from resnetx.study import Point, Study, distinct, load, points
 from resnetx.workloads.tables import classifiers
@@ -141,7 +141,7 @@ def _change(tree: dict[str, Any], key: str, value: Any) -> None:
     for step in above:
         group = group.get(step) if isinstance(group, dict) else None
     if not isinstance(group, dict) or (name not in group and above != ["env"]):
-        raise ConfigError(_no_such_setting(key))
+        raise ConfigError(_no_such_setting(key, group))
     group[name] = value
 
 
@@ -187,13 +187,16 @@ def _check_choice(group: str, choice: str) -> None:
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _no_such_setting(key: str) -> str:
-    known = names()
-    group = key.partition(".")[0]
+def _no_such_setting(key: str, group: Any) -> str:
+    """`group`: the settings among which there is no such one; anything else where no group has that name."""
+    known, above = names(), key.rpartition(".")[0]
     if key in known:
-        return f"{key}: a setting of another {group}, not of the one chosen here"
+        return f"{key}: a setting of another {group_of(key)}, not of the one chosen here"
+    has = f"known: {', '.join(name for name in known if '.' not in name)}"
+    if above and isinstance(group, dict):
+        chosen = f"{above}={group['kind']}" if "kind" in group else above
+        known = [f"{above}.{name}" for name in group if name != "kind"]
+        has = f"{chosen} has {', '.join(known) or 'no settings'}"
     key = shortened(key)
-    siblings = [name for name in known if name.startswith(f"{group}.")]
-    if near := difflib.get_close_matches(key, siblings or known, n=1):
-        return f"{key}: no such setting; did you mean {near[0]}?"
-    return f"{key}: no such setting; known: {', '.join(siblings or (name for name in known if '.' not in name))}"
+    near = near_setting(key, known)
+    return f"{key}: no such setting; " + (f"did you mean {near}?" if near else has)

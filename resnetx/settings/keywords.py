@@ -107,6 +107,14 @@ class WhatIfSettings(TypedDict, total=False):
     latency: float
 
 
+class LabSettings(TypedDict, total=False):
+    """The described system that the links between ranks are shaped to."""
+
+    system: Axis[Text | None]
+    scale: Axis[float | None]
+    transport: Axis[Literal["auto", "pcie", "host"] | None]
+
+
 # ---- what verbs have in common --------------------------------------------------------------------------------------
 
 
@@ -153,6 +161,18 @@ class TrainingKeywords(TypedDict, total=False):
     oversubscribe: bool
 
 
+class LaunchKeywords(TypedDict, total=False):
+    """How ranks are started where one process on this node is not enough."""
+
+    launcher: Literal["slurm", "torchrun", "mpi"] | None
+    nodes: int | None
+    node_rank: int | None
+    rendezvous: str | None
+    site: Text | None
+    walltime: float | str | None
+    jobs: int
+
+
 class MachineKeywords(TypedDict, total=False):
     """Which systems, and how messages travel on them."""
 
@@ -188,20 +208,28 @@ class ImagesKeywords(TypedDict, total=False):
     input: ImageRoot
 
 
-class TrainKeywords(TrainingKeywords, total=False):
+class TrainKeywords(TrainingKeywords, LaunchKeywords, total=False):
     """Settings of `train`."""
 
+    transport: Transport
+    interface: str | None
     measure: Literal["step", "phases", "layers", "input"]
+    lab: LabSettings
+    replay: Text | None
     warmup: int
     windows: int
     tracker: str | TrackerSettings | Tracker
 
 
-class SweepKeywords(TrainingKeywords, total=False):
+class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     """Settings of `sweep`."""
 
+    transport: Axis[Transport]
+    interface: Axis[str | None]
     study: Text
     measure: Axis[Literal["step", "phases", "layers", "input"]]
+    lab: LabSettings
+    replay: Axis[Text | None]
     warmup: Axis[int]
     windows: Axis[int]
     tracker: str | TrackerSettings | Tracker
@@ -216,7 +244,7 @@ class VerifyKeywords(TrainingKeywords, total=False):
     """Settings of `verify`."""
 
 
-class TraceKeywords(TrainingKeywords, total=False):
+class TraceKeywords(TrainingKeywords, LaunchKeywords, total=False):
     """Settings of `trace`; `device` and `workload` go with a file that is imported."""
 
     study: Text
@@ -228,11 +256,18 @@ class TraceKeywords(TrainingKeywords, total=False):
     workload: str | None
 
 
-class BenchKeywords(TypedDict, total=False):
+class BenchKeywords(LaunchKeywords, total=False):
     """Settings of `bench`."""
 
     collective: Axis[str | None]
+    copy: Axis[str | None]
     size: Axis[int | str]
+    direction: Axis[Literal["one-way", "both-ways"]]
+    endpoint: Literal["device", "pinned", "pageable"] | None
+    through: int | None
+    numa: int | None
+    transport: Transport
+    interface: str | None
     gpus: Axis[int | None]
     devices: Sequence[int] | None
     env: Mapping[str, str | float]
@@ -244,6 +279,13 @@ class BenchKeywords(TypedDict, total=False):
     results: Text
     oversubscribe: bool
     registered: bool
+    lab: LabSettings
+    systems: Sequence[Text] | Text
+    place: Literal["in", "out"] | None
+    dtype: Literal["fp32", "bf16", "fp16"]
+    timing: Literal["blocking", "back-to-back", "graph"] | None
+    algorithm: str | None
+    protocol: str | None
     study: Text
     model: Axis[str] | ModelSettings | Model
     image_size: Axis[int | None]
@@ -261,6 +303,15 @@ class TopologyKeywords(MachineKeywords, total=False):
     free: Sequence[int] | None
     out: Text | None
     results: Text
+    gpu: str | None
+    cpu: str | None
+    nic: str | None
+    pcie: int | None
+    gpus: int | None
+    like: Text | None
+    switches: int | None
+    sockets: int | None
+    uplink: str | None
 
 
 class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
@@ -290,18 +341,53 @@ class PredictKeywords(PredictionKeywords, total=False):
     rate: float | Mapping[int, float] | Text | None
     rate_error: float | None
     communication: Literal["model", "trace"]
+    lab: LabSettings
+    replay: Axis[Text | None]
     results: Text
 
 
 class CompareKeywords(PredictionKeywords, total=False):
     """Settings of `compare`: those of studies are `out` and `baseline`, the others go with `systems`.
 
-    `papers` and `score` go with `out` alone.
+    Benches have `out` and `size`. `papers` and `score` go with `out` alone.
     """
 
+    size: Axis[int | str]
     explain: bool
     papers: Sequence[str] | str
     score: Sequence[Text] | Text
+
+
+class SteerKeywords(TypedDict, total=False):
+    """Settings of `steer`."""
+
+    systems: Sequence[Text] | Text
+    library: str | None
+    devices: Sequence[int] | None
+    model: str | ModelSettings | Model
+    image_size: int | None
+    precision: Precision
+    batch_size: int
+    strategy: str | StrategySettings | Strategy
+    pattern: Literal["allreduce", "replicated", "server"] | None
+    phases: bool
+    durations: Sequence[float | str]
+    reconfiguration: float | str | None
+    receivers: int | Sequence[int] | None
+    reach: Literal["built", "any"]
+    switch: str | None
+    out: Text | None
+    results: Text
+
+
+class LabKeywords(TypedDict, total=False):
+    """Settings of `lab`."""
+
+    systems: Sequence[Text] | Text
+    scale: float
+    transport: Literal["auto", "pcie", "host"]
+    gpus: Axis[int | None]
+    devices: Sequence[int] | None
 
 
 class ReportKeywords(TypedDict, total=False):
@@ -312,7 +398,7 @@ class ReportKeywords(TypedDict, total=False):
 
 
 class DoctorKeywords(TypedDict, total=False):
-    """Settings of `doctor`; all but `results` and `input` are of a clock and of the load that it is tried under."""
+    """Settings of `doctor`: where runs are kept, a cluster, or a clock and the load that it is tried under."""
 
     results: Text
     input: ImageRoot
@@ -322,3 +408,6 @@ class DoctorKeywords(TypedDict, total=False):
     image_size: int | None
     precision: Precision
     batch_size: int
+    launcher: Literal["slurm"] | None
+    nodes: int | None
+    site: Text | None

@@ -45,12 +45,16 @@ READS = {
     "bench": Reads(_names(keywords.BenchKeywords)),
     "topology": Reads(_names(keywords.TopologyKeywords)),
     "predict": Reads(_names(keywords.PredictKeywords), own=_PREDICTED),
+    "steer": Reads(_names(keywords.SteerKeywords)),
+    "lab": Reads(_names(keywords.LabKeywords)),
     "doctor": Reads(_names(keywords.DoctorKeywords), own={"batch_size": 64}),
     "list": Reads(()),
 }
 
 # What decides on the load of a clock that `doctor` looks for, and the clock.
-CLOCKED = tuple(name for name in READS["doctor"].settings if name not in ("results", "input.root"))
+CLOCKED = tuple(
+    name for name in READS["doctor"].settings if name not in ("results", "input.root", "launcher", "nodes", "site")
+)
 
 
 def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Sequence[str] | None = None) -> None:
@@ -67,8 +71,21 @@ def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Seq
             readers = [name for name, other in READS.items() if reads(other.settings, key)]
             where = f" (it belongs to {_listed(readers)})" if 0 < len(readers) < 4 else ""
             raise ConfigError(f"{key}: not a setting of `resnetx {verb}`{where}; {has}")
-        near = difflib.get_close_matches(key, [setting for setting in known if reads(own, setting)], n=1)
-        raise ConfigError(f"{key}: no such setting; " + (f"did you mean {near[0]}?" if near else has))
+        near = near_setting(key, [setting for setting in known if reads(own, setting)])
+        raise ConfigError(f"{key}: no such setting; " + (f"did you mean {near}?" if near else has))
+
+
+def near_setting(key: str, known: Sequence[str]) -> str | None:
+    """The known setting that an unknown one may be meant for.
+
+    In a group, names are compared without the group's, which alone would make all of them alike.
+    """
+    group, _, name = key.rpartition(".")
+    siblings = {setting.rpartition(".")[2]: setting for setting in known if setting.rpartition(".")[0] == group}
+    if group and siblings:
+        near = difflib.get_close_matches(name, siblings, n=1)
+        return siblings[near[0]] if near else None
+    return next(iter(difflib.get_close_matches(key, known, n=1)), None)
 
 
 def group_of(key: str) -> str:

@@ -1,7 +1,8 @@
 """Workloads: models as PyTorch modules, as layer tables, and the work that they do.
 
     from resnetx import choices, workloads
-    workloads.workload(choices.ResNetX(x=8, width=64, classes=1000), 224, batch_size=64, convention="caffe").intensity
+    model = choices.ResNetXSettings(x=8, width=64, classes=1000)
+    workloads.workload(model, 224, batch_size=64, convention="caffe").intensity
 
 Importing this package loads no torch; building a model does, and so does a table that is not stored (`tables`).
 """

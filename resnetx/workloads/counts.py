@@ -154,6 +154,11 @@ def gradient_bytes(layers: Iterable[Layer]) -> int:
     return BYTES_PER_PARAMETER * sum(map(_trainable, layers))
 
 
+def variables_bytes(layers: Iterable[Layer]) -> list[int]:
+    """The gradient of each trainable tensor, in fp32, in the order in which they are created."""
+    return [BYTES_PER_PARAMETER * elements for layer in layers for elements in layer.parameters]
+
+
 def flops_per_image(layers: Iterable[Layer]) -> int:
     """FLOP of the forward pass; a multiply-add is 2.
 

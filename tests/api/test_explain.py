@@ -44,6 +44,7 @@ def test_what_the_command_line_settles_is_not_searched(explained):
     assert {each.claim for each in explained.explanations} >= {claim.id for claim in published("tallent2017").claims}
 
 
+@pytest.mark.slow
 def test_several_libraries_are_searched_side_by_side():
     found = search({**ASKED, "library": ["nccl1", "nccl2"], "strategy": "after", "input": "synthetic"})
     (best,) = [each for each in found.explanations if each.claim == "Tc5a"]
@@ -67,6 +68,7 @@ def test_the_record_has_the_explanations_and_each_miss_its_cause(capsys):
     assert all(bool(each["cause"]) == (each["outcome"] == "miss") for each in found["claims"])
 
 
+@pytest.mark.slow
 def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
     assert main(["compare", *PAPER, *SETTLED, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

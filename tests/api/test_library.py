@@ -35,7 +35,7 @@ def test_there_is_a_function_for_each_verb_with_its_settings_as_keywords():
         (settings,) = [each for each in taken if each.kind is each.VAR_KEYWORD]
         declared = settings.annotation.__args__[0]
         assert declared is getattr(keywords, f"{name.title()}Keywords"), name
-    assert set(resnetx.__all__) == {*VERBS, "ConfigError", "config_dir", "figures", "load"}
+    assert set(resnetx.__all__) == {*VERBS, "ConfigError", "config_dir", "figures", "load", "plan", "validate"}
     assert set(resnetx.__all__) <= set(dir(resnetx))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         resnetx.nonsense  # noqa: B018
@@ -47,7 +47,13 @@ def test_a_module_of_the_same_name_does_not_hide_a_function():
     assert callable(resnetx.train)
 
 
-EXAMPLES = ["resnetx.api.describe", "resnetx.api.load", "resnetx.api.predict", "resnetx.api.topology"]
+EXAMPLES = [
+    "resnetx.api.describe",
+    "resnetx.api.load",
+    "resnetx.api.predict",
+    "resnetx.api.steer",
+    "resnetx.api.topology",
+]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -80,13 +86,18 @@ def test_groups_are_dictionaries_structs_or_names_and_mean_the_same():
     ("ask", "sentence"),
     [
         (lambda: resnetx.train(clock=1227), "clock: not a setting of `resnetx train`"),
-        (lambda: resnetx.sweep(transport=["auto", "host"]), "transport: not a setting of `resnetx sweep`"),
-        (lambda: resnetx.sweep(nodes=2), "nodes: not a setting of `resnetx sweep`"),
+        (lambda: resnetx.sweep(library=["nccl1", "nccl2"]), "library: not a setting of `resnetx sweep`"),
+        (lambda: resnetx.sweep(pick=2), "pick: not a setting of `resnetx sweep`"),
         (lambda: resnetx.sweep(library=["nccl1", "nccl2"]), "library: not a setting of `resnetx sweep`"),
         (lambda: resnetx.describe(batch_sise=3), "batch_sise: no such setting; did you mean batch_size?"),
         (lambda: resnetx.describe(model={"kind": "alexnet", "x": 3}), "model.x: a setting of another model"),
         (lambda: resnetx.describe(batch_size=0), "batch_size=0: expected at least 1"),
         (lambda: resnetx.predict(systems=["gx8"], overlap={"input": 3}), "overlap.input=3: expected true or false"),
+        (lambda: resnetx.plan(clock=1227), "clock: not a setting of `resnetx sweep`"),
+        (
+            lambda: resnetx.validate("bench"),
+            "validate=bench: no verb with published figures has that name. Known: predict",
+        ),
         (lambda: resnetx.load("nowhere"), "nowhere: no such file or folder"),
     ],
 )
@@ -94,6 +105,32 @@ def test_a_mistake_is_a_sentence(ask, sentence):
     with pytest.raises(resnetx.ConfigError) as refusal:
         ask()
     assert str(refusal.value).startswith(sentence)
+
+
+def test_a_plan_is_what_would_run(tmp_path):
+    plan = resnetx.plan(batch_size=16, gpus=[1, 2], repeats=3, twins=0, input="synthetic", results=tmp_path)
+    assert (plan.points, plan.reused, len(plan.rows())) == (2, 0, 6)
+    assert sorted(row["gpus"] for row in plan.rows()) == [1, 1, 1, 2, 2, 2]
+    assert plan.duration_s > 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_what_was_loaded_is_compared_and_reported_as_its_folder_is(tmp_path):
+    folder = ROOT / "results" / "cpu-2core" / "quickstart"
+    study = resnetx.load(folder)
+    assert resnetx.compare(study, study) == resnetx.compare(folder, folder)
+    made = resnetx.predict(systems=["gx8", "dgx1-p100"], model="alexnet", gpus=[1, 2])
+    assert (
+        resnetx.compare(made).systems
+        == resnetx.compare(systems=["gx8", "dgx1-p100"], model="alexnet", gpus=[1, 2]).systems
+    )
+    assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
+    for sides, sentence in (((study, made), "a prediction is given second"), ((study,), "1 path given")):
+        with pytest.raises(resnetx.ConfigError, match=sentence):
+            resnetx.compare(*sides)
+    with pytest.raises(resnetx.ConfigError, match="a prediction: not with papers="):
+        resnetx.compare(made, papers="sth2017")
 
 
 def test_a_group_that_is_given_in_part_keeps_its_other_defaults():
@@ -121,6 +158,7 @@ def test_notes_go_to_logging(tmp_path, caplog):
     assert f"record: {tmp_path / 'prediction.json'}" in caplog.messages
 
 
+@pytest.mark.slow
 def test_collections_are_tables():
     found = resnetx.describe(model={"kind": "resnetx", "x": [1, 4]}, batch_size=64)
     frame = found.to_pandas()
@@ -150,7 +188,7 @@ def test_every_kind_of_answer_of_topology_prints_what_its_records_hold():
 
 
 @pytest.mark.dist
-def test_a_point_is_trained_and_a_collective_timed_from_python(tmp_path):
+def test_a_point_is_trained_and_a_collective_timed_from_python(tmp_path, preloaded):
     run = resnetx.train(
         model={"kind": "resnetx", "x": 1, "classes": 10}, image_size=32, batch_size=4, input="synthetic", warmup=3,
         steps=1, windows=1, gpus=1, results=tmp_path,
@@ -206,6 +244,7 @@ def test_models_of_ones_own(tmp_path):
     assert workload.workload == "ResNet/4 width 128"
 
 
+@pytest.mark.slow
 def test_what_changes_a_result_is_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "resnetx"):
         resnetx.compare(systems=["dgx1-p100", "gx8"], study="paper")

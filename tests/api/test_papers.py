@@ -1,6 +1,5 @@
 """What papers state beside what is predicted of the same: every statement is checked, and by the model."""
 
-import msgspec
 import pytest
 
 import resnetx
@@ -8,10 +7,12 @@ from resnetx.api import papers
 from resnetx.api.papers import check_papers
 from resnetx.cli import main
 from resnetx.errors import ConfigError
-from resnetx.record import read
+from resnetx.interconnect.system import load
 from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
 from resnetx.record.system_comparison import CopyPoint
 from resnetx.reporting.systems.claims import PAPERS, check_paper, of_messages, published
+
+pytestmark = pytest.mark.slow  # checks every statement
 
 WITH_CASES = [name for name in PAPERS if published(name).cases]
 
@@ -30,7 +31,9 @@ def test_a_statement_reads_cases_of_its_file_and_could_be_missed(name):
     known = {*stated.cases, *stated.systems}
     for claim in stated.claims:
         each = [claim, *filter(None, [claim.against])]
-        places = {place.rpartition(" ")[0] if of.of == "copies" else place for of in each for place in of.places}
+        places = {
+            place.rpartition(" ")[0] if of.of in ("copies", "traffic") else place for of in each for place in of.places
+        }
         assert places <= known, claim.id
         if claim.check == "value":
             assert claim.stated is not None or claim.stated_by, claim.id
@@ -111,7 +114,7 @@ def test_the_library_checks_a_paper_and_keeps_the_record(tmp_path):
     found = resnetx.compare(papers="sth2017", out=tmp_path)
     assert isinstance(found, CheckedPapers)
     assert found.papers == ["sth2017"]
-    assert msgspec.to_builtins(read(checked_papers_file(tmp_path), CheckedPapers)) == msgspec.to_builtins(found)
+    assert resnetx.load(tmp_path) == resnetx.load(checked_papers_file(tmp_path)) == found
     lines = (tmp_path / "claims.csv").read_text().splitlines()
     assert len(lines) == 1 + len(found.claims)
     assert lines[0].endswith(",paper,seen")
@@ -137,3 +140,13 @@ def test_the_screen_counts_and_lists_misses_with_reasons(capsys):
     assert "Not checked" not in short
     assert main(["compare", "papers=sth2017", "--all"]) == 0
     assert "Not checked" in capsys.readouterr().out
+
+
+def test_traffic_is_that_of_the_described_links_and_the_same_whoever_owns_variables():
+    stated, machines = published("anderson2018"), {"v100": load("dgx1-v100")}
+    found = {(each.workload, each.place): each.figures["peer"] for each in papers._traffic(stated, machines)}
+    assert {place for _, place in found} == {"v100 replicated", "v100 server"}
+    vgg16, parameters = "VGG-16 on Flowers", 138_357_544 - 4097 * 994  # of a classifier with 6 outputs, not 1,000
+    assert found[vgg16, "v100 replicated"] == found[vgg16, "v100 server"] == 2 * 4 * 4 * parameters  # 4 peers each
+    (claim,) = [claim for claim in check_papers(["anderson2018"]).claims if claim.claim == "A3"]
+    assert claim.outcome == "miss" and "whose it is differs" in claim.cause

@@ -10,6 +10,8 @@ from resnetx.errors import ConfigError
 from resnetx.record import points_file
 from resnetx.record.prediction import Prediction, digest
 
+pytestmark = pytest.mark.slow  # pyarrow takes seconds to load
+
 GRID = {
     "systems": ["dgx1-p100", "gx8"],
     "model": ["alexnet", "googlenet"],
@@ -45,6 +47,7 @@ def test_the_record_beside_them_is_small_and_covers_them(many, tmp_path):
     assert digest(msgspec.structs.replace(stored, points_file=other)) != stored.digest
 
 
+@pytest.mark.slow
 def test_pandas_reads_them(many, tmp_path):
     pandas = pytest.importorskip("pandas")
     made = resnetx.predict(**GRID, out=str(tmp_path))
@@ -69,6 +72,7 @@ def test_a_smaller_prediction_leaves_no_points_of_another(many, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["prediction.json"]
 
 
+@pytest.mark.slow
 def test_systems_are_compared_by_them(many, tmp_path):
     made = resnetx.predict(**GRID, out=str(tmp_path / "made"))
     found = resnetx.compare(tmp_path / "made", out=str(tmp_path / "compared"))

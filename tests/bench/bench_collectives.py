@@ -1,10 +1,14 @@
-"""Our time of one collective against a bare torch.distributed loop's, in turns, in one process group; an A/A control.
+"""Our time of one collective against a bare torch.distributed call's, call by call, in one process group; a control.
 
     torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_collectives.py
 
-The bare loop is what a user would write: barrier, start, all_reduce, stop. A round times each contender's `OPERATIONS`
-operations on the same array; it counts with the median, over the operations, of the slowest rank's time. Above 1, ours
-are longer. `collective=broadcast` does the same for the other one.
+The bare call is what a user would write: barrier, start, all_reduce, stop. A round has one call of each contender, in
+random order, on the same array, so that what slows the machine for milliseconds slows all of them alike; a call counts
+with its slowest rank's time. The result is the ratio of medians over the rounds, with a bootstrap over rounds; and of
+10th percentiles, which other processes on the machine disturb less. Above 1, ours is longer; the control is the bare
+call against itself. `collective=broadcast` does the same for the other one. `SECONDS` is how long each size is
+measured, `ROUNDS` how often at most, `SIZES` which (bytes). As root, `chrt -r 1 torchrun ...` keeps other processes off
+the cores meanwhile.
 """
 
 import json
@@ -12,12 +16,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from statistics import median
 
 import msgspec
 import torch
 import torch.distributed as dist
-from interleave import ratio, rounds, sentence
+from interleave import ratio_of_quantiles, rounds, sentence
 
 from resnetx.cli.words import settings_of
 from resnetx.measure.machine.environment import environment
@@ -25,29 +28,22 @@ from resnetx.measure.rank import distributed
 from resnetx.measure.rank.clock import timed_with_cpu
 from resnetx.measure.rank.process import keep_freed_memory
 
-ROUNDS = int(os.environ.get("ROUNDS", "20"))
-OPERATIONS = int(os.environ.get("OPERATIONS", "20"))
-SIZES = [8, 2**12, 2**16, 2**20, 2**24]
+ROUNDS = int(os.environ.get("ROUNDS", "4000"))
+AT_ONCE = 20  # rounds between two looks at the clock
+SECONDS = float(os.environ.get("SECONDS", "10"))
+SIZES = [int(size) for size in os.environ.get("SIZES", "8 4096 65536 1048576 16777216 67108864").split()]
 BARE = {"allreduce": dist.all_reduce, "broadcast": lambda array: dist.broadcast(array, 0)}
 
 
-def by_hand(name: str, array: torch.Tensor, device: torch.device) -> list[float]:
-    found = []
-    for _ in range(OPERATIONS):
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        dist.barrier()
-        start = time.perf_counter()
-        BARE[name](array)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - start)
-    return found
-
-
-def ours(name: str, array: torch.Tensor, ranks: distributed.Ranks) -> list[float]:
-    operation = ranks.collective(name, array)
-    return [timed_with_cpu(operation, ranks.device, ranks.barrier)[0] for _ in range(OPERATIONS)]
+def by_hand(name: str, array: torch.Tensor, device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    dist.barrier()
+    start = time.perf_counter()
+    BARE[name](array)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -57,32 +53,40 @@ def main() -> None:
         keep_freed_memory()
     with distributed.joined(int(os.environ["WORLD_SIZE"]), None, 600) as ranks:
         for size_bytes in SIZES:
-            array = torch.zeros(size_bytes // 4, device=ranks.device)
-
-            def slowest(seen: list[float]) -> float:
-                return median(map(max, zip(*ranks.gather(seen), strict=True)))
-
-            contenders = {
-                "ours": lambda array=array: slowest(ours(name, array, ranks)),
-                "by hand": lambda array=array: slowest(by_hand(name, array, ranks.device)),
-                "by hand again": lambda array=array: slowest(by_hand(name, array, ranks.device)),
-            }
-            for contender in contenders.values():
-                contender()
-            times = rounds(contenders, ROUNDS)
+            times = measured(name, size_bytes, ranks)
             if ranks.first:
                 report(f"{name} of {size_bytes} B, gpus={ranks.world_size}", times)
 
 
+def measured(name: str, size_bytes: int, ranks: distributed.Ranks) -> dict[str, list[float]]:
+    """Seconds of each call of each contender, the slowest rank's."""
+    array = torch.zeros(size_bytes // 4, device=ranks.device)
+    operation = ranks.collective(name, array, array)
+    contenders = {
+        "ours": lambda: timed_with_cpu(operation, ranks.device, ranks.barrier)[0],
+        "by hand": lambda: by_hand(name, array, ranks.device),
+        "by hand again": lambda: by_hand(name, array, ranks.device),
+    }
+    times: dict[str, list[float]] = {each: [] for each in contenders}
+    rounds(contenders, AT_ONCE)
+    start, enough = time.perf_counter(), False
+    while not enough:
+        count = len(times["ours"])
+        for each, own in rounds(contenders, AT_ONCE, seed=count).items():
+            times[each] += own
+        enough = count + AT_ONCE >= ROUNDS or max(ranks.gather(time.perf_counter() - start)) > SECONDS
+    return {each: list(map(max, zip(*ranks.gather(own), strict=True))) for each, own in times.items()}
+
+
 def report(point: str, times: dict[str, list[float]]) -> None:
     found = {
-        "our time / by hand": ratio(times["ours"], times["by hand"]),
-        "A/A control": ratio(times["by hand again"], times["by hand"]),
+        f"{who} / by hand, {what}": ratio_of_quantiles(times[own], times["by hand"], share)
+        for what, share in (("medians", 0.5), ("10th percentiles", 0.1))
+        for who, own in (("ours", "ours"), ("by hand", "by hand again"))
     }
     print(point, *(f"  {sentence(what, result)}" for what, result in found.items()), sep="\n", flush=True)
     if path := os.environ.get("BENCH_RESULT"):
-        result = {"bench": "collectives against a loop by hand", "point": point, "operations": OPERATIONS,
-                  "seconds": times, "ratios": found,
+        result = {"bench": "collectives against calls by hand", "point": point, "seconds": times, "ratios": found,
                   "environment": json.loads(msgspec.json.encode(environment(None), enc_hook=str))}  # fmt: skip
         with Path(path).open("a") as file:
             file.write(json.dumps(result) + "\n")

@@ -1,6 +1,7 @@
-"""One of two ranks of `truth_gloo`: steps of every strategy in turns with steps of one rank alone.
+r"""One of two ranks of `truth_gloo`: steps of every strategy in turns with steps of one rank alone.
 
-torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/truth_ranks.py POINTS WINDOWS
+torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 \
+    tests/bench/truth_ranks.py POINTS WINDOWS [ROUNDS]
 
 The machine is shared, and its speed moves within seconds. So all strategies train side by side in the same two
 processes, each on a model of its own, in short windows; before and behind each of them stands a window of the baseline,
@@ -41,13 +42,13 @@ class Window(msgspec.Struct, frozen=True):
     after_s: float
 
 
-def main(points: list[Request], out: Path) -> None:
+def main(points: list[Request], out: Path, rounds: int) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     with distributed.joined(2, None, 600) as ranks:
         steps = {point.strategy.kind: step_of(point, ranks) for point in points}
         alone = step_of(msgspec.structs.replace(points[0], strategy=NoExchange()), ranks)
-        windows = measure(points[0], steps, alone, ranks)
+        windows = measure(points[0], steps, alone, ranks, rounds)
         if ranks.first:
             write(out, windows)
     sys.stdout.flush()
@@ -62,7 +63,7 @@ def step_of(point: Request, ranks: Ranks):
     return step
 
 
-def measure(point: Request, steps: dict, alone, ranks: Ranks) -> list[Window]:
+def measure(point: Request, steps: dict, alone, ranks: Ranks, rounds: int) -> list[Window]:
     def window_s(step) -> float:
         """Of both ranks together, the slower one's."""
         return max(ranks.gather(timed(step, point.steps, ranks.device, ranks.barrier))) / point.steps
@@ -73,7 +74,7 @@ def measure(point: Request, steps: dict, alone, ranks: Ranks) -> list[Window]:
     for step in steps.values():
         timed(step, WARMUP, ranks.device, ranks.barrier)
     windows, before_s, shuffle = [], alone_s(), random.Random(0).shuffle
-    for round_ in range(ROUNDS):
+    for round_ in range(rounds):
         order = list(steps)
         shuffle(order)
         for strategy in order:
@@ -88,4 +89,6 @@ def nothing() -> None:
 
 
 if __name__ == "__main__":
-    main(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=list[Request]), Path(sys.argv[2]))
+    asked, out, *rounds = sys.argv[1:]
+    requests = msgspec.json.decode(Path(asked).read_bytes(), type=list[Request])
+    main(requests, Path(out), int(rounds[0]) if rounds else ROUNDS)

@@ -12,12 +12,17 @@ import pytest
 
 import resnetx
 from resnetx import record
+from resnetx.api import bench, bench_timing
 from resnetx.cli import main, ranks
 from resnetx.errors import ConfigError
+from resnetx.interconnect.collective import COLLECTIVES, plan
+from resnetx.interconnect.system import load, names
 from resnetx.measure.launch import launcher
-from resnetx.measure.launch.executor import one_node
+from resnetx.measure.launch.executor import Command, one_node
 from resnetx.measure.launch.moment import Moment
+from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
+from resnetx.record.bench import NOT_DESCRIBED, counts
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
@@ -33,7 +38,8 @@ def run(capsys, *words):
 def two_ranks(tmp_path_factory, preloaded_python):
     """One good bench on two gloo ranks, by the command line: its printed JSON, and its file."""
     results = tmp_path_factory.mktemp("bench")
-    words = [*SMALL, "gpus=2", "collective=[allreduce,broadcast,allgather]", "size=[8,4KiB,100kB,1MiB]"]
+    asked = ["collective=[allreduce,broadcast,allgather]", "copy=[device,to-host,local]", "size=[8,4KiB,100kB,1MiB]"]
+    words = [*SMALL, "gpus=2", *asked, "direction=[one-way,both-ways]", "transport=socket", "interface=lo"]
     command = [preloaded_python, "-m", "resnetx", "bench", *words, f"results={results}", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,7 +54,8 @@ def test_two_ranks_leave_a_complete_record(two_ranks):
     jsonschema.validate(printed, SCHEMA)
     assert (found.outcome, found.world_size, found.source) == ("ok", 2, "measured")
     assert found.library.startswith("gloo (torch ")
-    assert found.transport.used == ["socket"]
+    assert (found.transport.requested, found.transport.used) == ("socket", ["socket"])
+    assert found.transport.evidence == ["gloo sends over TCP only; lo"]
     assert [device.rank for device in found.devices] == [0, 1]
     assert path.parent.parent.name == "bench"
     assert {(point.collective, point.size_bytes) for point in found.points} == {
@@ -57,6 +64,67 @@ def test_two_ranks_leave_a_complete_record(two_ranks):
     assert {point.wrong for point in found.points} == {0}
     assert all(len(point.times_s) == 4 and min(point.times_s) > 0 for point in found.points)
     assert all(point.cpu_share > 0 for point in found.points)
+
+
+@pytest.mark.dist
+def test_copies_of_two_ranks_are_cells_with_their_path(two_ranks):
+    printed, path = two_ranks
+    found = record.read(path, BenchRecord)
+    sizes = (8, 4096, 100_000, 2**20)
+    places = {"device": {(0, 1), (1, 0)}, "to-host": {(0, "host"), (1, "host")}, "local": {(0, 0), (1, 1)}}
+    assert {(cell.copy, cell.source, cell.target, cell.size_bytes) for cell in found.cells} == {
+        (copy, *pair, size) for copy, pairs in places.items() for pair in pairs for size in sizes
+    }
+    assert {cell.direction for cell in found.cells if cell.copy == "device"} == {"one-way", "both-ways"}
+    assert {cell.wrong for cell in found.cells} == {0}
+    assert all(min(cell.time_s) > 0 and len(cell.time_s) == 4 for cell in found.cells)
+    assert {(cell.copy, cell.path) for cell in found.cells} == {
+        ("device", "socket"), ("to-host", "shared memory"), ("local", "shared memory")
+    }  # fmt: skip
+    assert {"from", "to", "class", "expected_s", "verdict"} <= set(printed["cells"][0])
+    assert found.unknown["cells.0.expected_s"] == NOT_DESCRIBED
+    assert set(record.nulls(printed)) == set(found.unknown)
+
+
+CORRUPTING = """
+import os, runpy
+from resnetx.measure.bench import checks
+if os.environ["RANK"] == "1":
+    write = checks.write
+    def flipped(array, period):
+        write(array, period)
+        array[5] += 1
+    checks.write = flipped
+runpy.run_module("resnetx.collectives", run_name="__main__")
+"""
+
+
+@pytest.mark.dist
+def test_a_rank_whose_data_is_corrupted_is_told_of_in_the_record_and_on_the_screen(
+    capsys, tmp_path, preloaded, monkeypatch
+):
+    """One element of what rank 1 gives to the all-reduce, and sends as a copy, is not what ranks are known to have."""
+    program = tmp_path / "corrupting.py"
+    program.write_text(CORRUPTING)
+
+    def corrupting(task, folder, scratch=None):
+        command = one_node(task, folder, scratch)
+        return Command([*command.words[:-3], str(program), command.words[-1]], command.variables)
+
+    monkeypatch.setattr(launcher, "executor_of", lambda _: corrupting)
+    asked = ["collective=allreduce", "copy=device", "size=4KiB", "gpus=2", f"results={tmp_path}"]
+    status, out, _ = run(capsys, "bench", *SMALL, *asked)
+    assert status == 1
+    (path,) = tmp_path.rglob("record.json")
+    found = record.read(path, BenchRecord)
+    assert found.outcome == "ok"
+    assert [point.wrong for point in found.points] == [2]  # the sum has it on both ranks
+    assert {(cell.source, cell.target): cell.wrong for cell in found.cells} == {(0, 1): 0, (1, 0): 1}
+    assert "1 to 0, 4 KiB: 1 byte is wrong" in out
+    lines = out.splitlines()
+    heading = next(place for place, line in enumerate(lines) if "#wrong" in line)
+    column_end = lines[heading].index("#wrong") + len("#wrong")
+    assert lines[heading + 1][:column_end].split()[-1] == "2"
 
 
 @pytest.mark.dist
@@ -244,7 +312,17 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
     [
         (["gpus=1"], "gpus=1: one rank has no peer; use gpus=2 or more"),
         (["gpus=[2,0]"], "gpus=0: expected at least 1"),
-        (["collective=alltoall"], "collective=alltoall: no collective has that name"),
+        (["collective=alltoal"], "collective=alltoal: no collective has that name; did you mean alltoall?"),
+        (["place=out"], "place=out with collective=allreduce: torch runs it in place only; use place=in"),
+        (["collective=alltoall", "place=in"], "torch runs it out of place only; use place=out"),
+        (["algorithm=rings"], "algorithm=rings: expected one of auto, ring, tree, "),
+        (["algorithm=ring", "env.NCCL_ALGO=Tree"], "env.NCCL_ALGO: set by algorithm=ring; leave one of them out"),
+        (["copy=local", "dtype=bf16"], "dtype=bf16: of collectives, and none is asked for; leave it out"),
+        (["copy=device", "collective=allreduce"], "copy with collective: NCCL changes how GPUs reach each other"),
+        (["copy=device", "transport=socket"], "transport=socket: copies between GPUs of one node use no sockets"),
+        (["copy=device", "endpoint=pinned"], "endpoint=pinned with copy=device: between GPUs of one node"),
+        (["copy=to-host", "endpoint=device"], "endpoint=device with copy=to-host: memory of the host is pinned or"),
+        (["copy=local", "transport=host"], "transport=host: read by copy=device and copy=relay and copy=together only"),
         (["size=64M"], "size=64M: not a size in"),
         (["size=[]"], "size=[]: expected at least one size"),
         (["size=0"], "size=0: expected at least 1"),
@@ -258,6 +336,21 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
             [f"size={[8 * place for place in range(1, 259)]}", "iterations=10000"],
             "a record of 2,581,290 times would be",
         ),
+        (["copy=devcie"], "copy=devcie: no kind of copy has that name; did you mean device?"),
+        (["copy=[]"], "copy=[]: expected at least one value"),
+        (
+            ["copy=device", "direction=sideways"],
+            "direction[0]=sideways: not one of the known values (one-way, both-ways)",
+        ),
+        (["direction=both-ways"], "direction=both-ways: read by copy=device only"),
+        (["copy=local", "endpoint=pinned"], "endpoint=pinned: read by copy=device and copy=to-host and copy=from-host"),
+        (["copy=together"], "copy=together with gpus=2: copies between each pair of GPUs alone"),
+        (
+            ["copy=relay", "gpus=3"],
+            "copy=relay with through=null: expected the GPU that relays, through=0 to through=2",
+        ),
+        (["copy=to-host", "numa=999"], "numa=999: this host has memory on NUMA node"),
+        (["copy=device", "size=[]"], "size=[]: expected at least one size"),
         (["registered=maybe"], "registered=maybe: expected true or false"),
         (["env.LD_PRELOAD=x.so"], "env.LD_PRELOAD: could load other code into a run"),
         (["model=alexne"], "model=alexne: no such model (did you mean alexnet?)"),
@@ -265,11 +358,11 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["timeout=soon"], "timeout=soon: expected a duration"),
         (
             ["all_reduce.txt"],
-            "all_reduce.txt: `resnetx bench` measures; to import a file of nccl-tests, add --import",
+            "all_reduce.txt: `resnetx bench` measures; to import a file of another program, add --import",
         ),
-        (["--import"], "--import: expected one file of nccl-tests, got 0"),
+        (["--import"], "--import: expected one file, got 0"),
         (["--import", "nowhere.txt"], "--import nowhere.txt: No such file or directory"),
-        (["--import", "x.txt", "gpus=[2,4]"], "gpus=[2, 4]: a file of nccl-tests has one number of GPUs"),
+        (["--import", "x.txt", "gpus=[2,4]"], "gpus=[2, 4]: an imported file has one number of GPUs"),
         (["--import", "x.txt", "iterations=3"], "iterations: nothing is measured with --import"),
     ],
 )
@@ -392,3 +485,213 @@ def test_an_imported_record_calibrates_as_its_file_does(capsys, tmp_path):
     assert [(point.size_bytes, point.time_s) for point in read(str(path)).points] == [
         (point.size_bytes, point.time_s) for point in read(str(tmp_path / "reduced.json")).points
     ]
+
+
+def test_cpu_ranks_have_no_collectives_over_shared_memory(capsys, tmp_path, launched):
+    status, _, err = run(capsys, "bench", "transport=host", f"results={tmp_path}")
+    assert status == 2
+    assert "transport=host: gloo sends over TCP only, and torch has no other backend for CPU ranks" in err
+    assert run(capsys, "bench", "copy=device", "transport=host", f"results={tmp_path}")[0] == 0
+    assert asked(launched)[0].slug == "device_g2_host"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["timing=graph"], "timing=graph: CUDA graphs need a GPU, and this machine has none"),
+        (["algorithm=ring"], "algorithm=ring: a choice of NCCL, and CPU ranks use gloo, which has none"),
+        (["copy=device", "endpoint=pinned"], "endpoint=pinned: CPU ranks have pageable memory alone"),
+        (["copy=relay", "through=0", "gpus=3", "oversubscribe=true", "transport=host"], "CPU ranks relay over sockets"),
+    ],
+)
+def test_what_cpu_ranks_do_not_have_is_refused(capsys, tmp_path, launched, words, sentence):
+    status, _, err = run(capsys, "bench", *words, f"results={tmp_path}")
+    assert status == 2
+    assert sentence in err
+    assert not asked(launched)
+
+
+def test_how_collectives_are_run_is_asked_for_named_and_shown(capsys, tmp_path, launched):
+    words = ["collective=allreduce", "dtype=bf16", "timing=back-to-back", f"results={tmp_path}"]
+    _, out, _ = run(capsys, "bench", *words)
+    (request,) = asked(launched)
+    assert (request.dtype, request.timing, request.place) == ("bf16", "back-to-back", None)
+    assert request.slug == "allreduce_g2_back-to-back_bf16"
+    assert out.splitlines()[0] == "allreduce, gpus=2, gloo (measured), bf16, back-to-back"
+
+
+EIGHT = [name for name in names() if len(load(name, nodes=1).gpus) >= 8 and load(name).library != "gloo"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EIGHT)
+def test_all_collectives_at_all_sizes_on_eight_gpus_are_planned_to_take_less_than_a_minute(name):
+    plans = {each: plan(load(name, nodes=1), each, range(8)) for each in COLLECTIVES}
+    request = msgspec.structs.replace(
+        BENCH, gpus=8, collectives=list(OPERATIONS), sizes_bytes=bench.SIZES, warmup=5, iterations=bench.ITERATIONS
+    )
+    planned_for_s = bench_timing.planned_s(
+        request, lambda collective, size_bytes: plans[collective].cost(size_bytes).time_s, on_gpus=True
+    )
+    assert 3 < planned_for_s < 60
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "operation_s", "row", "expected"),
+    [
+        (8, 10e-6, 1, (20, 5, 20)),
+        (2**27, 1e-3, 1, (20, 2, 20)),
+        (2**24, 5e-3, 1, (20, 3, 20)),
+        (2**24, 19e-3, 1, (15, 2, 7)),
+        (2**28, 0.2, 1, (5, 2, 4)),
+        (2**24, 5e-3, 20, (5, 3, 20)),
+    ],
+)
+def test_operations_that_take_long_are_timed_less_often_on_gpus(size_bytes, operation_s, row, expected):
+    assert counts(size_bytes, operation_s, 20, row) == expected
+    assert counts(size_bytes, operation_s, 3, row).iterations == 3
+
+
+def test_a_planned_time_counts_operations_queues_and_sizes():
+    request = msgspec.structs.replace(BENCH, sizes_bytes=[64], warmup=2, iterations=3)
+    fixed_s = 10e-3 + 5 * 100e-6
+    assert bench_timing.planned_s(request, lambda *_: 1.0, on_gpus=False) == pytest.approx(6 + fixed_s)
+    assert bench_timing.planned_s(request, lambda *_: 1.0, on_gpus=True) == pytest.approx(7 + 2 * 5 + fixed_s)
+    row = msgspec.structs.replace(request, timing="back-to-back")
+    assert bench_timing.planned_s(row, lambda *_: 1.0, on_gpus=False) == pytest.approx(2 + 60 + 1 + fixed_s)
+
+
+# ---- export
+
+
+def exported(capsys, tmp_path):
+    """The files of a bench that was exported."""
+    points = [
+        BenchPoint(collective=name, size_bytes=size, times_s=[time_s], wrong=0, cpu_share=1.0)
+        for name in ("allreduce", "alltoall")
+        for size, time_s in ((2**10, 1e-4), (2**20, 1e-3))
+    ]
+    request = msgspec.structs.replace(BENCH, collectives=["allreduce", "alltoall"])
+    task = BenchFile(kind="bench", schema=record.SCHEMA, request=request, timeout_s=60)
+    found = msgspec.structs.replace(record.cut_short(task, 0.0, "ok", ""), points=points, library="gloo")
+    record.write(RunFolder(tmp_path).record, found)
+    status, out, _ = run(capsys, "bench", "--export", str(tmp_path))
+    assert status == 0
+    return [Path(line) for line in out.splitlines()]
+
+
+BENCH = record.BenchRequest(
+    collectives=["allreduce"], sizes_bytes=[2**10, 2**20], gpus=4, devices=None, env={}, threads=1, warmup=1,
+    iterations=1, seed=0,
+)  # fmt: skip
+
+
+def test_what_is_exported_is_nccl_tests_json_and_is_imported_again(capsys, tmp_path):
+    (tmp_path / "bench").mkdir()
+    paths = exported(capsys, tmp_path / "bench")
+    assert [path.name for path in paths] == ["nccl-tests-allreduce.json", "nccl-tests-alltoall.json"]
+    tree = json.loads(paths[0].read_text())
+    assert (tree["version"], tree["args"], len(tree["config"]["devices"])) == (3, ["all_reduce_perf"], 4)
+    large = tree["results"][1]
+    assert (large["size"], large["count"], large["type"], large["redop"]) == (2**20, 2**18, "float", "sum")
+    assert large["in_place"]["time"] == pytest.approx(1000)
+    assert large["in_place"]["bus_bw"] == pytest.approx(2**20 / 1e-3 / 1e9 * 1.5)
+    assert large["out_of_place"]["time"] == "nan"
+    assert json.loads(paths[1].read_text())["results"][0]["in_place"]["time"] == "nan"
+    for path, name in zip(paths, ("allreduce", "alltoall"), strict=True):
+        status, out, _ = run(capsys, "bench", "--import", str(path), f"results={tmp_path}", "--json")
+        back = json.loads(out)
+        assert status == 0
+        assert back["world_size"] == 4
+        assert [(point["collective"], point["size_bytes"]) for point in back["points"]] == [
+            (name, 2**10),
+            (name, 2**20),
+        ]
+        assert [point["times_s"][0] for point in back["points"]] == pytest.approx([1e-4, 1e-3])
+        assert [point["wrong"] for point in back["points"]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "--export: expected one bench (its folder or record.json), and no settings"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(capsys, words, sentence):
+    status, _, err = run(capsys, "bench", "--export", *words)
+    assert status == 2
+    assert sentence in err
+
+
+# ---- copies
+
+
+CELL = record.CopyCell(
+    copy="device", source=0, target=1, through=None, size_bytes=2**20, direction="one-way", endpoint="pageable",
+    time_s=[1e-3, 2e-3, 4e-3], wrong=0, path="socket", evidence=[], expected_s=None, verdict="low", causes=["a cable"],
+    pair_class="same host",
+)  # fmt: skip
+
+
+def shown(capsys, tmp_path, monkeypatch, cells, *words):
+    """The screen, and the record's rows, of a bench that measured these cells."""
+
+    def execute(task, folder):
+        ended = msgspec.structs.replace(record.cut_short(task, 0.0, "ok", ""), cells=cells)
+        record.write(folder.record, ended)
+        return ended
+
+    monkeypatch.setattr(launcher, "supervise", execute)
+    status, out, err = run(capsys, "bench", "copy=device", f"results={tmp_path}", *words)
+    return status, out, err, resnetx.bench(copy="device", results=str(tmp_path)).rows()
+
+
+def test_pairs_are_matrices_of_bandwidth_and_latency(capsys, tmp_path, monkeypatch):
+    small = msgspec.structs.replace(CELL, size_bytes=4, time_s=[5e-6], verdict="as expected", causes=[])
+    status, out, err, rows = shown(capsys, tmp_path, monkeypatch, [CELL, small])
+    lines = [line.split() for line in out.splitlines()]
+    assert out.splitlines()[0] == "copy=device, one-way, gpus=2, socket: GB/s of 1 MiB in one direction"
+    assert ["0", "0.52"] in lines  # 1 MiB in the median of 2 ms
+    assert ["0", "5.0"] in lines
+    assert "30 cells of copies: about " in err  # two ordered pairs at 15 sizes
+    assert (status, rows[0]["bandwidth_Bps"], rows[0]["verdict"]) == (0, 2**20 / 2e-3, "not judged")
+
+
+def test_wrong_bytes_are_a_failure(capsys, tmp_path, monkeypatch):
+    status, out, *_ = shown(capsys, tmp_path, monkeypatch, [msgspec.structs.replace(CELL, wrong=7)])
+    assert status == 1
+    assert "0 to 1, 1 MiB: 7 bytes are wrong" in out
+
+
+def test_copies_are_asked_for_without_a_collective(capsys, tmp_path, launched):
+    words = ["copy=[device,local]", "direction=[one-way,both-ways]", f"results={tmp_path}"]
+    assert run(capsys, "bench", *words)[0] == 0
+    (request,) = asked(launched)
+    assert (request.collectives, request.sizes_bytes, request.copies) == ([], [], ["device", "local"])
+    assert (request.copy_sizes_bytes[0], request.copy_sizes_bytes[-1]) == (4, 2**30)
+    assert request.slug == "device-local_g2"
+
+
+def test_pairs_that_share_something_keep_less(capsys, tmp_path, monkeypatch):
+    other = record.Pair(source=2, target=3)
+    alone = msgspec.structs.replace(CELL, copy="together", time_s=[1e-3])
+    beside = msgspec.structs.replace(alone, time_s=[2e-3], together=[other])
+    _, out, *_ = shown(capsys, tmp_path, monkeypatch, [alone, beside])
+    assert ["0", "to", "1", "2", "to", "3", "50%"] in [line.split() for line in out.splitlines()]
+
+
+def test_an_imported_collective_stands_beside_what_its_system_allows(capsys, tmp_path):
+    file = tmp_path / "all_reduce.txt"
+    columns = "# size count type redop root time algbw busbw #wrong\n"
+    file.write_text(columns + " 1073741824 268435456 float sum -1 90000 0 0 0\n")
+    words = ["bench", "--import", str(file), "gpus=8", "collective=allreduce", f"results={tmp_path}"]
+    status, out, _ = run(capsys, *words, "systems=dgx-h200")
+    assert status == 0
+    assert "low (1 GiB); to check: " in out
+    status, out, _ = run(capsys, *words, "systems=dgx-h200", "--json")
+    assert json.loads(out)["points"][0]["verdict"] == "low"
+    (row,) = resnetx.bench(file, gpus=8, collective="allreduce", results=str(tmp_path), systems=["dgx-h200"]).rows()
+    assert (row["verdict"], row["expected_s"] < row["time_s"]) == ("low", True)
+    assert "systems=['gx8', 'dgx2']: a bench runs on one machine" in run(capsys, *words, "systems=[gx8,dgx2]")[2]
+    assert "verdict" not in run(capsys, *words)[1]

@@ -24,8 +24,17 @@ def run(capsys, *words):
             "model=resnet: no such model (did you mean resnetx?); known: alexnet, googlenet,",
         ),
         (["train", "model=3"], "model=3: no such model; known: alexnet, googlenet, resnetx, torchvision"),
-        (["train", "model.y=3"], "model.y: no such setting; did you mean model.x?"),
-        (["train", "strategy.foo=3"], "strategy.foo: no such setting; did you mean strategy.device?"),
+        (["train", "model.y=3"], "model.y: no such setting; model=resnetx has model.x, model.width, model.classes"),
+        (["train", "strategy.foo=3"], "strategy.foo: no such setting; strategy=bucket has strategy.bucket_cap_mb,"),
+        (
+            ["train", "strategy=server", "strategy.divice=gpu"],
+            "strategy.divice: no such setting; did you mean strategy.device?",
+        ),
+        (
+            ["train", "strategy=after", "strategy.foo=3"],
+            "strategy.foo: no such setting; strategy=after has no settings",
+        ),
+        (["predict", "overlap.foo=true"], "overlap.foo: no such setting; overlap has overlap.input, overlap."),
         (["train", "gpus=1,2"], "gpus=1,2: write several values as a list, gpus=[1,2]"),
         (["train", "gpus=[1,2"], "gpus=[1,2: not of the form key=value"),
         (["train", "+foo=1"], "+foo=1: settings can be changed (key=value), not added or removed"),
@@ -33,7 +42,7 @@ def run(capsys, *words):
         (["train", "model.x=[1,4]"], "model.x=[1,4]: more than one point; `resnetx sweep` runs several"),
         (
             ["train", "--fast"],
-            "--fast: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir, --help",
+            "--fast: `resnetx train` has no such flag; it has --json, --all, --dry-run, --cfg, --config-dir, --help",
         ),
         (["train", "--multirun"], "--multirun: not supported; use `resnetx sweep`"),
         (["sweep", "results/x"], "results/x: `resnetx sweep` takes no path"),

@@ -43,6 +43,7 @@ def run(capsys, *words):
     return status, said.out, said.err
 
 
+@pytest.mark.slow
 def test_the_studies_the_conclusion_and_the_tables_are_shown(study_on_disk, capsys):
     a, b = study_on_disk("node1", 10.0, 15.0), study_on_disk("node2", 10.1, 19.0)
     status, out, err = run(capsys, a, b)

@@ -59,6 +59,7 @@ def test_statements_of_the_paper_are_counted_and_listed_with_all(stored, capsys)
     assert "allreduce nccl1 8 16 MiB" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_the_comparison_of_the_paper_answers_first_and_lists_its_points_with_all(capsys):
     words = ["systems=[dgx1-p100,gx8]", "study=paper-alexnet-googlenet", "library=[nccl1,nccl2]"]
     _, out, _ = run(capsys, *words)
@@ -143,6 +144,7 @@ def study_of(record_of, tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, prediction_of, capsys, tmp_path):
     study, request = study_of(320.0)  # 0.1 s a step
     record.write(prediction_file(tmp_path / "made"), prediction_of(predicted_of(0.12, request)))

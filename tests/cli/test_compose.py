@@ -90,6 +90,7 @@ def test_a_word_that_nobody_can_parse_is_refused_in_a_sentence(word):
 CHOICES = [(group, choice) for group in GROUPS for choice in sorted(choices(group))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_hydra_composes_the_same_of_our_files(group, choice):
     """They are a configuration of Hydra's, which other programs may compose."""

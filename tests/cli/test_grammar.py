@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from resnetx.api import bench, doctor_clock, predict_settings, topology
+from resnetx.api import bench, doctor_clock, found_system, lab, new_system, predict_settings, topology
 from resnetx.cli import main
 from resnetx.cli.grammar import VERBS
 from resnetx.config import RunSettings
+from resnetx.launching import SETTINGS
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
@@ -29,17 +30,19 @@ def run(capsys, *words):
 FOREIGN = {
     "describe": ["pick=3", "straggler=7", "input=synthetic", "scaling=weak", "results=x"],
     "images": ["batch_size=3", "input.recipe=paper", "gpus=2"],
-    "train": ["clock=1227", "transport=host", "nodes=4", "memory=1MB", "systems=[gx8]", "gradients=bf16", "straggler=3",
-              "study=paper", "repeats=2", "budget=1h", "baseline=2", "out=x", "iterations=3"],
-    "sweep": ["transport=[auto,host]", "library=[nccl1,nccl2]", "nodes=2", "iterations=3", "clock=1227", "pick=2"],
+    "train": ["clock=1227", "library=nccl2", "network=hdr200", "memory=1MB", "systems=[gx8]", "gradients=bf16",
+              "straggler=3", "study=paper", "repeats=2", "budget=1h", "baseline=2", "out=x", "iterations=3"],
+    "sweep": ["library=[nccl1,nccl2]", "network=hdr200", "iterations=3", "clock=1227", "pick=2"],
     "verify": ["windows=3", "warmup=9", "measure=step", "tracker=wandb", "transport=host"],
     "trace": ["measure=step", "windows=3", "repeats=2", "systems=gx8"],
-    "bench": ["batch_size=3", "input=synthetic", "transport=host", "nodes=2", "steps=3"],
+    "bench": ["batch_size=3", "input=synthetic", "library=gloo", "network=hdr200", "steps=3"],
     "topology": ["batch_size=3", "model=alexnet", "clock=1227"],
     "predict": ["repeats=3", "pick=2", "size=1MiB", "collective=allreduce", "warmup=3"],
     "compare": ["results=x", "repeats=3", "pick=2"],
     "report": ["gpus=2", "model=alexnet"],
     "doctor": ["gpus=2", "input.recipe=paper", "strategy=after"],
+    "lab": ["batch_size=3", "lab.system=gx8", "results=x"],
+    "steer": ["gpus=2", "size=1MiB", "network=x", "collective=allreduce"],
     "list": ["gpus=2"],
 }  # fmt: skip
 
@@ -61,7 +64,7 @@ def test_every_verb_is_tried():
     [
         (["train", "clock=1227"], "(it belongs to compare, predict and doctor); see `resnetx train --help`"),
         (["doctor", "gpus=2"], "see `resnetx doctor --help`"),
-        (["images", "input.foo=1"], "input.foo: no such setting; did you mean input.root?"),
+        (["images", "input.foo=1"], "input.foo: no such setting; it has images and input.root"),
         (["report", "basline=2"], "basline: no such setting; did you mean baseline?"),
         (["describe", "frobnicate=1"], "frobnicate: no such setting; see `resnetx describe --help`"),
         (["trian"], "trian: no such verb; did you mean train?"),
@@ -70,7 +73,7 @@ def test_every_verb_is_tried():
         (["train", "batch_size=", "8"], "batch_size= 8: write a setting without spaces: batch_size=VALUE"),
         (
             ["train", "--resolve"],
-            "--resolve: `resnetx train` has no such flag; it has --json, --all, --cfg, --config-dir",
+            "--resolve: `resnetx train` has no such flag; it has --json, --all, --dry-run, --cfg, --config-dir",
         ),
         (["train", "--cfg", "hydra"], "--cfg hydra: expected --cfg job"),
         (["train", "--cfg"], "argument --cfg/-c: expected one argument"),
@@ -88,16 +91,20 @@ def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):
 
 def test_the_settings_of_a_verb_are_those_that_its_structs_read():
     """What the keywords declare, and what structs are made of, are the same settings."""
-    kept = set(RunSettings.__struct_fields__)
+    launching = set(SETTINGS)
+    kept = {*RunSettings.__struct_fields__, *launching} - {"launch"}
     assert set(READS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
     assert set(READS["train"].settings) < set(READS["sweep"].settings)
-    assert set(READS["bench"].settings) == {*bench.BenchSettings.__struct_fields__, *bench.WORKLOADS}
-    assert set(READS["topology"].settings) == set(topology.TopologySettings.__struct_fields__)
+    assert set(READS["bench"].settings) == {*bench.BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
+    of_topology = (topology.TopologySettings, found_system.FoundSettings, new_system.NewSettings)
+    assert set(READS["topology"].settings) == {field for each in of_topology for field in each.__struct_fields__}
     assert set(CLOCKED) >= set(doctor_clock.ClockSettings.__struct_fields__)
     workload = keywords.WorkloadKeywords.__annotations__
-    assert set(READS["predict"].settings) == {*predict_settings.PredictSettings.__struct_fields__, *workload}
+    assert set(READS["predict"].settings) == {*predict_settings.PredictSettings.__struct_fields__, *workload, "replay"}
+    assert set(READS["lab"].settings) == set(lab.LabSettings.__struct_fields__)
 
 
+@pytest.mark.slow
 def test_every_setting_is_read_by_a_verb_and_explained():
     assert [name for name in names() if not any(reads(verb.settings, name) for verb in READS.values())] == []
     for verb, found in READS.items():
@@ -164,6 +171,7 @@ def completed(line):
     return ended.stdout.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

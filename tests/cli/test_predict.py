@@ -25,15 +25,10 @@ ALEXNET = ["model=alexnet", "batch_size=256"]
 
 
 @pytest.fixture
-def predict(tmp_path, capsys, monkeypatch):
-    """Runs the verb in an empty folder; answers (status, JSON objects)."""
+def predict(predict, tmp_path, monkeypatch):
+    """Runs the verb in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        status = main(["predict", "--json", *words])
-        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return run
+    return predict
 
 
 @pytest.fixture
@@ -70,6 +65,7 @@ def test_axes_are_lists(predict):
     assert len(found) == len(axes) == 8
 
 
+@pytest.mark.slow
 def test_the_paper_has_88_points_on_each_system(predict):
     _, found = predict("systems=[dgx1-p100,gx8]", "study=paper", "memory_model=caffe")
     assert len(found) == 176
@@ -370,6 +366,7 @@ def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsy
     assert "does not state its number of GPUs" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_validation_holds(capsys):
     assert main(["predict", "--validate"]) == 0
     assert "from the rate of one GPU" in capsys.readouterr().out

@@ -1,8 +1,10 @@
 """`resnetx predict calibration=[...]`: files, each for what it knows; and decoding, which the cores of a host do."""
 
 import json
+import math
 import shutil
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -19,22 +21,11 @@ DECODING = ["input=dali", "input.decoder=cpu"]
 
 
 @pytest.fixture
-def predict(capsys):
-    """Runs the verb; answers (status, JSON objects)."""
-
-    def run(*words):
-        status = main(["predict", "--json", *words])
-        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return run
-
-
-@pytest.fixture
 def measured(tmp_path):
     """A file of all-reduces on some GPUs, at a rate without end."""
 
     def make(name, gpus, GBps):
-        sizes = (8, 2**20, 2**24, 2**30)
+        sizes = (8, 2**20, 2**24, 2**28, 2**30)
         points = ", ".join(f"{{size: {each}, time_us: {20 + each / GBps / 1e3}}}" for each in sizes)
         path = tmp_path / f"{name}.yaml"
         path.write_text(f"source: {name}\ngpus: {gpus}\npoints: [{points}]\n")
@@ -74,14 +65,14 @@ def test_each_file_is_taken_for_the_gpus_that_it_knows(predict, measured):
     _, found = predict(*words, f"calibration=[{','.join(files)}]")
     sent_bytes = found[0]["gradient_bytes"]
     expected_s = [20e-6 + sent_bytes / 40e9, 20e-6 + sent_bytes / 5e9]
-    assert [each["communication_s"] for each in found] == pytest.approx(expected_s, rel=0.06)
+    assert [each["communication_s"] for each in found] == pytest.approx(expected_s, rel=0.01)
 
 
 def test_collectives_and_decoding_come_from_two_files(predict, measured):
     words = [*ALEXNET, *DECODING, "strategy=after", "gpus=2"]
     _, (plain,) = predict(*words)
     _, (found,) = predict(*words, f"calibration=[{measured('two', 2, 5)},{TWO_RANKS}]")
-    assert found["communication_s"] == pytest.approx(20e-6 + found["gradient_bytes"] / 5e9, rel=0.06)
+    assert found["communication_s"] == pytest.approx(20e-6 + found["gradient_bytes"] / 5e9, rel=0.01)
     assert found["input_s"] != plain["input_s"]
 
 
@@ -97,6 +88,86 @@ def test_files_that_know_the_same_thing_or_nothing_are_refused(files, sentence, 
     words = [*ALEXNET, *DECODING, "gpus=2", f"calibration=[{','.join(files(measured, run_of_input))}]"]
     assert main(["predict", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+# ---- rates of several GPUs
+
+CLUSTER = ["systems=dgx1-v100", "nodes=4", "network=edr100", "nics=1", "library=nccl2.4"]
+RESNET50 = ["model=torchvision", "model.name=resnet50", "batch_size=256", "scaling=weak", "precision=fp16"]
+
+
+@pytest.fixture
+def rates(tmp_path):
+    """A file of rates by GPUs."""
+
+    def make(text, name="rates"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"source: a test\nimages_per_s: {text}\n")
+        return f"calibration={path}"
+
+    return make
+
+
+def test_a_rate_of_several_gpus_is_met_and_other_counts_follow_it(predict, rates):
+    words = [*CLUSTER, *RESNET50, "gpus=[1,8,16,32]", "rate=1394"]
+    _, plain = predict(*words)
+    _, (one, eight, sixteen, more) = predict(*words, rates("{16: 16219}"))
+    assert one["images_per_s"] == pytest.approx(1394)
+    assert sixteen["images_per_s"] == pytest.approx(16219, rel=1e-3)
+    slower = [
+        before["images_per_s"] / after["images_per_s"]
+        for before, after in zip(plain, (one, eight, sixteen, more), strict=True)
+    ]
+    assert 1.05 < slower[1] < slower[2] == pytest.approx(slower[3], rel=0.02)
+    widths = [math.log(each["interval_s"][1] / each["interval_s"][0]) for each in (plain[3], more)]
+    assert widths[1] < 0.7 * widths[0]  # so close were rates of several nodes that were given another
+
+
+def test_a_what_if_change_is_on_top_of_the_machine_as_it_was_measured(predict, rates):
+    words = [*CLUSTER, *RESNET50, "gpus=[16]", "rate=1394", rates("{16: 12000}"), "strategy=after"]
+    _, (plain,) = predict(*words)
+    _, (faster,) = predict(*words, "what_if.bandwidth={edr100: 4}")
+    assert plain["images_per_s"] == pytest.approx(12000, rel=1e-3)
+    assert faster["images_per_s"] > 1.002 * plain["images_per_s"]
+
+
+def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, tmp_path):
+    words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "gpus=2", f"rate={QUICKSTART}"]
+    runs = [json.loads((run / "record.json").read_text()) for run in sorted(QUICKSTART.glob("resnet-1_b16_g2_*_r?"))]
+    wanted = [
+        run["images_per_s"]
+        for run in runs
+        if run["request"]["measure"] == "step"
+        and run["request"]["input"]["kind"] == "synthetic"
+        and run["request"]["strategy"]["kind"] == "bucket"
+    ]
+    _, (found,) = predict(*words, f"calibration={QUICKSTART}", f"out={tmp_path / 'kept'}")
+    assert found["images_per_s"] == pytest.approx(median(wanted), rel=1e-3)
+    lines = record.read(prediction_file(tmp_path / "kept"), Prediction).inputs
+    (line,) = [line for line in lines if line.what.startswith("scaling by")]
+    assert (line.origin, line.source) == ("measured here", str(QUICKSTART))
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "sentence"),
+    [
+        ([], "{16: 16219}", "rates of several GPUs, of which that of one must be known; add rate="),
+        (["rate={128:700,256:1394}", "batch_size=[128,256]"], "{16: 16219}", "rates of one workload at one batch"),
+        (["rate=1394"], "{64: 60000}", "has the rate of 64 GPUs, and 4x dgx1-v100 has 32; describe as many"),
+        (["rate=1394"], "{16: 160}", "more than 10 times off what is predicted"),
+        (["rate=1394"], "{1: 1394}", "expected images/s by 2 GPUs or more"),
+    ],
+)
+def test_rates_of_several_gpus_that_say_nothing_here_are_refused(words, text, sentence, rates, capsys):
+    assert main(["predict", *CLUSTER, *RESNET50, "gpus=16", *words, rates(text)]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_runs_of_other_workloads_are_refused(run_of_input, capsys):
+    folder = run_of_input(lambda tree: tree["request"].update(measure="step"))
+    words = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=64", "gpus=2", "rate=100"]
+    assert main(["predict", *words, f"calibration={folder}"]) == 2
+    assert "has no run on several GPUs of the model, batch" in capsys.readouterr().err
 
 
 # ---- decoding

@@ -22,17 +22,6 @@ ON_CPUS = ["systems=cpu-host", "model=resnetx", "model.x=1", "batch_size=16", "g
 
 
 @pytest.fixture
-def predict(capsys):
-    """Runs the verb; answers (status, JSON objects)."""
-
-    def run(*words):
-        status = main(["predict", "--json", *words])
-        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return run
-
-
-@pytest.fixture
 def study(tmp_path):
     """Copies the quickstart, with changes to the records of some of its runs."""
 
@@ -132,6 +121,12 @@ def test_one_run_is_a_rate_too(predict, name):
     assert one["images_per_s"] == pytest.approx(measured)
 
 
+def test_a_rate_may_be_as_uncertain_as_it_is_large(predict):
+    status, (point,) = predict(*RESNET50, "batch_size=64", "gpus=1", "rate=219", "rate_error=1")
+    assert status == 0
+    assert 0 < point["interval_s"][0] < point["iteration_s"] / 50
+
+
 # ---- what a rate cannot be
 
 
@@ -139,9 +134,11 @@ def test_one_run_is_a_rate_too(predict, name):
     ("words", "sentence"),
     [
         (["systems=gx8", "model=alexnet", "batch_size=256", "rate=900"], "points have 32, 64, 128, 256; say of which"),
-        ([*RESNET50, "rate=0"], "rate=0: expected more than 0"),
+        ([*RESNET50, "rate=0"], "rate=0: expected at least 1e-06"),
         ([*RESNET50, "rate={}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
         ([*RESNET50, "rate={a:195}"], "expected images/s by per-GPU batch, e.g. rate={32:195,64:219}"),
+        ([*RESNET50, "rate={32:195,64:x}"], "rate.64=x: expected a number"),
+        ([*RESNET50, "rate="], "rate=: is empty; expected a number of images/s"),
         ([*RESNET50, "rate=fast"], "rate=fast: neither a number of images/s nor a file or folder"),
         ([*RESNET50, "rate_error=0.1"], "rate_error=0.1: the error of a known rate; add rate="),
         ([*RESNET50, "rate=219", "rate_error=2"], "rate_error=2: expected at most 1"),

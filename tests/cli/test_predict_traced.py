@@ -1,7 +1,5 @@
 """`resnetx predict TRACE communication=trace`: the messages of a trace as they were measured."""
 
-import json
-
 import pytest
 
 from resnetx import record
@@ -25,16 +23,6 @@ def imported(tmp_path):
         return str(trace)
 
     return make
-
-
-@pytest.fixture
-def predict(capsys):
-    def run(*words):
-        capsys.readouterr()
-        status = main(["predict", "--json", *words])
-        return status, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return run
 
 
 def wait_free_s(text=TABLE_VI):

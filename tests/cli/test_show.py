@@ -103,6 +103,7 @@ def test_words_and_mistakes_are_whole_on_a_real_terminal(tmp_path):
     assert "single-root-1080ti," in printed.split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_screens_of_what_was_measured_are_no_wider_either(capsys, monkeypatch, predicted_of, prediction_of, width):
     from resnetx.cli.tables import show_accuracy, show_run, show_study, show_trace

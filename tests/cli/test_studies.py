@@ -31,6 +31,7 @@ def test_a_dry_run_prints_the_exact_commands_and_what_is_impossible_and_starts_n
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "points"), [("paper", 88), ("paper-resnetx", 72), ("paper-alexnet-googlenet", 16), ("quickstart", 2)]
 )

@@ -36,6 +36,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["resnetx.cli", "argparse", "resnetx.errors", "resnetx.record"])
 def test_ctrl_c_is_answered_from_the_first_import_on(module):
     words = [sys.executable, "-c", INTERRUPTED, module, "describe"]
@@ -51,6 +52,7 @@ def test_the_entry_point_of_the_package_is_the_one_that_answers():
     assert project["scripts"] == {"resnetx": "resnetx.__main__:main"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [["list"], ["describe"]])  # the one prints, the other has rich print
 def test_an_output_that_is_full_is_a_sentence(words, unbuffered):
@@ -59,6 +61,7 @@ def test_an_output_that_is_full_is_a_sentence(words, unbuffered):
     assert (done.returncode, done.stderr) == (2, "resnetx: standard output: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_an_output_that_is_closed_is_none():
     done = subprocess.run(
         ["bash", "-c", '"$@" >&-', "-", *RESNETX, "list"], capture_output=True, text=True, check=False
@@ -111,6 +114,7 @@ def test_what_the_system_refuses_is_named(capsys):
     assert capsys.readouterr().err == "resnetx: /nowhere/at/all: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_termination_while_modules_are_loaded_is_answered():
     program = INTERRUPTED.replace("SIGINT", "SIGTERM")
     words = [sys.executable, "-c", program, "resnetx.record", "describe"]

@@ -121,6 +121,8 @@ def _sentence_fault(sentence: str, path: Path | None) -> str:
         return "a refusal that names no file"
     if len(sentence) > LONGEST:
         return "a refusal without end"
+    if "\n" in sentence.replace(str(path), ""):
+        return "a refusal of several lines"
     return ""
 
 

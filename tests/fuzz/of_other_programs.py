@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from resnetx import record
+from resnetx.api.found_system import loaded
 from resnetx.cli.tables import show_trace
 from resnetx.errors import ConfigError
 from resnetx.formats.predictions_csv import read_predictions
 from resnetx.interconnect import measured
+from resnetx.interconnect.survey import joined
+from resnetx.interconnect.survey_file import written_system
+from resnetx.interconnect.survey_parts import PartSettings
+from resnetx.interconnect.survey_reading import read_survey
 from resnetx.traces import files
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
@@ -118,7 +123,52 @@ def _use_import(path: Path) -> None:
     assert files.read_trace(path.with_name("imported.json")) == trace
 
 
+TOPO = b"""$ nvidia-smi topo -m
+\tGPU0\tGPU1\tGPU2\tmlx5_0\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV2\tSYS\tPIX\t0-19\t0
+GPU1\tNV2\t X \tSYS\tNODE\t0-19\t0
+GPU2\tSYS\tSYS\t X \tSYS\t20-39\t1
+mlx5_0\tPIX\tNODE\tSYS\t X
+"""
+P2P = b"$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tGNS\tX\n\nGPU 0: Tesla K80 (UUID: GPU-0)\n"
+SHOWTOPO = b"""=== Weight between two GPUs ===
+       GPU0         GPU1
+GPU0   0            15
+GPU1   15           0
+=== Link Type between two GPUs ===
+       GPU0         GPU1
+GPU0   0            XGMI
+GPU1   XGMI         0
+GPU[0]\t: (Topology) Numa Node: 0
+GPU[1]\t: (Topology) Numa Node: 1
+"""
+NCCL_XML = b"""<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79">
+<pci busid="0000:03:00.0" class="0x060400" link_speed="8 GT/s" link_width="16">
+<pci busid="0000:06:00.0" class="0x030200"><gpu dev="0"><nvlink target="0000:07:00.0" count="1"/></gpu></pci>
+<pci busid="0000:07:00.0" class="0x030200"><gpu dev="1"><nvlink target="ffff:ff:ff.f" count="6"
+tclass="0x068000"/></gpu></pci>
+<pci busid="0000:05:00.0" class="0x020700"><nic><net name="mlx5_0" speed="100000"/></nic></pci></pci></cpu>
+<cpu numaid="1"><pci busid="0000:0a:00.0"/></cpu></system>
+"""
+HWLOC_XML = b"""<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0"><object type="Machine"><object type="Package"><info name="CPUModel" value="AMD EPYC 7742"/>
+<object type="NUMANode" os_index="0"/><object type="Bridge" bridge_type="0-1">
+<object type="PCIDev" pci_busid="0000:06:00.0" pci_type="0302 [10de:15f9]" pci_link_speed="15.75">
+<object type="OSDev" name="nvml0"><info name="GPUModel" value="Tesla P100-SXM2-16GB"/></object></object>
+<object type="PCIDev" pci_busid="0000:0a:00.0" pci_type="0207 [15b3:1013]" pci_link_speed="7.88"/>
+</object></object></object></topology>
+"""
+
+
+def _use_survey(path: Path) -> None:
+    """Makes a system of what is read, and reads that again."""
+    survey = joined([read_survey(path)])
+    loaded(written_system(survey, PartSettings(), None, path.name).text, "made", survey.source)
+
+
 TARGETS = (
+    Target("smi-topo", "topo.txt", lambda: [TOPO, P2P, SHOWTOPO], _use_survey),
+    Target("topo-xml", "topo.xml", lambda: [NCCL_XML, HWLOC_XML], _use_survey),
     Target("nccl-text", "all_reduce.txt", lambda: [TABLE, OLD_TABLE], _use_nccl_tests),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
     Target("kineto", "profile.json", _profiles, _use_import),

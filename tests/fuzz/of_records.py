@@ -1,6 +1,8 @@
 """The targets that read records: of runs, benches, studies, traces, predictions, and what is made of them."""
 
+import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -8,14 +10,19 @@ from typing import Any
 
 import msgspec
 
-from resnetx import record
-from resnetx.api.compare import read_prediction
+from resnetx import packages, record
+from resnetx.api import predictions
 from resnetx.api.curves import traces
+from resnetx.api.load import load as load_
+from resnetx.api.papers import check_papers
 from resnetx.choices import Bucket
 from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
 from resnetx.config import CONFIGS, check, check_ranks
 from resnetx.interconnect import measured
+from resnetx.interconnect.lab_file import read_network
+from resnetx.interconnect.lab_network import lab_network
 from resnetx.interconnect.system import load
+from resnetx.measure.lab import namespaces
 from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
@@ -31,14 +38,18 @@ from resnetx.record import (
     RunSummaryReader,
     StudyFolder,
     StudyRecord,
+    points_file,
 )
 from resnetx.record.accuracy import Accuracy
+from resnetx.record.checked_papers import CheckedPapers
 from resnetx.record.comparison import Comparison
-from resnetx.record.prediction import Prediction
+from resnetx.record.prediction import PointsFile, Prediction
+from resnetx.record.score import FigurePrediction, PredictorScore, PublishedFigure, Score
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.compare.accuracy import check as checked
 from resnetx.reporting.compare.studies import compare
+from resnetx.reporting.scoring import scores
 from resnetx.reporting.study import page, results
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
@@ -220,13 +231,34 @@ def _predictions() -> list[bytes]:
 
 
 def _use_prediction(path: Path) -> None:
-    made = read_prediction(path)
+    made = predictions.read(path)
     of_two(lambda: compared(made))
     of_two(lambda: checked(made, _measured()))
     if seldom(path):
         show_predict.prediction(made)
         of_two(lambda: show_systems.comparison(compared(made)))
         of_two(lambda: show_accuracy.accuracy(checked(made, _measured())))
+
+
+def _tables_of_points() -> list[bytes]:
+    """The points of both predictions as `points.parquet`."""
+    found = []
+    for content in _predictions():
+        made = msgspec.json.decode(content, type=Prediction)
+        unknown = {path: why for path, why in made.unknown.items() if path.startswith(("points.0.", "points.1."))}
+        with tempfile.TemporaryDirectory() as folder:
+            points_file.write_points(Path(folder), msgspec.structs.replace(made, unknown=unknown))
+            found.append((Path(folder) / points_file.NAME).read_bytes())
+    return found
+
+
+def _use_points(path: Path) -> None:
+    """Reads the points of a prediction whose record states this very file: its digest alone refuses nothing."""
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    stated = PointsFile(name=path.name, points=2, sha256=sha256)
+    made = points_file.read_points(path.parent, msgspec.structs.replace(_made_of_two(), points=[], points_file=stated))
+    made.rows()
+    record.write(path.with_name("again.json"), made)
 
 
 def _comparisons() -> list[bytes]:
@@ -238,16 +270,52 @@ def _made_of_two() -> Prediction:
     return made
 
 
+def _papers() -> list[bytes]:
+    return [msgspec.json.encode(check_papers(["sth2017"]))]
+
+
+def _scores() -> list[bytes]:
+    figure = PublishedFigure(id="a", kind="k", value=58.2, unit="GBps", system="gx8", source="s", seen=True)
+    made = PredictorScore(predictor="p", predictions=[FigurePrediction(id="a", predicted=50.0, low=40.0, high=60.0)])
+    counted = scores([figure], [made])
+    score = Score(kind="score", schema=1, resnetx="0", figures=[figure], predictors=[made], scores=counted)
+    return [msgspec.json.encode(score)]
+
+
+def _use_loaded(path: Path) -> None:
+    """What `resnetx.load` makes of a record, as a table."""
+    found = load_(path)
+    if isinstance(found, CheckedPapers | Score):
+        found.table()
+
+
+# ---- the lab --------------------------------------------------------------------------------------------------------
+
+
+def _networks() -> list[bytes]:
+    machine = load("gx8")
+    return [msgspec.json.encode(lab_network(machine, devices, 2, 100)) for devices in ([0, 1], [3, 4])]
+
+
+def _use_network(path: Path) -> None:
+    network = read_network(path)
+    network.describe()
+    for name in network.spaces:
+        namespaces.address(network, name)
+
+
 TARGETS = (
     Target("run", "record.json", lambda: _of_runs("record.json"), _use_run),
     Target("run-file", "run.json", _run_files, _use_run_file, named=False),
     Target("bench-file", "run.json", _bench_files, _use_bench_file, named=False),
     Target("study-record", "study.json", _studies, _use_study),
+    Target("network", "network.json", _networks, _use_network),
     Target("failure", "failure-rank1.json", lambda: [FAILURE], _use_failure),
     Target("bench", "record.json", _benches, _use_bench),
     Target("traced-run", "record.json", _traced_runs, _use_trace, named=False),
     Target("trace", "trace.json", _traces, _use_trace, named=False),
     Target("prediction", "prediction.json", _predictions, _use_prediction),
+    *([Target("points", points_file.NAME, _tables_of_points, _use_points)] if packages.installed("pyarrow") else []),
     Target("comparison", "comparison.json", _comparisons, _reader(Comparison)),
     Target(
         "systems", "comparison.json", lambda: [msgspec.json.encode(compared(_made_of_two()))], _reader(SystemComparison)
@@ -258,4 +326,6 @@ TARGETS = (
         lambda: [msgspec.json.encode(checked(_made_of_two(), _measured()))],
         _reader(Accuracy),
     ),
+    Target("papers", "papers.json", _papers, _use_loaded),
+    Target("score", "score.json", _scores, _use_loaded),
 )

@@ -7,9 +7,12 @@ from pathlib import Path
 import yaml
 
 from resnetx import study
+from resnetx.api.known_scaling import typed_scaling
 from resnetx.cli.tables import show_topology
 from resnetx.config import CONFIGS, check, request_from
-from resnetx.interconnect import calibration, collective, measured, system
+from resnetx.interconnect import bands, collective, measured, system
+from resnetx.interconnect.system_text import system_text
+from resnetx.launching import read_site
 from resnetx.settings.compose import _check_choice, _choice, compose
 from resnetx.settings.files import searching
 from tests.fuzz.harness import Target, of_two, seldom
@@ -48,6 +51,26 @@ parts:
       copy_GBps: [90, assumed, me]
       latency_us: [1, assumed, me]
 """
+STEERED = b"""about: three GPUs whose links a photonic switch joins
+wiring: a test
+components:
+  gpu0..2: {gpu: v100-sxm2-16gb, at: [0, 0], step: [1, 0]}
+  cpu0: {cpu: xeon-e5-2698v4, at: [1, 1]}
+  ocs0: {photonic: sip-mems-64, at: [1, -1]}
+links:
+  - {between: [gpu0..2, cpu0], link: pcie3, lanes: 16}
+  - {between: [gpu0, gpu1], link: nvlink2}
+  - {one_way: [gpu1, gpu0], link: nvlink2, lanes: 2}
+  - {one_way: [gpu2, gpu0..1], link: nvlink2, lanes: 3, through: ocs0}
+"""
+SITE = b"""name: alps
+partition: gpu
+gpus_per_node: 4
+walltime: 2h
+modules: [cuda/12.6]
+environment: {NCCL_IB_HCA: mlx5, NCCL_IB_GID_INDEX: 3}
+container: {kind: apptainer, image: x.sif, mounts: [/scratch]}
+"""
 POINTS = b"""source: typed
 gpus: 4
 points:
@@ -77,11 +100,13 @@ def _use_choice(path: Path) -> None:
 
 def _systems() -> list[bytes]:
     ours = ("dgx1-p100", "dgx2", "cpu-host", "v100-ib")
-    return _and_as_json(SYSTEM, *((CONFIGS / "system" / f"{name}.yaml").read_bytes() for name in ours))
+    return _and_as_json(SYSTEM, STEERED, *((CONFIGS / "system" / f"{name}.yaml").read_bytes() for name in ours))
 
 
 def _use_system(path: Path) -> None:
     found = system.load(str(path))
+    if seldom(path):
+        _write_again(path)
     if len(found.gpus) > 8:  # what follows is searched for
         return
     if seldom(path):
@@ -92,6 +117,14 @@ def _use_system(path: Path) -> None:
         of_two(lambda library=library: collective.plan(found, library=library).explain(2**20))
 
 
+def _write_again(path: Path) -> None:
+    """A system as text reads back, and is then written as the same text."""
+    text = system_text(system.described(str(path)))
+    again = path.with_name("again.yaml")
+    again.write_text(text, encoding="utf-8")
+    assert system_text(system.described(str(again))) == text
+
+
 @cache
 def plan() -> collective.CollectivePlan:
     return collective.plan(system.load("dgx1-p100"), devices=range(4))
@@ -99,16 +132,18 @@ def plan() -> collective.CollectivePlan:
 
 def use_calibration(path: Path) -> None:
     """Reads measured collectives, and fits them."""
-    fitted(measured.read(str(path), "allreduce" if path.suffix == ".json" else None))
+    if typed_scaling(str(path)) is None:
+        fitted(measured.read(str(path), "allreduce" if path.suffix == ".json" else None))
 
 
 def fitted(found: measured.MeasuredCollective) -> None:
     """What is made of measured collectives."""
-    of_two(lambda: calibration.bands(found))
+    of_two(lambda: bands.bands(found))
     of_two(lambda: collective.calibrate(plan(), found).explain(2**20))
 
 
 TARGETS = (
+    Target("site", "site.yaml", lambda: _and_as_json(SITE), read_site),
     Target("study", "mine.yaml", lambda: _and_as_json(STUDY), _use_study),
     Target("choice", "model/mine.yaml", lambda: _and_as_json(CHOICE), _use_choice, named=False),
     Target("system", "mine.yaml", _systems, _use_system),

@@ -32,6 +32,7 @@ def test_samples_are_read(target, tmp_path):
     assert found.read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_no_input_crashes_a_parser(target, tmp_path):
     found = fuzz(target, INPUTS, 0, tmp_path)

@@ -122,7 +122,17 @@ def test_a_parameter_server_trains_on_a_gpu_and_on_the_host(device, backend, mea
         assert all(began < ended for began, ended in zip(start, end, strict=True))
 
 
-COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
+COLLECTIVES = [
+    "allreduce",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "reduce_scatter",
+    "alltoall",
+    "sendrecv",
+    "gather",
+    "scatter",
+]
 
 
 @pytest.fixture
@@ -158,6 +168,29 @@ def test_every_collective_of_a_bench_is_right_and_timed_in_queues(bench_of, regi
         assert "takes longer than" in ended.unknown[f"points.{place}.computing_lost"]
     else:
         assert of_a_mebibyte.computing_lost >= 0
+
+
+@pytest.mark.parametrize("timing", ["back-to-back", "graph"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_rows_and_graphs_of_half_precision_are_right(bench_of, timing, dtype):
+    ended = bench_of(["allreduce", "allgather"], [2**16], timing=timing, dtype=dtype)
+    assert ended.outcome == "ok", ended.reason
+    assert [point.wrong for point in ended.points] == [0, 0]
+
+
+def test_what_nccl_is_forced_to_is_what_its_log_says(bench_of, tmp_path):
+    ended = bench_of(["allreduce"], [2**20], algorithm="ring", protocol="simple")
+    assert ended.outcome == "ok", ended.reason
+    assert [(point.algorithm, point.protocol) for point in ended.points] == [("RING", "SIMPLE")], ended.unknown
+    assert (tmp_path / "run" / "nccl-topology.xml").read_text().startswith("<system")
+
+
+@pytest.mark.parametrize("transport", ["host", "socket"])
+def test_nccl_uses_the_transport_that_it_is_told(bench_of, transport):
+    ended = bench_of(["allreduce"], [2**20], transport=transport)
+    assert ended.outcome == "ok", ended.reason
+    assert ended.transport.requested == transport
+    assert "transport" not in {warning.code for warning in ended.warnings}, ended.transport.evidence
 
 
 def test_a_size_beyond_the_gpus_memory_is_left_out_and_the_others_are_measured(bench_of):

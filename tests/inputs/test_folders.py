@@ -82,6 +82,7 @@ def test_the_bytes_are_unknown_when_a_file_or_folder_has_gone(tree: Path, victim
     assert f"{victim.parent}: cannot be listed (No such file or directory)" in size_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a pipe", "a folder", "a link to itself"])
 def test_what_is_no_file_is_named_before_anything_waits_for_it(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "tree" / "n0" / "a.jpg"

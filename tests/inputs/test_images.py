@@ -40,6 +40,7 @@ def test_the_files_do_not_depend_on_the_number_of_processes(made: Path, tmp_path
     assert digests(tmp_path / "two") == digests(made)
 
 
+@pytest.mark.slow
 def test_another_seed_makes_other_files(made: Path, tmp_path: Path) -> None:
     images.make(tmp_path / "other", classes=3, per_class=4, size="256", seed=1, workers=1)
     assert not set(digests(tmp_path / "other").values()) & set(digests(made).values())
@@ -56,6 +57,7 @@ def test_a_second_run_keeps_what_is_there_and_makes_what_is_missing(tree: Path, 
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
+@pytest.mark.slow
 def test_a_tree_can_grow(tree: Path) -> None:
     before = digests(tree)
     made = images.make(tree, classes=4, per_class=5, size="256", seed=0, workers=1)
@@ -92,6 +94,7 @@ def test_wanted_sizes_follow_imagenet() -> None:
     assert np.mean([(shape.width, shape.height) == (500, 375) for shape in shapes]) == pytest.approx(0.26, abs=0.02)
 
 
+@pytest.mark.slow
 def test_files_reach_the_wanted_bytes_unless_the_best_quality_is_too_small() -> None:
     for index in range(8):
         shape = images._imagenet(np.random.default_rng([9, index]))
@@ -140,6 +143,7 @@ def test_verify_names_every_damaged_file_and_empty_folder(tree: Path) -> None:
         assert [fault.split(":")[0] for fault in faults] == [str(first), str(last), str(tree / "n00000009")]
 
 
+@pytest.mark.slow
 def test_verify_names_what_is_called_jpg_and_is_none_and_headers_that_claim_too_much(tree: Path, victim: Path) -> None:
     forged = tree / "n00000000" / "forged.jpg"
     forged.write_bytes(jpeg_claiming(13_000, 13_000))
@@ -240,6 +244,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_what_a_kill_left_behind_is_overwritten(tree: Path, victim: Path) -> None:
     part = victim.with_name(f".{victim.name}.part")
     victim.rename(part)

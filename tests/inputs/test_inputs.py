@@ -20,6 +20,8 @@ from resnetx.errors import ConfigError
 from resnetx.inputs import damage
 from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
 
+pytestmark = pytest.mark.slow  # real pipelines
+
 CPU = torch.device("cpu")
 
 

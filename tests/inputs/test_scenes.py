@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from resnetx.inputs import scenes
 
@@ -19,6 +20,7 @@ def test_any_size_can_be_drawn() -> None:
         assert scenes.picture(0, 0, 0, width, height, detail=1).size == (width, height)
 
 
+@pytest.mark.slow
 def test_pictures_have_the_spectrum_of_photographs() -> None:
     """Photographs: the amplitude falls as frequency**-1.2, give or take 0.3 (Tolhurst, Tadmor and Chao 1992)."""
     power = np.zeros((256, 256))
@@ -34,6 +36,7 @@ def test_pictures_have_the_spectrum_of_photographs() -> None:
     assert -1.6 < slope < -0.8
 
 
+@pytest.mark.slow
 def test_classes_can_be_told_apart_by_their_colours() -> None:
     """Nearest mean of the other pictures of a class, by mean and spread of the three channels."""
     features = np.array(

@@ -14,6 +14,8 @@ from resnetx import inputs
 from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
 
+pytestmark = pytest.mark.slow  # real pipelines
+
 # A rank as it is at work: SIGTERM is left to a thread, and workers decode.
 RANK = """
 import signal, sys, time
@@ -65,7 +67,6 @@ def at_work(made):
         process.wait()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends them on Linux only")
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_workers_are_ended_by_sigterm_and_by_the_death_of_their_rank(at_work, method):
@@ -91,7 +92,6 @@ def opened(root, method, monkeypatch, batch_size=2):
     return inputs.open_input(given, device=torch.device("cpu"), **facts)
 
 
-@pytest.mark.slow
 def test_workers_of_a_server_make_the_same_batches(made, monkeypatch):
     both = [opened(made, method, monkeypatch) for method in ("fork", "forkserver")]
     images, labels = (torch.stack(each) for each in zip(*map(next, both), strict=True))
@@ -100,7 +100,6 @@ def test_workers_of_a_server_make_the_same_batches(made, monkeypatch):
         batches.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_a_worker_that_is_killed_names_its_image(tree, monkeypatch, method):
     from torchvision.io import write_jpeg

@@ -1,4 +1,4 @@
-"""Calibration: fits that are known, bands, held-out errors, and the forms in which points come."""
+"""Calibration: ratios that are known, held-out errors, and the forms in which points come."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.interconnect.calibration import PlannedTime, bands, fit
+from resnetx.interconnect.calibration import ComparedTime, by_times
 from resnetx.interconnect.collective import calibrate, plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
 from resnetx.interconnect.system import load
@@ -18,50 +18,44 @@ from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short
 SIZES = [2**20 * 4**power for power in range(6)]
 
 
-def parts(sizes, latency, efficiency):
-    """Points of a machine with `latency` and `efficiency` by size, where the plan says 100 us and 10 GB/s."""
-    made = []
-    for size in sizes:
-        fixed_s, moving_s = 1e-4, size / 1e10
-        made.append(
-            PlannedTime(MeasuredSize(size, fixed_s * latency(size) + moving_s / efficiency(size)), fixed_s, moving_s)
-        )
-    return made
+def compared(sizes, ratio):
+    """Times that are `ratio` of the size times the modelled ones: 100 us and 10 GB/s."""
+    modelled = [(size, 1e-4 + size / 1e10) for size in sizes]
+    return [ComparedTime(size, time_s * ratio(size), time_s) for size, time_s in modelled]
 
 
-def test_one_band_is_found_exactly():
-    found = fit("a test", parts(SIZES, lambda size: 2, lambda size: 0.8))
-    assert found.from_bytes == (0.0,)
-    assert (found.latency[0], found.efficiency[0]) == pytest.approx((2, 0.8))
-    assert found.held_out_error == pytest.approx(0, abs=1e-9)
-    assert found.points == 6
+def test_every_measured_size_is_met_wherever_the_protocol_changes():
+    def ratio(size):
+        return 0.5 if size < 2**25 else 0.9
+
+    found = by_times("a test", compared(SIZES, ratio))
+    assert [found.ratio(size) for size in SIZES] == pytest.approx(list(map(ratio, SIZES)))
+    assert found.ratio(2**25) == pytest.approx((0.5 * 0.9) ** 0.5)  # half way between 16 and 64 MiB
+    assert (found.ratio(1), found.ratio(2**33)) == (pytest.approx(0.5), pytest.approx(0.9))
 
 
-def test_a_change_of_protocol_is_a_second_band():
-    found = fit("a test", parts(SIZES, lambda size: 1.5, lambda size: 0.5 if size < 2**25 else 0.9))
-    assert found.from_bytes == (0.0, 2**25)  # between 16 and 64 MiB
-    assert found.efficiency == pytest.approx((0.5, 0.9))
-    assert found.at(2**24) == pytest.approx((1.5, 0.5))
-    assert found.at(2**30) == pytest.approx((1.5, 0.9))
-    assert found.at(1) == found.at(2**20)
+def test_sizes_that_were_measured_twice_take_the_mean_of_their_logarithms():
+    found = by_times("a test", [*compared(SIZES, lambda size: 2.0), *compared(SIZES, lambda size: 8.0)])
+    assert found.ratio(2**22) == pytest.approx(4)
+    assert found.points == 12
 
 
-def test_neither_factor_is_negative():
-    found = fit("a test", [PlannedTime(MeasuredSize(size, 1e-4), 1e-4, size / 1e10) for size in (8, 64, 512)])
-    assert found.at(8) == pytest.approx((1, 1), rel=0.05)
-    falling = [PlannedTime(MeasuredSize(size, 1e-3 * size / 2**20 - 5e-4), 1e-4, size / 1e10) for size in SIZES]
-    assert min(fit("a test", falling).latency) >= 0
+def test_the_held_out_error_is_that_of_each_inner_size_predicted_from_the_others():
+    ratios = dict(zip(SIZES, (2, 3, 2, 2, 5, 2), strict=True))
+    found = by_times("a test", compared(SIZES, ratios.get))
+    errors = []
+    for left_out in SIZES[1:-1]:
+        others = by_times("a test", compared([size for size in SIZES if size != left_out], ratios.get))
+        errors.append(abs(others.ratio(left_out) / ratios[left_out] - 1))
+    assert found.held_out_error == pytest.approx(sum(errors) / 4)
+    assert found.held_out_error < found.held_out_q90 <= max(errors)
 
 
-def test_two_sizes_fit_and_hold_nothing_out():
-    found = fit("a test", parts(SIZES[:2], lambda size: 2, lambda size: 0.8))
-    assert found.efficiency[0] == pytest.approx(0.8)
-    assert found.held_out_error != found.held_out_error  # nan
-
-
-def test_one_size_is_refused():
+def test_two_sizes_hold_nothing_out_and_one_is_refused():
+    found = by_times("a test", compared(SIZES[:2], lambda size: 2.0))
+    assert not found.judged
     with pytest.raises(ConfigError, match="expected at least two"):
-        fit("a test", parts([2**20, 2**20], lambda size: 2, lambda size: 0.8))
+        by_times("a test", compared([2**20, 2**20], lambda size: 2.0))
 
 
 def test_calibrated_plan_says_so_and_corrects_every_size():
@@ -78,8 +72,8 @@ def test_calibration_of_four_gpus_serves_eight():
     system = load("dgx1-p100")
     four = plan(system, devices=range(4), library="nccl2")
     measured = MeasuredCollective("my.txt", tuple(MeasuredSize(size, 1.25 * four.cost(size).time_s) for size in SIZES))
-    factors = calibrate(four, measured).calibration
-    eight = plan(system, devices=range(8), library="nccl2", calibration=factors)
+    ratios = calibrate(four, measured).calibration
+    eight = plan(system, devices=range(8), library="nccl2", calibration=ratios)
     assert eight.cost(2**28).time_s == pytest.approx(
         1.25 * plan(system, devices=range(8), library="nccl2").cost(2**28).time_s
     )
@@ -91,25 +85,6 @@ def test_a_calibration_of_four_gpus_is_refused_for_the_plan_of_eight():
     assert calibrate(plan(system, devices=range(4)), measured).calibration
     with pytest.raises(ConfigError, match=r"my.txt: measured on 4 GPUs; expected 8, as many as devices=\[0, 1, 2"):
         calibrate(plan(system, devices=range(8)), measured)
-
-
-def test_bands_are_in_seconds_and_bytes_per_second():
-    sizes = [2**power for power in range(10, 26, 2)]
-    points = [MeasuredSize(size, (2e-5 if size < 2**18 else 1e-4) + size / 4e9) for size in sizes]
-    (small, large), error = bands(MeasuredCollective("my.txt", tuple(points)))
-    assert (small.from_bytes, large.from_bytes) == (0, pytest.approx(2**17))
-    assert (small.latency_s, large.latency_s) == (pytest.approx(2e-5), pytest.approx(1e-4))
-    assert (small.bandwidth_Bps, large.bandwidth_Bps) == (pytest.approx(4e9), pytest.approx(4e9))
-    assert error == pytest.approx(0, abs=1e-6)
-
-
-def test_the_held_out_error_is_that_of_points_predicted_from_the_others():
-    points = [MeasuredSize(size, time_s) for size, time_s in ((1, 1.0), (2, 2.0), (3, 3.0), (4, 8.0))]
-    held_out = []
-    for left_out in points:
-        (band,), _ = bands(MeasuredCollective("a test", tuple(point for point in points if point is not left_out)))
-        held_out.append(abs((band.latency_s + left_out.size_bytes / band.bandwidth_Bps) / left_out.time_s - 1))
-    assert bands(MeasuredCollective("a test", tuple(points)))[1] == pytest.approx(sum(held_out) / 4)
 
 
 # ---- bench records

@@ -14,6 +14,7 @@ STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
     "single-root-1080ti", "k80-10gbe", "v100-ib", "dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "pcie-gen5",
     "gce-k80x8", "p2-8xlarge", "dgx1-v100-32gb", "dgx-a100-40gb", "pcie-a100", "pcie-l40s", "hgx-b200", "c4130-p100",
+    "mi250x", "mi300x",
 ]  # fmt: skip
 
 
@@ -89,6 +90,16 @@ CONNECTIVITY = {
     "sli-rtx2080": """
         X   NV1
         NV1 X""",
+    # Frontier: who is joined as RCCL's topo_8p_90a.xml has it; four links join the dies of a module
+    "mi250x": """
+        X     XGMI4 XGMI1 PHB   PHB   PHB   XGMI2 PHB
+        XGMI4 X     PHB   XGMI1 PHB   XGMI1 PHB   PHB
+        XGMI1 PHB   X     XGMI4 XGMI2 PHB   PHB   PHB
+        PHB   XGMI1 XGMI4 X     PHB   PHB   PHB   XGMI1
+        PHB   PHB   XGMI2 PHB   X     XGMI4 XGMI1 PHB
+        PHB   XGMI1 PHB   PHB   XGMI4 X     PHB   XGMI1
+        XGMI2 PHB   PHB   PHB   XGMI1 PHB   X     XGMI4
+        PHB   PHB   PHB   XGMI1 PHB   XGMI1 XGMI4 X""",
 }
 
 
@@ -110,7 +121,9 @@ def test_the_connectivity_is_the_published_one(name):
         ("dgx-h200", 8, "NV18"),
         ("dgx-a100-40gb", 8, "NV12"),
         ("hgx-b200", 8, "NV18"),
-        ("gb200-nvl72", 72, "NV18"),  # MLPerf 6.1 system description by Crusoe: NV18 by nvidia-smi
+        ("mi300x", 8, "XGMI1"),  # no switches, but one link to each other
+        # MLPerf 6.1 system description by Crusoe: NV18 by nvidia-smi
+        pytest.param("gb200-nvl72", 72, "NV18", marks=pytest.mark.slow),
     ],
 )
 def test_nvswitches_join_every_pair_alike(name, gpus, word):
@@ -222,7 +235,8 @@ def test_every_part_is_used_or_can_be_asked_for():
         for loaded in [system.load(name, nodes=1)]
         for part in (*(c.part_name for c in loaded.components), *(link.part_name for link in loaded.links))
     }
-    for table in set(TABLES) - {"networks", "gpus"}:  # GPUs are also there for systems of the user's own
+    # GPUs are also there for systems of the user's own, photonic switches to be put into described ones.
+    for table in set(TABLES) - {"networks", "gpus", "photonics"}:
         assert set(system.parts_table(table)) <= used, table
 
 

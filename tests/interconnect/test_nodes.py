@@ -73,6 +73,7 @@ def test_paths_and_rings_of_equal_nodes_are_those_of_listed_ones():
     assert host_io.from_host(made, range(24)) == host_io.from_host(same, range(24))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_gpus_are_never_listed(monkeypatch):
     """Of equal nodes, only the few that are looked at are made."""
     placed: list[int] = []

@@ -105,6 +105,7 @@ def test_names_of_gpus_change_nothing(lanes, data):
     assert len(rings.pack_chains(renamed)) == len(rings.pack_chains(lanes))
 
 
+@pytest.mark.slow
 @given(meshes(), st.data())
 @settings(max_examples=60)
 def test_another_lane_never_costs_a_ring(lanes, data):

@@ -71,6 +71,7 @@ def test_over_sockets_one_process_receives_from_all_others(machine):
     assert host.time_s(1e9) == pytest.approx(two.inward.time_s(1e9) + TO_HOST_S + 1e9 / 13e9)
 
 
-def test_memory_of_a_host_is_no_peer(machine):
-    with pytest.raises(ConfigError, match=r"transport=peer with strategy.device=cpu"):
-        star(machine({(0, 1): 1}), (0, 1), on_host=True, transport="peer")
+@pytest.mark.parametrize("transport", ["peer", "pcie"])
+def test_memory_of_a_host_is_no_peer(machine, transport):
+    with pytest.raises(ConfigError, match=rf"transport={transport} with strategy.device=cpu"):
+        star(machine({(0, 1): 1}), (0, 1), on_host=True, transport=transport)

@@ -9,6 +9,8 @@ from resnetx.interconnect.errors import table
 from resnetx.interconnect.published import load_published, measured_devices, published
 from resnetx.interconnect.validation import CollectiveSummary, summaries, validate
 
+pytestmark = pytest.mark.slow  # predicts what was published
+
 
 @pytest.fixture(scope="module")
 def rows():
@@ -19,7 +21,7 @@ GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     "nccl2-large": (0.05, 0.15),
     "nccl1-large": (0.05, 0.10),
     "all-sizes": (0.05, 0.25),
-    "calibrated": (0.02, 0.10),
+    "every-other": (0.04, 0.40),
     "other-collectives": (0.10, 0.75),
     "other-collectives-sizes": (0.25, 0.60),
     "tallent-2017": (0.10, 0.20),
@@ -28,6 +30,8 @@ GROUPS = {  # group: (mean, worst) of the relative errors that its test allows
     "switched-others": (0.06, 0.20),
     "small": (0.20, 0.50),
     "pcie": (0.12, 0.30),
+    "sends": (0.20, 0.75),
+    "sends-small": (0.80, 0.80),  # posted by one process for all GPUs, in the only source
     "internode": (0.08, 0.20),
     "internode-small": (0.10, 0.25),
 }
@@ -62,19 +66,32 @@ def test_counts_of_gpus_hold_for_each_machine_by_itself(rows, system):
 def test_every_curve_over_sizes_holds_by_itself(rows):
     curves = defaultdict(list)
     for row in rows:
-        if row.group in ("all-sizes", "calibrated") and row.gpus in (2, 4, 8):
-            curves[row.group, row.system, row.gpus].append(abs(row.error))
-    assert len(curves) == 2 * (1 + 3)  # one count of the P100 machine, three of the other
-    for (group, *_), errors in curves.items():
-        assert sum(errors) / len(errors) <= (0.03 if group == "calibrated" else 0.08)
+        if row.group == "all-sizes" and row.gpus in (2, 4, 8):
+            curves[row.system, row.gpus].append(abs(row.error))
+    assert len(curves) == 1 + 3  # one count of the P100 machine, three of the other
+    for errors in curves.values():
+        assert sum(errors) / len(errors) <= 0.08
 
 
-def test_calibrated_rows_are_not_those_calibrated_from(rows):
-    calibrated = [row for row in rows if row.group == "calibrated"]
-    assert all(row.calibrated for row in calibrated)
-    assert not any(row.calibrated for row in rows if row.group != "calibrated")
-    sizes = {row.size_bytes >> 20 for row in calibrated if row.system == "dgx1-p100"}
-    assert sizes == {2, 8, 32, 128, 512}
+def test_a_plan_is_calibrated_from_every_other_size_and_judged_at_the_rest(rows):
+    calibrated = [row for row in rows if row.calibrated]
+    assert {row.group for row in calibrated} == {"every-other"}
+    tartan = {
+        row.size_bytes // 2**20 for row in calibrated if (row.system, row.collective) == ("dgx1-p100", "allreduce")
+    }
+    assert tartan - {0} == {1, 4, 16, 64, 256}  # from 8 bytes to 1 GiB in powers of two: 512 kiB is one of them
+    assert len({(row.system, row.library, row.collective, row.gpus) for row in calibrated}) >= 15
+
+
+def test_a_calibration_beats_the_model_on_sizes_that_it_was_not_made_from(rows):
+    calibrated = {_place(row): abs(row.time_error) for row in rows if row.calibrated}
+    plain = {_place(row): abs(row.time_error) for row in rows if not row.calibrated and _place(row) in calibrated}
+    assert plain.keys() == calibrated.keys()
+    assert sum(calibrated.values()) < 0.7 * sum(plain.values())
+
+
+def _place(row):
+    return row.source, row.system, row.library, row.collective, row.gpus, row.size_bytes
 
 
 def test_explained_rows_go_the_right_way(rows):
@@ -102,12 +119,12 @@ def test_summary_is_missed_where_too_few_are_within_what_is_stated():
     good = CollectiveSummary("g", "about", 20, 0, mean_error=0.04, worst_error=0.1, stated_error=0.05, within=0.9)
     assert good.holds
     assert not replace(good, within=0.8).holds
-    assert replace(good, within=None).holds  # calibrated: nothing is stated of the model
+    assert replace(good, within=None).holds  # ratios: nothing is stated of them
 
 
 def test_all_reduce_from_1_mib_on_and_the_others_on_8_a100_are_as_close_as_is_wanted(rows):
     """Wanted: 8 % and 12 % on figures that nobody tuned to; each source is left out of the fit that predicts it."""
-    known = {(each.publication, each.system): each.left_out_error for each in table().sources}
+    known = {(each.publication, each.system): each.left_out_error for each in table().sources if not each.sends}
     for source in (("vTrain", "dgx1-v100"), ("vTrain", "dgx-a100"), ("SuperBench", "dgx-a100")):
         assert known[source] <= 0.08
     held = {each.what: each.within / each.points for each in table().held}

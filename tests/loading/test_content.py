@@ -112,6 +112,7 @@ def test_what_is_not_packed_well_is_refused(tmp_path, packed):
         file(tmp_path / "a.gz").unpacked()
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_after_its_limit_in_bytes_and_in_memory(tmp_path):
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(2**28), 1))

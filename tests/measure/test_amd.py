@@ -16,15 +16,19 @@ from resnetx import host, inputs, packages
 from resnetx.api import obstacles
 from resnetx.choices import DaliInput
 from resnetx.errors import ConfigError
+from resnetx.interconnect import paths, system
+from resnetx.interconnect.survey_file import written_system
+from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.measure.bench import collectives
 from resnetx.measure.doctor import examination, probes
-from resnetx.measure.machine import amd, capability, environment, nvidia, sensor_warnings, software
+from resnetx.measure.machine import amd, capability, environment, nvidia, sensor_warnings, software, this_machine
 from resnetx.measure.machine.nvidia import graphics_here
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.measure.rank import copies, distributed, nodes
 from resnetx.measure.rank.device import describe_device
-from resnetx.measure.rank.distributed import Ranks, transport
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.used_transport import used
 from resnetx.record import GpuProcess, Unknown
 from tests.sealed_part import sealed_part
 
@@ -284,9 +288,9 @@ g1072:1263986:1264008 [1] NCCL INFO Connected all rings comm 0xa5bff40 nRanks 08
 def test_the_backend_is_rccl_in_records(rocm):
     assert distributed.backend(ON_GPU.device) == "rccl"
     assert distributed.backend(torch.device("cpu")) == "gloo"
-    assert collectives._library(ON_GPU, SimpleNamespace(nccl="2.22.3")) == "RCCL 2.22.3"
-    assert transport(ON_GPU, [RCCL_LOG]).used == ["P2P/IPC"]
-    assert transport(ON_GPU, [""]).used == "RCCL's log names no connections"
+    assert collectives._library(ON_GPU, SimpleNamespace(nccl="2.22.3"), copies_alone=False) == "RCCL 2.22.3"
+    assert used(ON_GPU, [RCCL_LOG]).used == ["P2P/IPC"]
+    assert used(ON_GPU, [""]).used == "RCCL's log names no connections"
 
 
 def test_the_version_is_that_of_the_rccl_that_is_loaded(rocm, monkeypatch):
@@ -435,3 +439,25 @@ def test_the_doctor_names_amd_gpus_and_what_they_lack(rocm, monkeypatch):
     assert (state, "is gfx942" in what, "rocm6.4" in fix) == ("missing", True, True)
     assert probes.dali_probe()[0] == probes.dali_gpu_probe(graphics_found)[0] == "limited"
     assert probes.reinstall("torch") == packages.rocm_torch()
+
+
+class LinkedMi300s(FourMi300s):
+    """The same, with the weights of their links: the second GPU has both others beside it."""
+
+    def amdsmi_topo_get_link_weight(self, one, other):
+        return 15 * abs(one - other)
+
+
+def test_the_machine_at_hand_is_a_system_with_xgmi(rocm, tmp_path, monkeypatch):
+    monkeypatch.delenv("NCCL_TOPO_FILE", raising=False)
+    monkeypatch.setattr(this_machine.shutil, "which", lambda _: None)  # no lstopo
+    survey, devices = this_machine.survey_here(module=LinkedMi300s())
+    (tmp_path / "made.yaml").write_text(written_system(survey, PartSettings(), None, "").text)
+    made = system.load(str(tmp_path / "made.yaml"))
+    assert [gpu.part_name for gpu in made.gpus] == ["mi300x-192gb"] * 4
+    rows = paths.connectivity(made)
+    assert (rows[0][1], rows[1][2]) == ("XGMI1", "XGMI1")
+    assert not {rows[0][2], rows[0][3], rows[2][3]} & {"XGMI1"}  # through another, and over PCIe
+    assert devices[0].nvlinks is None
+    assert devices[0].unknown["nvlinks"].startswith("AMD GPUs have no NVLink")
+    assert [each.pcie_replays for each in devices[:4]] == [3] * 4

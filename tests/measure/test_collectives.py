@@ -6,14 +6,16 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from resnetx.measure.bench import buffers, checks, collectives, nccl_interference
+from resnetx.measure.bench import buffers, checks, collectives, nccl_choices, nccl_interference
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.record import QUEUES, BenchRequest, HostLoad, Unknown, array_bytes
+from resnetx.operations import OPERATIONS
+from resnetx.record import QUEUES, BenchPoint, BenchRequest, HostLoad, Unknown, array_bytes
+from resnetx.record.bench import counts
 from tests.measure.simulated_gpu import SimulatedGpu
 
 WORLD = 3
 ELEMENTS = 1200  # of the whole array: divides over the ranks, and is no multiple of the data's period
-COLLECTIVES = ["allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"]
+COLLECTIVES = list(OPERATIONS)
 PART = ELEMENTS // WORLD
 
 
@@ -21,10 +23,10 @@ def ranks_of(count):
     return [Ranks(rank=rank, local_rank=rank, world_size=count, device=torch.device("cpu")) for rank in range(count)]
 
 
-def carried_out(collective):
+def carried_out(collective, dtype=torch.float32):
     """The array of each of three ranks after the collective, done by hand on what `fill` writes."""
     ranks = ranks_of(WORLD)
-    before = [torch.zeros(ELEMENTS) for _ in ranks]
+    before = [torch.zeros(ELEMENTS, dtype=dtype) for _ in ranks]
     for array, rank in zip(before, ranks, strict=True):
         checks.fill(array, collective, rank)
     total = torch.stack(before).sum(dim=0)
@@ -42,6 +44,14 @@ def carried_out(collective):
                 array.copy_(torch.cat([before[other][parts[other]] for other in range(WORLD)]))
             case "reduce_scatter":
                 array[parts[rank]] = total[parts[rank]]
+            case "alltoall":
+                array.copy_(torch.cat([before[other][parts[rank]] for other in range(WORLD)]))
+            case "sendrecv":
+                array.copy_(before[(rank - 1) % WORLD])
+            case "gather" if rank == 0:
+                array.copy_(torch.cat([before[other][parts[other]] for other in range(WORLD)]))
+            case "scatter":
+                array[parts[rank]] = before[0][parts[rank]]
     return after
 
 
@@ -52,6 +62,19 @@ def wrong(collective, arrays):
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_what_a_collective_should_make_is_right(collective):
     assert wrong(collective, carried_out(collective)) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_half_precision_has_the_sums_exactly(collective, dtype):
+    assert wrong(collective, carried_out(collective, dtype)) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_wrong_sum_is_seen_in_half_precision(dtype):
+    arrays = carried_out("allreduce", dtype)
+    arrays[2][7] += 1
+    assert wrong("allreduce", arrays) == [0, 0, 1]
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
@@ -145,11 +168,11 @@ broken: list[bool] = []  # whether a broadcast of theirs spoils an element
 class Alone(Ranks):
     """One rank whose collectives are the test's: it keeps what was asked of it."""
 
-    def collective(self, name, array):
+    def collective(self, name, given, got):
         def operate():
-            asked.append((name, 4 * len(array)))
+            asked.append((name, given.nbytes))
             if broken and name == "broadcast":
-                array[1] = -1
+                got[1] = -1
 
         return operate
 
@@ -209,6 +232,87 @@ def test_a_wrong_result_is_counted_where_it_happened(alone):
     assert {(point.collective, point.wrong) for point in points} == {("allreduce", 0), ("broadcast", 1)}
 
 
+def test_out_of_place_the_result_is_another_array_and_the_data_stays(alone):
+    arrays = {}
+
+    class Keeping(Alone):
+        def collective(self, name, given, got):
+            arrays[name] = (given, got)
+            return lambda: got.copy_(given)  # an all-to-all of one rank
+
+    ranks = Keeping(**dataclasses.asdict(alone))
+    request = replace(REQUEST, collectives=["alltoall"], sizes_bytes=[4096])
+    (point,) = collectives.measure(request, ranks).points
+    given, got = arrays["alltoall"]
+    assert given.data_ptr() != got.data_ptr()
+    assert point.wrong == 0
+
+
+def test_an_operation_that_leaves_another_array_as_it_was_is_found(alone):
+    request = replace(REQUEST, collectives=["alltoall"], sizes_bytes=[4096])
+    (point,) = collectives.measure(request, alone).points
+    assert point.wrong == 1024
+
+
+def test_a_row_of_operations_counts_once_for_each(alone, monkeypatch):
+    monkeypatch.setattr(collectives, "timed_with_cpu", lambda call, *_: (call(), (20.0, 10.0))[1])
+    request = replace(REQUEST, collectives=["allreduce"], sizes_bytes=[64], timing="back-to-back")
+    (point,) = collectives.measure(request, alone).points
+    assert point.times_s == [1.0] * 3
+    assert len(asked) == 2 + 3 * 20 + 1
+
+
+def test_halves_take_half_the_memory_for_each_element(alone):
+    request = replace(REQUEST, collectives=["allreduce"], sizes_bytes=[4096], dtype="bf16")
+    (point,) = collectives.measure(request, alone).points
+    assert (point.size_bytes, point.wrong) == (4096, 0)
+
+
+def test_the_record_says_what_gloo_makes_a_collective_of(alone):
+    request = replace(REQUEST, collectives=["reduce_scatter", "allreduce"], sizes_bytes=[64])
+    emulated = {point.collective: point.emulated for point in collectives.measure(request, alone).points}
+    assert emulated == {"reduce_scatter": "a whole all-reduce", "allreduce": ""}
+
+
+# ---- what NCCL chose
+
+CHOICES = """\
+node:7:7 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}
+node:7:7 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}
+node:7:7 [0] NCCL INFO Broadcast: 4096 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}
+node:7:7 [0] NCCL INFO 65536 Bytes -> Algo 1 proto 2 time 25.200924
+node:7:7 [0] NCCL INFO AllReduce [Symmetric]: 64 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 2 nWorks 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "choice"),
+    [
+        ("allreduce", 4096, ("TREE", "LL")),
+        ("broadcast", 4096, ("RING", "SIMPLE")),
+        ("allreduce", 65536, ("RING", "SIMPLE")),
+        ("allreduce", 64, ("NCCL's log does not say", "NCCL's log does not say")),
+    ],
+)
+def test_what_nccl_chose_is_read_from_its_log(name, size, choice):
+    point = BenchPoint(collective=name, size_bytes=size, times_s=[1.0], wrong=0, cpu_share=None)
+    (found,) = nccl_choices.with_choices([point], [CHOICES, ""], replace(REQUEST, algorithm="auto"))
+    assert (found.algorithm, found.protocol) == choice
+    assert nccl_choices.with_choices([point], [CHOICES], REQUEST) == [point]
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables"),
+    [
+        ({}, None),
+        ({"algorithm": "auto"}, {}),
+        ({"algorithm": "tree", "protocol": "ll128"}, {"NCCL_ALGO": "tree", "NCCL_PROTO": "ll128"}),
+    ],
+)
+def test_nccls_choices_are_forced_by_its_variables(settings, variables):
+    assert nccl_choices.forced(replace(REQUEST, **settings)) == variables
+
+
 class Two(Alone):
     """Rank 0 of two, the other one being three times as slow in every second operation."""
 
@@ -237,6 +341,30 @@ def test_on_gpus_operations_are_timed_in_queues_too_without_the_hosts_time_to_st
     gpu = SimulatedGpu(monkeypatch)
     of_queues = collectives._queued_s(lambda: gpu.launch(1e-6), dataclasses.replace(alone, device=GPU))
     assert of_queues == pytest.approx([1e-6] * QUEUES)
+
+
+def test_the_largest_sizes_and_slow_operations_are_queued_less_often():
+    assert [counts(size, 1e-6, 20).queues for size in (8, 2**26, 2**27, 2**33)] == [QUEUES, QUEUES, 2, 2]
+    assert counts(2**20, 0.1, 20) == (5, 2, 4)
+
+
+def test_how_often_an_operation_is_timed_on_gpus_is_by_what_the_slowest_rank_takes(alone, monkeypatch):
+    class Slower(Alone):
+        def gather(self, value):
+            return [value, value + 0.1]
+
+    gpu = SimulatedGpu(monkeypatch)
+    ranks = Slower(**dataclasses.asdict(dataclasses.replace(alone, device=GPU)))
+    found = collectives._counts(lambda: gpu.launch(1e-6), 2**20, 1, REQUEST, ranks)
+    assert found == counts(2**20, 0.1, REQUEST.iterations)
+    on_cpu = collectives._counts(lambda: gpu.launch(1e-6), 2**20, 1, REQUEST, alone)
+    assert on_cpu.iterations == REQUEST.iterations
+
+
+def test_a_shorter_queue_is_divided_by_its_own_length(alone, monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+    on_gpu = dataclasses.replace(alone, device=GPU)
+    assert collectives._queued_s(lambda: gpu.launch(1e-6), on_gpu, 2, 4) == pytest.approx([1e-6] * 2)
 
 
 def test_a_queue_counts_with_its_slowest_rank(alone, monkeypatch):

@@ -1,5 +1,6 @@
 """What `distributed` reads of NCCL's log, and what it asks torch for to register memory with NCCL."""
 
+import dataclasses
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -8,8 +9,9 @@ import torch
 
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.nccl_log import channel_lines
-from resnetx.measure.rank import distributed
-from resnetx.measure.rank.distributed import Ranks, registered, transport
+from resnetx.measure.rank import distributed, peers, used_transport
+from resnetx.measure.rank.distributed import Ranks, registered
+from resnetx.transports import Way
 
 # Two lines of an NCCL 2.2x log at INFO, between others that a reader must not take for them.
 LOG = """\
@@ -30,8 +32,8 @@ def test_the_transport_of_each_connection_is_read_from_ncclss_log():
 
 def test_the_transport_of_gpu_ranks_is_what_nccl_says_and_unknown_where_it_says_nothing():
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cuda", 0))
-    assert transport(ranks, [LOG, ""]).used == ["P2P/CUMEM", "SHM/direct/direct"]
-    assert transport(ranks, ["", ""]).used == "NCCL's log names no connections"
+    assert used_transport.used(ranks, [LOG, ""]).used == ["P2P/CUMEM", "SHM/direct/direct"]
+    assert used_transport.used(ranks, ["", ""]).used == "NCCL's log names no connections"
 
 
 # ---- registered memory: torch's own functions are the border, as gloo and a machine without GPUs have none of it
@@ -72,3 +74,52 @@ def test_a_process_group_that_registers_nothing_is_refused_before_anything_is_al
     with pytest.raises(ConfigError, match=r"registered=true: torch .* registers no memory with nccl; leave it out"):
         registered(lambda: told.told.append(("made",)), GPU_RANK)
     assert told.told == []
+
+
+# ---- the transport that was asked for
+
+
+@pytest.mark.parametrize(
+    ("asked", "logs", "says"),
+    [
+        ("auto", [LOG], None),
+        ("peer", [LOG], "transport=peer was asked for, and SHM/direct/direct was used"),
+        ("host", [LOG], "transport=host was asked for, and P2P/CUMEM was used"),
+        ("socket", [""], "transport=socket was asked for, and nothing says what was used: NCCL's log names no connec"),
+    ],
+)
+def test_another_transport_than_the_one_asked_for_is_a_warning(asked, logs, says, monkeypatch):
+    monkeypatch.setattr(used_transport, "on_one_node", lambda: True)
+    way = Way(asked)
+    found = used_transport.used(dataclasses.replace(GPU_RANK, way=way), logs)
+    assert found.requested == asked
+    messages = [warning.message for warning in used_transport.warnings(found, way)]
+    assert bool(messages) == (says is not None)
+    assert all(message.startswith(says) for message in messages)
+
+
+def test_gloo_sends_over_the_interface_that_is_asked_for():
+    found = used_transport.over_sockets(Way("socket", "eth7"))
+    assert (found.requested, found.used) == ("socket", ["socket"])
+    assert found.evidence == ["gloo sends over TCP only; eth7"]
+    assert not used_transport.warnings(found, Way("socket", "eth7"))
+
+
+def test_gpus_that_are_no_peers_are_refused_where_peers_are_asked_for(monkeypatch):
+    reached = {(0, 1), (0, 2)}
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda a, b: (a, b) in reached)
+    peers.check(Way("peer"), GPU_RANK.device, [0, 1, 2])
+    peers.check(Way("host"), GPU_RANK.device, [0, 3])
+    with pytest.raises(ConfigError, match=r"transport=peer: GPU 0 cannot reach the memory of GPU 3 .*transport=host"):
+        peers.check(Way("peer"), GPU_RANK.device, [0, 1, 3])
+
+
+@pytest.mark.parametrize("nvlink", [True, False])
+def test_peers_with_nvlink_cannot_use_pcie(nvlink, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda *_: True)
+    monkeypatch.setattr(peers, "has_nvlink", lambda _: nvlink)
+    if not nvlink:
+        peers.check(Way("pcie"), GPU_RANK.device, [0, 1])
+        return
+    with pytest.raises(ConfigError, match="transport=pcie: GPUs with NVLink reach each other over it"):
+        peers.check(Way("pcie"), GPU_RANK.device, [0, 1])

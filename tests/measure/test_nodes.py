@@ -13,6 +13,8 @@ from msgspec.structs import replace as replaced
 from resnetx import record
 from resnetx.api import obstacles, train
 from resnetx.cli import ranks
+from resnetx.interconnect import system
+from resnetx.interconnect.lab_network import lab_network
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import nodes
 from resnetx.measure.rank.distributed import Ranks
@@ -127,7 +129,10 @@ def test_a_run_on_two_nodes_tells_of_both(tmp_path, preloaded):
 
 @pytest.mark.dist
 def test_a_bench_between_two_nodes_tells_of_both(tmp_path, preloaded):
-    task = BenchFile(kind="bench", schema=SCHEMA, request=BENCH, timeout_s=60)
+    """A collective, and copies one way and both ways, between processes that take each other for other hosts."""
+    copies = {"copies": ["device"], "copy_sizes_bytes": [4, 2**16], "directions": ["one-way", "both-ways"]}
+    request = replaced(BENCH, **copies, endpoint="pageable")
+    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=60)
     record.write(tmp_path / "run.json", task)
     ended = on_two_nodes(tmp_path, tmp_path / "run.json", entry_module=task.entry_module)
     assert [status for _, status in ended] == [0, 0], ended
@@ -135,6 +140,20 @@ def test_a_bench_between_two_nodes_tells_of_both(tmp_path, preloaded):
     found = record.read(path, BenchRecord)
     assert found.outcome == "ok"
     assert [other.environment.node for other in found.other_nodes] == ["node1"]
+    assert {point.wrong for point in found.points} == {0}
+    assert {(cell.source, cell.target, cell.size_bytes, cell.direction) for cell in found.cells} == {
+        (*pair, size, direction)
+        for pair in ((0, 1), (1, 0))
+        for size in (4, 2**16)
+        for direction in ("one-way", "both-ways")
+    }
+    assert {(cell.wrong, cell.path, cell.endpoint) for cell in found.cells} == {(0, "socket", "pageable")}
+    assert all(len(cell.time_s) == 3 and min(cell.time_s) > 0 for cell in found.cells)
+    clocks = {cell.direction: cell.evidence[-1] for cell in found.cells}
+    assert clocks == {
+        "one-way": "half of a round trip",
+        "both-ways": "from the target's start to its end, by its own clock",
+    }
 
 
 ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
@@ -197,3 +216,12 @@ def test_ranks_that_take_turns_are_warned_of(monkeypatch):
     assert nodes.oversubscribed(on_gpu)[0].message.startswith("3 ranks take turns on 1 GPU:")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     assert nodes.oversubscribed(on_gpu) == []
+
+
+@pytest.mark.parametrize(("scale", "warned"), [(100, False), (10, True)])
+def test_links_of_the_lab_that_cores_cannot_fill_are_a_warning(scale, warned):
+    network = lab_network(system.load("gx8"), None, 4, scale)  # 4 x 13.1 GB/s / scale; two cores move 1 GB/s
+    found = nodes.overdriven(network, 2)
+    assert [warning.code for warning in found] == ["overdriven"] * warned
+    assert not warned or found[0].remedy == "raise lab.scale to 52"
+    assert nodes.overdriven(None, 2) == []

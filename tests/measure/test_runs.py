@@ -236,8 +236,17 @@ def outcome(path: Path) -> str:
 
 
 CRASHING = """
-import os, signal
+import os, signal, time
 from resnetx.cli import worker
+from resnetx.measure import rank_process
+
+write = rank_process.write_measured
+
+def slowly(*parts):
+    time.sleep(1)
+    write(*parts)
+
+rank_process.write_measured = slowly
 status = worker("run")
 if os.environ["RANK"] == "1":
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -246,7 +255,7 @@ os._exit(status)
 
 
 def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tmp_path, task_of, preloaded):
-    """As drivers and libraries of GPUs do now and then."""
+    """As drivers and libraries of GPUs do now and then, also while rank 0 has yet to write it."""
     program = tmp_path / "crashing.py"
     program.write_text(CRASHING)
 
@@ -266,7 +275,9 @@ def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tm
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, number, status):
+def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, number, status, request):
+    if number == signal.SIGINT:
+        request.getfixturevalue("preloaded")
     child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
     child.send_signal(number)
     _, err = child.communicate(timeout=60)

@@ -167,6 +167,7 @@ def test_without_a_driver_the_fields_say_so():
     assert found.link_counters == found.gpu_samples
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_cpu_run_knows_its_host_load_and_no_gpu():
     cpu = Sensors(None, rank=0)

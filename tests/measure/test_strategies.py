@@ -116,11 +116,12 @@ def test_only_what_is_sent_is_exposed(answers):
 # ---- layers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "image_size"),
     [
-        (choices.ResNetX(x=2, width=8, classes=10), 32),
-        (choices.GoogLeNet(classes=10), 64),
+        (choices.ResNetXSettings(x=2, width=8, classes=10), 32),
+        (choices.GoogLeNetSettings(classes=10), 64),
         (choices.Torchvision(name="resnet18", classes=10), 64),
         (choices.Torchvision(name="convnext_tiny", classes=10), 64),
         (choices.Torchvision(name="vit_b_32", classes=10), 64),  # attention is one layer

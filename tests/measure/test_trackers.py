@@ -14,6 +14,8 @@ from resnetx.measure.study import trackers
 from resnetx.measure.study.trackers import Finished
 from resnetx.record import Phases, RunFolder, Unknown
 
+pytestmark = pytest.mark.slow  # the real wandb writes
+
 BLOCK, HEADER = 32768, 7  # of a .wandb file, which is a LevelDB log behind seven bytes of its own
 
 

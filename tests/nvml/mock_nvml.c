@@ -8,6 +8,7 @@
  *     error|FUNCTION|CODE                 what this function returns, for all GPUs
  *     driver|VERSION
  *     gpu|NAME|UUID|BUS|MAJOR|MINOR|MEMORY_BYTES|POWER_LIMIT_mW|SM_MAX_MHz|MIG (-1: never heard of)|PCIE|WIDTH|FABRIC
+ *     worn|GPU|LANES_NOW|REPLAYS|CRC      a GPU whose slot or links are not well
  *     link|GPU|BUS_OF_THE_FAR_END         an NVLink that is up
  *     switched                            GPUs reach each other through NVSwitches
  *     level|A|B|NVML_TOPOLOGY_LEVEL       the nearest thing that two GPUs have in common, over PCIe
@@ -36,7 +37,7 @@ typedef struct {
     unsigned long long memory;
     unsigned int power_mW, sm_max;
     int mig;
-    unsigned int pcie, width, fabric;
+    unsigned int pcie, width, fabric, replays, crc, width_now;
     int links;
     char far_ends[LINKS][32];
 } Gpu;
@@ -87,6 +88,12 @@ static void read_line(char *line) {
         gpu->pcie = number(&rest);
         gpu->width = number(&rest);
         gpu->fabric = number(&rest);
+        gpu->width_now = gpu->width;
+    } else if (!strcmp(kind, "worn")) {
+        Gpu *gpu = &gpus[number(&rest)];
+        gpu->width_now = number(&rest);
+        gpu->replays = number(&rest);
+        gpu->crc = number(&rest);
     } else if (!strcmp(kind, "link")) {
         Gpu *gpu = &gpus[number(&rest)];
         copy(gpu->far_ends[gpu->links++], 32, rest);
@@ -305,7 +312,12 @@ int nvmlDeviceGetTotalEnergyConsumption(Gpu *gpu, unsigned long long *mJ) {
     GIVE(mJ, (unsigned long long)(seconds() * (gpu->power_mW / 2)));
 }
 
-int nvmlDeviceGetPcieReplayCounter(Gpu *gpu, unsigned int *replays) { (void)gpu; GIVE(replays, 0); }
+int nvmlDeviceGetPcieReplayCounter(Gpu *gpu, unsigned int *replays) { GIVE(replays, gpu->replays); }
+
+/* CRC errors of flow control (2) are those of the machine, all on the last link; of other kinds there are none. */
+int nvmlDeviceGetNvLinkErrorCounter(Gpu *gpu, unsigned int link, int kind, unsigned long long *errors_) {
+    GIVE(errors_, kind == 2 && (int)link == gpu->links - 1 ? gpu->crc : 0);
+}
 
 int nvmlDeviceGetEccMode(Gpu *gpu, int *current, int *pending) {
     (void)gpu;
@@ -323,7 +335,7 @@ int nvmlDeviceGetMigMode(Gpu *gpu, unsigned int *current, unsigned int *pending)
 
 int nvmlDeviceGetCurrPcieLinkGeneration(Gpu *gpu, unsigned int *found) { (void)gpu; GIVE(found, 1); }
 int nvmlDeviceGetMaxPcieLinkGeneration(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->pcie); }
-int nvmlDeviceGetCurrPcieLinkWidth(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->width); }
+int nvmlDeviceGetCurrPcieLinkWidth(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->width_now); }
 int nvmlDeviceGetMaxPcieLinkWidth(Gpu *gpu, unsigned int *found) { GIVE(found, gpu->width); }
 
 int nvmlDeviceGetNvLinkState(Gpu *gpu, unsigned int link, int *up) {

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow  # the Python of `conftest.py` takes seconds to st
 # What stands for the load, how long GPUs are watched, and where root would note what to put back.
 DOCTOR = """
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +35,18 @@ def load(requests):
 def check():
     pass
 
+class Time:  # which only sleeping moves, so that each trial takes the same readings on a loaded machine
+    now_s = 0.0
+
+    def monotonic(self):
+        return self.now_s
+
+    def sleep(self, time_s):
+        self.now_s += time_s
+        time.sleep(time_s)
+
 trial.loading = load
+trial.time = Time()
 trial.PACE = trial.Pace(counted_s=0.1, least_s=0.15, most_s=0.3, period_s=0.002)
 journal.PATH = Path("note.json")
 """

@@ -15,6 +15,8 @@ from resnetx.prediction.published import training
 from resnetx.prediction.scaling_errors import scaling_errors
 from tests.prediction.gloo_truth import judged
 
+pytestmark = pytest.mark.slow  # predicts what was published
+
 DIGIT = 0.0006  # the table is rounded to a thousandth
 
 

@@ -123,7 +123,7 @@ def test_nothing_is_known_of_what_computing_loses_to_messages_so_the_interval_ha
             found.iteration_s * math.exp(-math.hypot(best, scaling.faster)),
             found.iteration_s * math.exp(math.hypot(worst, scaling.slower)),
         ],
-        rel=1e-4,
+        rel=1e-3,
     )
 
 
@@ -216,7 +216,7 @@ def test_a_calibration_is_of_the_machine_as_it_is_described():
         changed.plan((0, 1, 2, 3)).cost(2**28).time_s
         for changed in (fabric, replace(fabric, bandwidth={"nvlink1": 2.0}), replace(fabric, latency=0.5))
     )
-    assert plain == pytest.approx(points[-1].time_s, rel=0.06)
+    assert plain == pytest.approx(points[-1].time_s, rel=1e-9)
     assert faster == pytest.approx(plain / 2, rel=0.02)
     assert quicker < plain
 

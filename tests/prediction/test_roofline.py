@@ -184,6 +184,7 @@ def test_leaving_out_is_worse_than_fitting():
         assert each.error < each.unseen_network_error
 
 
+@pytest.mark.slow
 def test_nine_of_ten_rates_are_within_the_error_that_intervals_have(all_rows):
     """Counted with the rate's publisher left out of the fit; of these, the fit to a generation has one or several."""
     inside = []
@@ -209,6 +210,7 @@ def test_half_precision_is_no_surer_than_all_its_rates():
     assert roofline_error(fitted(V100), V100, "fp16") == fitted(V100).half_error_90 > fitted(V100).error_90
 
 
+@pytest.mark.slow
 def test_a_row_that_is_left_out_has_no_say(all_rows):
     """Its error by the others stays what it is when its own rate is changed to nonsense."""
     own = [row for row in all_rows if row.generation == "6.0"]
@@ -276,6 +278,7 @@ def test_ratios_of_flop_are_those_of_the_variants():
     )
 
 
+@pytest.mark.slow
 def test_using_the_fit_loads_neither_scipy_nor_torch():
     program = """
 import sys
@@ -292,7 +295,7 @@ print({"scipy", "torch"} & set(sys.modules))
 
 
 def test_tallents_workloads_take_longer_at_the_capped_clock():
-    table = tables.kept(choices.AlexNet(classes=1000), 227)
+    table = tables.kept(choices.AlexNetSettings(classes=1000), 227)
     full, capped = (
         sum(each.forward_s for each in layer_times(fitted(P100), table, 227, 64, P100, "fp32", clock))
         for clock in (None, 1227e6)

@@ -90,6 +90,7 @@ def graphs(draw):
     return tasks, [Resource(f"{i}", n, "p" if pools else None) for i, n in enumerate(servers)], {"p": 2.0}
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_every_task_runs_once_after_what_it_waits_for_and_no_resource_is_overfull(graph):
     tasks, resources, capacities = graph
@@ -104,11 +105,13 @@ def test_every_task_runs_once_after_what_it_waits_for_and_no_resource_is_overful
             assert sum(spans.start_s[other] < middle < spans.end_s[other] for other in mine) <= resource.servers
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_the_same_graph_has_the_same_timeline(graph):
     assert simulate(*graph) == simulate(*graph)
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_a_server_is_never_idle_while_somebody_waits_for_it(graph):
     tasks, resources, capacities = graph

@@ -94,6 +94,7 @@ def test_equation_6_speed_up_under_weak_scaling(drawn, ranks):
 
 
 @given(steps(), st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+@pytest.mark.slow
 def test_layers_wait_for_parameters_in_the_formula_as_in_the_simulation(drawn, slowness):
     each, times = drawn
     each = replace(each, input_s=0.0, host_to_device_s=0.0)
@@ -116,6 +117,7 @@ def test_a_layer_waits_for_its_own_parameters_and_the_step_for_no_others():
 
 
 @given(steps(), st.booleans(), st.booleans(), seconds, seconds, seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+@pytest.mark.slow
 def test_the_formula_that_predictions_use_says_what_is_simulated(
     drawn, reading, copying, host_s, queue_s, unpack_s, slowness
 ):
@@ -202,6 +204,7 @@ def test_a_host_that_queues_more_slowly_than_the_device_runs_is_what_a_step_take
 
 
 @given(steps(), seconds, seconds)
+@pytest.mark.slow
 def test_a_host_that_queues_ahead_is_simulated_until_the_pipeline_is_full(drawn, queue_s, more):
     each, times = drawn
     one = job(replace(each, queue_s=queue_s), layerwise(each, times), Overlap())
@@ -212,6 +215,7 @@ def test_a_host_that_queues_ahead_is_simulated_until_the_pipeline_is_full(drawn,
 
 
 @given(steps())
+@pytest.mark.slow
 def test_the_detailed_graph_takes_as_long_as_the_short_one(drawn):
     each, times = drawn
     whole = job(each, layerwise(each, times), Overlap())

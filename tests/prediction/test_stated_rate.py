@@ -53,6 +53,7 @@ def test_on_cpus_layers_share_the_step_by_their_flop():
     assert "FLOP" in computed(TWO, 48, "cpu-host").note
 
 
+@pytest.mark.slow
 def test_nine_of_ten_published_rates_are_within_the_error_of_others_of_their_source():
     """Between two known batches, and from a single other one."""
     between, outside = [], []

@@ -17,6 +17,8 @@ from resnetx import record
 from resnetx.record.prediction import Prediction, digest, prediction_file
 from tests.prediction.gloo_truth import TRUTH, allowed, by_point, judged
 
+pytestmark = pytest.mark.slow  # predicts what was measured
+
 
 @pytest.fixture(scope="module")
 def points():

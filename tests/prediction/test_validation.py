@@ -18,8 +18,10 @@ from resnetx.prediction.published_scaling import series
 from resnetx.prediction.scaling_check import cases
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
-from resnetx.prediction.validation import CALIBRATED, TrainingSummary, validate
+from resnetx.prediction.validation import BY_SMALLER, CALIBRATED, FROM_ONE, TrainingSummary, validate
 from resnetx.settings.compose import compose
+
+pytestmark = pytest.mark.slow  # predicts what was published
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,16 @@ def test_scaling_on_one_node_is_twice_as_good_as_linear_scaling(rows):
     assert fmean(abs(row.error) for row in own) < 0.6 * linear
 
 
+def test_several_nodes_are_within_8_percent_once_a_rate_of_several_is_known(rows):
+    calibrated = [row for row in rows if row.group == f"several nodes, {BY_SMALLER}"]
+    plain = {(row.what, row.measured): abs(row.error) for row in rows if row.group.startswith(FROM_ONE)}
+    assert len(calibrated) == 6
+    mean = fmean(abs(row.error) for row in calibrated)
+    assert mean < 0.05 < 0.15 < fmean(plain[row.what, row.measured] for row in calibrated)
+    assert mean < fmean(abs(row.linear / row.measured - 1) for row in calibrated)
+    assert all(row.held for row in calibrated)
+
+
 def test_nothing_of_a_case_is_given_but_the_rate_of_one_gpu():
     """A rate that its publisher had measured ten times as fast is predicted as before."""
     case = next(case for case in cases() if case.gpus == 8 and case.publisher == "Lambda")
@@ -86,9 +98,8 @@ def test_the_intervals_would_not_hold_if_they_were_half_as_wide(rows):
     assert fmean(inside) < 0.85
 
 
-@pytest.mark.slow
 def test_the_shipped_costs_of_scaling_are_fresh():
-    fresh, _ = scaling_fit.scaling_errors(cases())
+    fresh, _ = scaling_fit.fit_and_errors(cases())
     shipped = scaling_errors()
     message = "if the rates or the model were changed on purpose: python -m resnetx.prediction.scaling_fit"
     assert (fresh.costs, fresh.points, fresh.without) == (shipped.costs, shipped.points, shipped.without), message

@@ -22,6 +22,7 @@ OF_RANKS = [
     "resnetx.measure.bench.collectives",
     "resnetx.measure.bench.interference",
     "resnetx.measure.rank.main",
+    "tests.preloaded.shorter",
 ]
 # What verbs need that measure nothing, without resnetx itself: how it imports is what the tests look at.
 OF_VERBS = [

@@ -108,6 +108,7 @@ def with_modules(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
 # ---- layers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_modules_the_operations_of_the_forward_pass_are_the_layers(plain: Profiled) -> None:
     assert list(plain.layers) == [
         "conv2d",
@@ -126,6 +127,7 @@ def test_without_modules_the_operations_of_the_forward_pass_are_the_layers(plain
     ]
 
 
+@pytest.mark.slow
 def test_with_modules_their_calls_are_the_layers(with_modules: Profiled) -> None:
     assert list(with_modules.layers) == [
         "Conv2d_0",
@@ -164,6 +166,7 @@ def test_layers_take_what_the_profiler_says_of_their_operations(plain: Profiled)
 
 
 @pytest.mark.parametrize("which", ["plain", "with_modules"])
+@pytest.mark.slow
 def test_nothing_is_lost_and_nothing_counts_twice(which: str, request: pytest.FixtureRequest) -> None:
     it: Profiled = request.getfixturevalue(which)
     layers = it.found.times.layers
@@ -208,6 +211,7 @@ def test_without_shapes_gradients_have_no_size(tmp_path: Path) -> None:
     assert {layer.gradient_bytes for layer in found.times.layers} == {0}
 
 
+@pytest.mark.slow
 def test_without_steps_the_profile_is_one_iteration_of_unknown_length(tmp_path: Path, plain: Profiled) -> None:
     found = profiled(tmp_path, steps=False, record_shapes=True).found
     assert [layer.name for layer in found.times.layers] == list(plain.layers)

@@ -62,7 +62,7 @@ def test_table_vi_reads() -> None:
 
 
 def test_table_vi_has_the_parameters_of_our_alexnet_layer_by_layer() -> None:
-    ours = [4 * sum(layer.parameters) for layer in workloads.table(choices.AlexNet(classes=1000), 227)]
+    ours = [4 * sum(layer.parameters) for layer in workloads.table(choices.AlexNetSettings(classes=1000), 227)]
     theirs = [layer.gradient_bytes for layer in parsed(TABLE_VI).layers]
     assert [size for size in theirs if size] == [size for size in ours if size]
 

@@ -40,6 +40,7 @@ def test_the_ratio_is_b_over_a_with_its_interval_and_the_speed_up_ratio_leaves_o
     assert two.adjusted_p == pytest.approx(2 / 924)
 
 
+@pytest.mark.slow
 def test_a_study_against_itself_has_ratios_of_one_without_doubt_and_no_differences(invented, grid):
     study = invented(grid("paper-alexnet-googlenet", input="synthetic"))
     found = compare(study, study)

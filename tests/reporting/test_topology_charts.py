@@ -8,9 +8,9 @@ from itertools import combinations, pairwise
 import msgspec
 import pytest
 
-from resnetx.interconnect import system
+from resnetx.interconnect import steered, system
 from resnetx.interconnect.system import names
-from resnetx.reporting.charts import topology
+from resnetx.reporting.charts import steering, topology
 from resnetx.reporting.charts.figure import specification
 from resnetx.reporting.charts.files import drawn
 from resnetx.reporting.charts.topology import Walk
@@ -44,6 +44,7 @@ def single(name):
     return machine, topology.graph(machine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_every_component_and_every_link_is_drawn(name):
     machine, chart = single(name)
@@ -55,6 +56,7 @@ def test_every_component_and_every_link_is_drawn(name):
     assert len(drawn) == len(machine.links)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_no_link_runs_through_a_component_that_it_does_not_join(name):
     machine, chart = single(name)
@@ -75,6 +77,7 @@ def test_boxes_do_not_overlap():
             assert a["x2"] <= b["x"] or b["x2"] <= a["x"] or a["y2"] <= b["y"] or b["y2"] <= a["y"], (name, a, b)
 
 
+@pytest.mark.slow
 def test_two_links_are_two_lines_and_many_are_one_thick_line():
     mesh, switched_drawing = system.load("dgx1-v100"), topology.graph(system.load("dgx-h100"))
     strands = lines(drawing(topology.graph(mesh), "line"))
@@ -143,6 +146,7 @@ def test_a_chain_is_not_closed():
     assert len(lines([row for row in drawing(chart, "line") if "ring" in row])) == 2
 
 
+@pytest.mark.slow
 def test_the_legend_tells_the_rate_of_every_kind_of_link():
     text = drawn(topology.graph(system.load("dgx1-p100")))
     assert text.startswith("<svg")
@@ -168,3 +172,82 @@ def test_of_many_nodes_one_can_be_drawn():
     assert len(one.gpus) == 8
     assert not any(link.wire.family == "network" for link in one.links)
     assert len(drawing(topology.graph(one), "rect")) == len(system.load("dgx-h100").components)
+
+
+# ---- directions -----------------------------------------------------------------------------------------------------
+
+
+def with_units(machine, **units):
+    """A DGX-1 with V100 with other units: gpu0_gpu1=2 from the first to the second."""
+    rows = [list(row) for row in steered.connectivity(machine)]
+    for ends, count in units.items():
+        sender, to = (int(end.removeprefix("gpu")) for end in ends.split("_"))
+        rows[to][sender] = count
+    return steered.steered(machine, rows, "a test")
+
+
+@pytest.fixture(scope="module")
+def steered_dgx1():
+    return with_units(system.load("dgx1-v100"), gpu0_gpu3=1, gpu0_gpu1=2, gpu5_gpu1=0, gpu5_gpu6=4)
+
+
+@pytest.mark.slow
+def test_a_link_with_more_lanes_one_way_is_an_arrow_each_way_with_its_number(steered_dgx1):
+    chart = topology.graph(steered_dgx1)
+    text, *_ = [rows for rows in texts(chart) if "lanes" in rows[0]]
+    assert sorted(row["lanes"] for row in text) == ["1", "1", "2", "2", "2", "2", "4"]
+    ways = {line for line in lines(drawing(chart, "line")) if " to " in line}
+    assert ways == {
+        *(f"gpu{a} to gpu{b}" for a, b in ((0, 1), (1, 0), (0, 3), (3, 0), (1, 5), (5, 6), (6, 5))),
+    }
+    assert len(drawing(chart, "point")) == len(ways)  # heads
+
+
+@pytest.mark.slow
+def test_arrows_of_both_directions_lie_side_by_side_and_point_the_right_way(steered_dgx1):
+    chart = topology.graph(steered_dgx1)
+    found = lines(drawing(chart, "line"))
+    out, back = found["gpu5 to gpu6"], found["gpu6 to gpu5"]
+    assert out[0][0] < out[-1][0] and back[0][0] > back[-1][0]  # GPU 5 is drawn left of GPU 6
+    assert out[0][1] < back[0][1]  # each on the right of its way
+    angles = {
+        round(row["angle"]) % 360 for row in drawing(chart, "point") if row["y"] == pytest.approx(out[0][1], abs=1e-3)
+    }
+    assert angles == {90}
+
+
+@pytest.mark.slow
+def test_rings_over_arrows_leave_their_numbers_out(steered_dgx1):
+    ring = Walk("ring", ["gpu0", "gpu1", "gpu2", "gpu3"])
+    assert not [rows for rows in texts(topology.graph(steered_dgx1, [ring])) if "lanes" in rows[0]]
+
+
+@pytest.mark.slow
+def test_before_and_after_stand_side_by_side_with_what_changes_in_colour(steered_dgx1):
+    chart = specification(steering.side_by_side(system.load("dgx1-v100"), steered_dgx1))
+    assert [panel["title"] for panel in chart["hconcat"]] == ["before: dgx1-v100", "after: dgx1-v100-steered"]
+    before, after = (
+        {
+            row["line"]: (row["colour"], row["width"])
+            for layer in panel["layer"]
+            for row in chart["datasets"][layer["data"]["name"]]
+            if "line" in row
+        }
+        for panel in chart["hconcat"]
+    )
+    assert (len(before), len(after)) == (32, 31)  # of 4 peers of each GPU, one has no unit left
+    changed = {way: colour for way, (colour, _) in before.items() if colour != steering.STAYS}
+    assert changed == {
+        "gpu0 to gpu3": steering.LOSES,
+        "gpu5 to gpu1": steering.LOSES,
+        "gpu0 to gpu1": steering.GAINS,
+        "gpu5 to gpu6": steering.GAINS,
+    }
+    assert after["gpu5 to gpu6"][1] > before["gpu5 to gpu6"][1]
+
+
+def texts(chart):
+    """The rows of each layer of words."""
+    tree = specification(chart)
+    layers = [layer for layer in tree["layer"] if layer["mark"]["type"] == "text"]
+    return [tree["datasets"][layer["data"]["name"]] for layer in layers]

@@ -6,6 +6,8 @@ from resnetx import choices, workloads
 from resnetx.workloads.alexnet import AlexNet
 from resnetx.workloads.layers import without_elements
 
+pytestmark = pytest.mark.slow  # builds and runs whole networks
+
 
 @pytest.mark.parametrize(("image_size", "side"), [(227, 6), (224, 6), (131, 3), (67, 1)])
 def test_the_first_linear_layer_fits_what_the_convolutions_leave(image_size: int, side: int) -> None:
@@ -17,12 +19,12 @@ def test_the_first_linear_layer_fits_what_the_convolutions_leave(image_size: int
 
 
 def test_pooling_rounds_up_as_in_caffe() -> None:
-    table = workloads.table(choices.AlexNet(classes=10), 224)
+    table = workloads.table(choices.AlexNetSettings(classes=10), 224)
     assert [layer.output_shape[-1] for layer in table if layer.kind == "pool"] == [27, 13, 6]  # rounded down: 26, 12, 5
 
 
 def test_without_normalisation_only_the_two_lrn_layers_are_missing() -> None:
-    model, bare = (choices.AlexNet(classes=10, lrn=lrn) for lrn in (True, False))
+    model, bare = (choices.AlexNetSettings(classes=10, lrn=lrn) for lrn in (True, False))
     whole, less = (workloads.table(each, 227) for each in (model, bare))
     assert [layer.name for layer in whole if layer.kind != "lrn"] == [layer.name for layer in less]
     assert len(whole) == len(less) + 2
@@ -32,9 +34,9 @@ def test_without_normalisation_only_the_two_lrn_layers_are_missing() -> None:
 
 
 def test_what_has_normalisation_is_stored_as_before_there_was_a_choice() -> None:
-    assert msgspec.to_builtins(choices.AlexNet(classes=10)) == {"kind": "alexnet", "classes": 10}
-    assert msgspec.convert({"kind": "alexnet", "classes": 10}, choices.AlexNet).lrn
-    assert "lrn" in msgspec.to_builtins(choices.AlexNet(classes=10, lrn=False))
+    assert msgspec.to_builtins(choices.AlexNetSettings(classes=10)) == {"kind": "alexnet", "classes": 10}
+    assert msgspec.convert({"kind": "alexnet", "classes": 10}, choices.AlexNetSettings).lrn
+    assert "lrn" in msgspec.to_builtins(choices.AlexNetSettings(classes=10, lrn=False))
 
 
 def test_a_step_reaches_every_parameter() -> None:

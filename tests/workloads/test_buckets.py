@@ -101,8 +101,8 @@ def test_a_message_names_its_layers_in_the_order_of_the_backward_pass() -> None:
     ]
 
 
-def resnetx(x: int) -> choices.ResNetX:
-    return choices.ResNetX(x=x, width=64, classes=1000)
+def resnetx(x: int) -> choices.ResNetXSettings:
+    return choices.ResNetXSettings(x=x, width=64, classes=1000)
 
 
 def test_resnet_4_is_sent_at_once_and_resnet_8_in_two_buckets() -> None:
@@ -218,10 +218,9 @@ def check(python: str, cases: list[tuple[choices.Model, int, str]], ranks: int, 
 
 @pytest.mark.dist
 def test_two_ranks_send_the_predicted_buckets_of_the_papers_workloads(preloaded_python: str, tmp_path: Path) -> None:
-    alexnet, googlenet = choices.AlexNet(classes=1000), choices.GoogLeNet(classes=1000)
-    # Images of any size have the same parameters in ResNet/x, but not in the other two: see the next test.
-    cases = [(resnetx(x), 8, "fp32") for x in (1, 2, 4, 8, 16, 32)]
-    cases += [(alexnet, 67, "fp32"), (googlenet, 64, "fp32"), (googlenet, 64, "bf16"), (resnetx(8), 8, "bf16")]
+    """A short one, a long one and branches; the next test has the others, AlexNet among them."""
+    googlenet = choices.GoogLeNetSettings(classes=1000)
+    cases = [(resnetx(1), 8, "fp32"), (resnetx(8), 8, "bf16"), (resnetx(32), 8, "fp32"), (googlenet, 64, "fp32")]
     check(preloaded_python, cases, 2, tmp_path)
 
 
@@ -239,7 +238,12 @@ FAMILIES = (
 def test_ddp_sends_the_predicted_buckets_of_many_networks(
     precision: str, preloaded_python: str, tmp_path: Path
 ) -> None:
-    sized = [(choices.AlexNet(classes=1000), 227), (choices.GoogLeNet(classes=1000), 224), (resnetx(32), 224)]
+    sized = [
+        (choices.AlexNetSettings(classes=1000), 227),
+        (choices.GoogLeNetSettings(classes=1000), 224),
+        (resnetx(32), 224),
+    ]
+    sized += [(resnetx(x), 8) for x in (1, 2, 4, 8, 16)]  # images of any size have the same parameters in them
     sized += [(torchvision(name), 64) for name in FAMILIES]
     sized += [(torchvision("inception_v3"), 299), (torchvision("maxvit_t"), 224)]
     check(preloaded_python, [(model, size, precision) for model, size in sized], 1, tmp_path)

@@ -4,6 +4,8 @@ import torch
 from resnetx.workloads.googlenet import GoogLeNet
 from resnetx.workloads.layers import without_elements
 
+pytestmark = pytest.mark.slow  # builds and runs whole networks
+
 
 def test_training_returns_three_classifiers_and_evaluation_one() -> None:
     model = GoogLeNet(classes=10, image_size=47)

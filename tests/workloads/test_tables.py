@@ -15,10 +15,11 @@ from resnetx.workloads.tables import classifiers
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 
-def resnetx(x: int, width: int = 64, classes: int = 1000) -> choices.ResNetX:
-    return choices.ResNetX(x=x, width=width, classes=classes)
+def resnetx(x: int, width: int = 64, classes: int = 1000) -> choices.ResNetXSettings:
+    return choices.ResNetXSettings(x=x, width=width, classes=classes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tables.KEPT)
 def test_a_kept_table_is_what_torch_fx_finds(name: str) -> None:
     model, image_size = tables.KEPT[name]
@@ -27,11 +28,13 @@ def test_a_kept_table_is_what_torch_fx_finds(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [resnetx(x) for x in (1, 2, 3, 8, 32)], ids=lambda model: model.label)
-def test_the_table_of_any_depth_is_what_torch_fx_finds(model: choices.ResNetX) -> None:
+def test_the_table_of_any_depth_is_what_torch_fx_finds(model: choices.ResNetXSettings) -> None:
     assert workloads.table(model, 224) == workloads.traced(model, 224)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image_size", [8, 9, 10, 11, 96, 225, 226, 227, 299])
 @pytest.mark.parametrize(("width", "classes"), [(1, 2), (7, 1000), (128, 10)])
 def test_so_is_that_of_any_width_and_any_images(width: int, classes: int, image_size: int) -> None:
@@ -54,7 +57,7 @@ def test_any_depth_is_counted_from_two_shallow_ones(x: int, convention: choices.
 
 
 def _refuse_deep(model: choices.Model) -> None:
-    assert isinstance(model, choices.ResNetX)
+    assert isinstance(model, choices.ResNetXSettings)
     assert model.x < 3
 
 
@@ -63,6 +66,7 @@ def test_the_kept_classifiers_are_those_of_the_torchvision_in_the_constraints() 
     assert classifiers.kept().torchvision == pinned, "python -m resnetx.workloads.tables"
 
 
+@pytest.mark.slow
 def test_the_installed_torchvision_is_known_by_two_numbers() -> None:
     import torchvision
 
@@ -70,12 +74,14 @@ def test_the_installed_torchvision_is_known_by_two_numbers() -> None:
     assert classifiers.installed_version().count(".") == 1
 
 
+@pytest.mark.slow
 def test_the_kept_classifiers_are_those_that_are_installed() -> None:
     if classifiers.installed_version() != classifiers.kept().torchvision:
         pytest.skip("another torchvision is installed than the one whose classifiers are kept")
     assert classifiers.kept().image_size == installed_classifiers(), "python -m resnetx.workloads.tables"
 
 
+@pytest.mark.slow
 def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
     model = choices.Torchvision(name="resnet51", classes=1000)
     monkeypatch.setattr(classifiers.metadata, "version", lambda name: f"{classifiers.kept().torchvision}.7")
@@ -90,7 +96,7 @@ def test_another_torchvision_is_asked_itself(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("model", "image_size"),
     [
-        (choices.AlexNet(classes=1000), 224),
+        (choices.AlexNetSettings(classes=1000), 224),
         (choices.Torchvision(name="resnet18", classes=1000), 224),
     ],
 )

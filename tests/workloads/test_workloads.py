@@ -7,12 +7,12 @@ from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 
 
-def resnetx(x: int, width: int = 64, classes: int = 1000) -> choices.ResNetX:
-    return choices.ResNetX(x=x, width=width, classes=classes)
+def resnetx(x: int, width: int = 64, classes: int = 1000) -> choices.ResNetXSettings:
+    return choices.ResNetXSettings(x=x, width=width, classes=classes)
 
 
-ALEXNET = choices.AlexNet(classes=1000)
-GOOGLENET = choices.GoogLeNet(classes=1000)
+ALEXNET = choices.AlexNetSettings(classes=1000)
+GOOGLENET = choices.GoogLeNetSettings(classes=1000)
 
 
 # ---- the paper's figures (Tallent et al. 2017, section 3) -----------------------------------------------------------
@@ -97,6 +97,7 @@ def test_torch_and_conv_counts_are_those_that_others_find(name: str, torch: floa
         assert work.activations_per_image / 1e6 == pytest.approx(expected, rel=0.005)
 
 
+@pytest.mark.slow
 def test_attention_says_what_is_not_counted() -> None:
     work = workloads.workload(choices.Torchvision(name="vit_b_32", classes=10), 224, 32, "torch")
     assert any("attention" in note for note in work.notes)
@@ -117,6 +118,7 @@ def test_the_smallest_image_that_a_request_may_have_works(model: choices.Model) 
     assert workloads.table(model, model.smallest_image_size)[-1].output_shape == (1000,)
 
 
+@pytest.mark.slow
 def test_vision_transformers_are_built_for_the_image_size() -> None:
     small, large = (workloads.table(choices.Torchvision(name="vit_b_16", classes=10), size) for size in (64, 224))
     assert small[-1].output_shape == large[-1].output_shape == (10,)

@@ -58,7 +58,7 @@ class _Place:
 def collectives() -> Iterator[KnownFigure]:
     """Collectives alone; ratios of two are no figures of one, and what is calibrated stands in another group, too."""
     for entry in published().entries:
-        if entry.figures[0] != "ratio" and not entry.calibrate_from:
+        if entry.figures[0] != "ratio":
             for _, gpus, size_bytes, value in entry.points():
                 place = _Place(entry, gpus, size_bytes)
                 figure = _figure(place, value)

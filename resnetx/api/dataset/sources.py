@@ -1,6 +1,7 @@
 """All sources of published figures."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from resnetx.api.dataset.known import KnownFigure
 from resnetx.api.dataset.messages import collectives
@@ -14,14 +15,15 @@ FILE = FOLDER / "figures.csv"
 SOURCES: tuple[Callable[[], Iterator[KnownFigure]], ...] = (one_gpu, scaling, layerwise, collectives, statements)
 
 
-def known_figures() -> list[KnownFigure]:
+@cache
+def known_figures() -> tuple[KnownFigure, ...]:
     """All figures, source after source; what stands in several groups of a file, once."""
     found: dict[str, KnownFigure] = {}
     for source in SOURCES:
         for each in source():
             same = found.setdefault(each.figure.id, each)
             assert same.figure == each.figure, f"{each.figure.id}: two figures of one id"
-    return list(found.values())
+    return tuple(found.values())
 
 
 def dataset() -> Table:

@@ -4,7 +4,6 @@ resnetx's predictions are those of `predict --validate`: whoever published a rat
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
 
 from resnetx.api.dataset.known import KnownFigure, id_of, nothing
 from resnetx.interconnect import alpha_beta, collective
@@ -22,16 +21,11 @@ GRADIENT_BYTES = {"fp32": 4, "fp16": 2}  # of one, as it is sent
 Picks = Callable[[TrainingRow], bool]
 
 
-@cache
-def _validated() -> list[TrainingRow]:
-    return validation.validate()
-
-
 def _by_validation(name: str, place: int, picks: Picks) -> Callable[[], FigurePrediction]:
     """The prediction of one row of the validation, by its place among those that are picked."""
 
     def own() -> FigurePrediction:
-        row = [row for row in _validated() if picks(row)][place]
+        row = [row for row in validation.validate() if picks(row)][place]
         return FigurePrediction(id=name, predicted=row.predicted, low=row.low, high=row.high)
 
     return own

@@ -13,13 +13,18 @@ import msgspec
 
 from resnetx.api.bench import BenchSettings
 from resnetx.api.doctor_clock import ClockSettings
+from resnetx.api.found_system import FoundSettings
+from resnetx.api.lab import LabSettings
+from resnetx.api.new_system import NewSettings
 from resnetx.api.predict_settings import PredictSettings
+from resnetx.api.steer_settings import SteerSettings
 from resnetx.api.topology import TopologySettings
 from resnetx.api.trace_import import ImportSettings
 from resnetx.bounds import BOUNDS, Range
 from resnetx.choices import CONVENTIONS
 from resnetx.cli.reference.markdown import GENERATED, code, table
 from resnetx.config import CONFIGS, GROUPS, Images, RunSettings
+from resnetx.launching import Launch
 from resnetx.loading import YAML_BYTES, File
 from resnetx.request import Request
 from resnetx.settings.files import Setting, choices, settings
@@ -33,9 +38,14 @@ STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [
     ("images.", Images),
     ("", PredictSettings),
     ("", TopologySettings),
+    ("", SteerSettings),
+    ("", FoundSettings),
+    ("", NewSettings),
     ("", BenchSettings),
     ("", ImportSettings),
     ("", ClockSettings),
+    ("", LabSettings),
+    ("", Launch),
 ]
 # Settings that are read before any struct has them, or that a struct has in another form than the command line.
 STATED = {
@@ -48,6 +58,8 @@ STATED = {
     "budget": ["number", "text", "null"],
     "timeout": ["number", "text"],
     "memory_limit": ["integer", "text", "null"],
+    "site": ["text", "null"],
+    "walltime": ["number", "text", "null"],
 }
 _WORDS = {int: "integer", float: "number", str: "text", types.NoneType: "null"}
 

@@ -7,12 +7,13 @@ from statistics import median
 import numpy as np
 
 from resnetx.cli import show
-from resnetx.cli.tables import show_run
+from resnetx.cli.tables import show_copies, show_pairs, show_run
 from resnetx.errors import ConfigError
-from resnetx.interconnect.calibration import Band, bands
+from resnetx.interconnect import knees
+from resnetx.interconnect.bands import Band, bands
 from resnetx.interconnect.measured import measured, telling_times
 from resnetx.operations import OPERATIONS
-from resnetx.record import BenchPoint, BenchRecord, RunFolder
+from resnetx.record import BenchPoint, BenchRecord, BenchRequest, RunFolder
 from resnetx.units import si, size_text
 
 _SPREAD = (10, 90)  # percentiles
@@ -28,28 +29,73 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
             (point for point in record.points if point.collective == name), key=lambda each: each.size_bytes
         )
         title = f"{name}, {_ranks(record)}, {record.library} ({record.source})"
-        title += ", registered buffers" * bool(record.request and record.request.registered)
+        title += _how(record.request)
         columns = [
             ">size", ">bytes", ">time us", f">{_SPREAD[0]} % to {_SPREAD[1]} %", ">queued us", ">algbw GB/s",
-            ">busbw GB/s", ">#wrong", ">CPU/rank",
+            ">busbw GB/s", ">#wrong", ">CPU/rank", ">expected us", "verdict",
         ]  # fmt: skip
         rows = [
             _row(each, median(telling), record.world_size)
             for each, telling in zip(points, telling_times(points), strict=True)
         ]
+        if any(point.algorithm for point in points):
+            columns.append("NCCL's")
+            rows = [[*row, f"{point.algorithm} {point.protocol}"] for row, point in zip(rows, points, strict=True)]
         show.table(title, columns, rows, _note(points, record), ["bytes", "CPU/rank", columns[3].lstrip(">")])
+        for sentence in _causes(points):
+            show.say(sentence)
         for line in _fits(record, name):
             show.say(line)
+    show_copies.copies(record)
+    show_pairs.pairs(record)
+    _knees(record)
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")
     show_run.warnings(record.warnings)
     show.line(f"record: {folder.record}")
 
 
+def _knees(record: BenchRecord) -> None:
+    """Where latency ends and bandwidth begins."""
+    rows = [
+        [
+            what,
+            f"{found.floor_s * 1e6:,.1f}",
+            *("" if each is None else size_text(round(each)) for each in _sizes(found)),
+            _GBps(found.highest_Bps / 1e9),
+        ]
+        for what, found in knees.of_record(record)
+    ]
+    if rows:
+        columns = ["knees of", ">floor us", ">ends at", ">half at", ">90 % at", ">highest GB/s"]
+        note = f"Floor: the smallest size; ends: {knees.RAISED} times as long. Half, 90 %: of the highest size / time."
+        show.table("Where latency ends and bandwidth begins", columns, rows, note)
+
+
+def _sizes(found: knees.Knees) -> tuple[float | None, ...]:
+    return found.floor_ends_bytes, found.half_bytes, found.ninety_bytes
+
+
 def _ranks(record: BenchRecord) -> str:
     request = record.request
     devices = f" (devices={request.devices})" if request and request.devices else ""
     return f"gpus={record.world_size or '?'}{devices}"
+
+
+def _how(request: BenchRequest | None) -> str:
+    """What was asked for besides sizes, for a title."""
+    if request is None:
+        return ""
+    words = [
+        "" if request.dtype == "fp32" else request.dtype,
+        f"{request.place} of place" if request.place == "out" else "in place" if request.place else "",
+        request.timing or "",
+        "" if request.transport == "auto" else f"transport={request.transport}",
+        f"algorithm={request.algorithm}" if request.algorithm else "",
+        f"protocol={request.protocol}" if request.protocol else "",
+        "registered buffers" if request.registered else "",
+    ]
+    return "".join(f", {word}" for word in words if word)
 
 
 def _has_cpu(points: Sequence[BenchPoint]) -> bool:
@@ -71,6 +117,19 @@ def _row(point: BenchPoint, telling_s: float, ranks: int | None) -> list[str]:
         "?" if math.isnan(busbw_GBps) else _GBps(busbw_GBps),
         "N/A" if point.wrong is None else f"{point.wrong}",
         "" if point.cpu_share is None else f"{point.cpu_share:.2f}",
+        "" if point.expected_s is None else f"{point.expected_s * 1e6:,.1f}",
+        "" if point.expected_s is None else point.verdict,
+    ]
+
+
+def _causes(points: Sequence[BenchPoint]) -> list[str]:
+    """What to check of points that are not as expected, each set of causes once."""
+    sizes: dict[tuple[str, ...], list[str]] = {}
+    for point in points:
+        if point.causes:
+            sizes.setdefault((point.verdict, *point.causes), []).append(size_text(point.size_bytes))
+    return [
+        f"{verdict} ({', '.join(found)}); to check: {'; '.join(causes)}" for (verdict, *causes), found in sizes.items()
     ]
 
 
@@ -84,8 +143,12 @@ def _note(points: Sequence[BenchPoint], record: BenchRecord) -> str:
     count = max(len(point.times_s) for point in points)
     note = f"Medians of {count} operations, each the slowest rank's; GB is 1e9 bytes. #wrong: elements."
     if all(point.queued_s for point in points):
-        note += f" Queued: one of {record.queue_length} that follow each other on the GPU"
+        fewest = min(point.queue_length for point in points)
+        fewer = f" ({fewest} where it takes long)" if fewest < (record.queue_length or 0) else ""
+        note += f" Queued: one of {record.queue_length}{fewer} that follow each other on the GPU"
         note += "; bandwidths and the fit are of these."
+    if points[0].emulated:
+        note += f" Emulated: gloo makes it of {points[0].emulated}."
     return note + " CPU/rank: CPU seconds per second of the operation." * _has_cpu(points)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 from resnetx.api.topology_drawings import distinct, gpu_ids, rings_of
@@ -10,14 +10,16 @@ from resnetx.cli import show
 from resnetx.interconnect import paths
 from resnetx.interconnect.collective import CollectivePlan, Cost
 from resnetx.interconnect.errors import error_of, table
+from resnetx.interconnect.parts import PhotonicSpec
 from resnetx.interconnect.paths import Path, Transport
-from resnetx.interconnect.system import System
+from resnetx.interconnect.system import Component, System
 from resnetx.units import si, size_text
 
 if TYPE_CHECKING:
     from resnetx.interconnect.errors import ErrorTable
     from resnetx.interconnect.subsets import GpuSubset
     from resnetx.interconnect.validation import CollectiveRow, CollectiveSummary
+    from resnetx.record.topology import PairAtSize, PairCosts
 
 MATRIX_GPUS = 16  # the widest matrix that is printed
 ALL_PAIRS_GPUS = 128  # of more GPUs, only the pairs with GPU 0 are looked at
@@ -41,24 +43,39 @@ def parts(system: System) -> None:
         counted[component.part.about] += count
     show.table(f"{system.name}: {system.about}", [">count", "~part"], [[str(n), about] for about, n in counted.items()])
     show.say()
-    counts = Counter[tuple[str, int]]()
+    counts = Counter[tuple[str, int, str]]()
     for link, count in system.counted_links():
-        counts[link.part_name, link.lanes] += count
+        for lanes in (link.lanes_from(link.a), link.lanes_from(link.b)) if link.uneven else (link.lanes,):
+            counts[link.part_name, lanes, ", one way" if link.uneven else ""] += count
     wires = {link.part_name: link.wire for link, _ in system.counted_links()}
     rows = [
         [
             str(count),
-            wires[name].about,
+            wires[name].about + way,
             str(lanes),
             f"{lanes * wires[name].bandwidth_Bps.value / 1e9:.4g}",
             f"{lanes * wires[name].copy_Bps.value / 1e9:.4g}",
             wires[name].copy_Bps.provenance,
         ]
-        for (name, lanes), count in counts.items()
+        for (name, lanes, way), count in counts.items()
+        if lanes
     ]
     columns = [">links", "kind", ">lanes", ">GB/s each way", ">of a large copy", "which is"]
     note = "Every figure's source is in the system's file and in configs/system/parts."
     show.table("Links", columns, rows, note, ["lanes", "which is"])
+    for component, _ in system.counted_components():
+        if isinstance(component.part, PhotonicSpec):
+            show.say(_circuits(system, component, component.part))
+
+
+def _circuits(system: System, switch: Component, part: PhotonicSpec) -> str:
+    """What goes through a photonic switch, in a sentence."""
+    through = (link for link, _ in system.counted_links() if link.through == switch.name)
+    taken = sum(link.lanes_from(end) for link in through for end in (link.a, link.b))
+    return (
+        f"{switch.name}: {part.ports.value:g} ports, {taken} taken by lanes between GPUs, counted one way; other "
+        f"circuits after {part.reconfiguration_s.value * 1e6:,g} us ({part.reconfiguration_s.provenance})."
+    )
 
 
 def matrix(system: System) -> None:
@@ -67,9 +84,11 @@ def matrix(system: System) -> None:
         return
     rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(system))]
     note = (
-        "NV#: so many NVLink lanes; PIX: one PCIe switch; PXB: several; PHB: through a CPU; SYS: from CPU to CPU; "
-        "NET: over the network."
+        "NV#: so many NVLink lanes (AMD: XGMI#); PIX: one PCIe switch; PXB: several; PHB: through a CPU; NODE: between "
+        "host bridges of one; SYS: from CPU to CPU; NET: over the network."
     )
+    if system.uneven:
+        note += " Lanes are those from the GPU of the row to that of the column."
     show.say()
     show.table("GPUs in the words of nvidia-smi topo -m", ["", *(row[0] for row in rows)], rows, note)
 
@@ -78,7 +97,8 @@ def copies(system: System, transport: Transport) -> None:
     """What copies get; pairs of GPUs that are alike share a row."""
     count = len(system.gpus)
     all_pairs = count <= ALL_PAIRS_GPUS
-    pairs = combinations(range(count), 2) if all_pairs else ((0, other) for other in range(1, count))
+    both = permutations(range(count), 2) if system.uneven else combinations(range(count), 2)
+    pairs = both if all_pairs else ((0, other) for other in range(1, count))
     alike: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     for a, b in pairs:
         path = paths.copy_path(system, a, b, "auto" if transport == "peer" else transport)
@@ -109,6 +129,34 @@ def _way_cells(way: Path) -> list[str]:
         f"{way.latency_s * 1e6:.1f}",
         " ".join(way.names),
         way.limit,
+    ]
+
+
+def pairs(name: str, transport: Transport, costs: "Sequence[PairCosts]") -> None:
+    """What copies of some sizes cost; pairs of GPUs that are alike share a row."""
+    rows = []
+    for cost in costs:
+        alike: dict[tuple[str, ...], list[PairAtSize]] = defaultdict(list)
+        for pair in cost.pairs:
+            alike[tuple(_pair_cells(pair))].append(pair)
+        for cells, same in sorted(alike.items(), key=lambda each: each[1][0].time_s):
+            rows.append([size_text(cost.size_bytes), cells[0], str(len(same)), *cells[1:], same[0].limiting_link])
+    columns = [
+        ">size", "pairs that are", ">pairs", "over", ">time us", ">GB/s", ">both ways", ">off by", "limited by",
+    ]  # fmt: skip
+    note = "off by: what 90 % of published copies were within. Both ways: with as large a copy back, summed."
+    title = f"{name}: copies from GPU to GPU, predicted, transport={transport}"
+    show.table(title, columns, rows, note, ["limited by", "over", "pairs"])
+
+
+def _pair_cells(pair: "PairAtSize") -> list[str]:
+    return [
+        pair.pair_class,
+        {"host": "the host"}.get(pair.transport, pair.transport),
+        f"{pair.time_s * 1e6:,.1f}",
+        f"{pair.bandwidth_Bps / 1e9:.2f}",
+        f"{pair.bidirectional_Bps / 1e9:.2f}",
+        _percent(pair.error_q90),
     ]
 
 
@@ -156,7 +204,7 @@ def side_by_side(plans: Sequence[CollectivePlan], sizes: Sequence[int]) -> None:
             cells = _cost_cells(plan.cost(size_bytes))
             place = [size_text(size_bytes), plan.library, plan.system.name, str(len(plan.devices))]
             rows.append([*place, *cells[:3], cells[-1]])
-        if len({rank[0].system.name for rank in ranks}) > 1:
+        if len({rank[0].system.name for rank in ranks if len(rank) > 1}) > 1:
             verdicts.append(_verdict(ranks, size_bytes))
     for verdict in verdicts:
         show.say(verdict)
@@ -259,7 +307,7 @@ def _left_out(errors: "ErrorTable") -> None:
     """The mean error of each source, with all fitted and with itself left out."""
     columns = ["~publication", "system", ">figures", ">fitted", ">left out"]
     rows = [
-        [each.publication, each.system, str(each.points), _percent(each.fitted_error), _percent(each.left_out_error)]
+        [each.name, each.system, str(each.points), _percent(each.fitted_error), _percent(each.left_out_error)]
         for each in errors.sources
     ]
     show.table("Mean error of each source, with it and without it in the fit", columns, rows, least=["figures"])
@@ -289,5 +337,5 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"

@@ -1,15 +1,18 @@
-"""`bench`: times collectives, or imports what nccl-tests measured."""
+"""`bench`: times collectives and pair copies, or imports what nccl-tests measured."""
 
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.bench import execute
+from resnetx.api.bench import benches_of, execute
+from resnetx.api.bench_export import export_bench
 from resnetx.api.bench_import import import_bench
-from resnetx.api.runs import Kept
+from resnetx.api.runs import Kept, machine_name
 from resnetx.cli import show
+from resnetx.cli.submitting import show_commands, submitted
 from resnetx.cli.tables import show_bench
 from resnetx.errors import ConfigError
-from resnetx.record import BenchRecord
+from resnetx.measure.launch.several_nodes import follow, follows
+from resnetx.record import BenchRecord, RunFolder
 from resnetx.study import Point
 
 
@@ -17,10 +20,28 @@ def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Measures with each number of ranks, or imports; status 1 where a bench failed or elements were wrong."""
     if getattr(options, "import"):
         if len(paths) != 1:
-            raise ConfigError(f"--import: expected one file of nccl-tests, got {len(paths)}")
+            raise ConfigError(f"--import: expected one file, got {len(paths)}")
         return 0 if _shown(options, import_bench(paths[0], asked)) else 1
+    if options.export:
+        if len(paths) != 1 or asked:
+            raise ConfigError("--export: expected one bench (its folder or record.json), and no settings")
+        for path in export_bench(paths[0]):
+            show.line(f"{path}")
+        return 0
     if paths:
-        raise ConfigError(f"{paths[0]}: `resnetx bench` measures; to import a file of nccl-tests, add --import")
+        raise ConfigError(f"{paths[0]}: `resnetx bench` measures; to import a file of another program, add --import")
+    benches = benches_of(asked)
+    launch, results = benches.tasks[0].launch, Path(benches.wanted.results)
+    planned = [
+        (task, RunFolder(results / machine_name(launch) / "bench" / task.request.slug)) for task in benches.tasks
+    ]
+    if submitted(options, "bench", asked, launch, results, planned):
+        return 0
+    if options.dry_run:
+        show_commands(planned)
+        return 0
+    if follows(benches.tasks[0]):
+        return follow(benches.tasks[0])
     well = [_shown(options, kept) for kept in execute(asked)]
     return 0 if all(well) else 1
 
@@ -31,4 +52,6 @@ def _shown(options: Namespace, kept: Kept[BenchRecord]) -> bool:
         show.json_lines([kept.record])
     else:
         show_bench.bench(kept.record, kept.folder)
-    return kept.record.outcome == "ok" and not any(point.wrong for point in kept.record.points)
+    record = kept.record
+    wrong = [*(point.wrong for point in record.points), *(cell.wrong for cell in record.cells)]
+    return record.outcome == "ok" and not any(wrong)

@@ -1,12 +1,13 @@
-"""`compare`: two studies, systems, or a prediction and the study that checks it, side by side."""
+"""`compare`: two studies or benches, systems, or a prediction and the study that checks it, side by side."""
 
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.compare import Compared, OfAccuracy, OfPapers, OfScore, OfStudies, OfSystems, compared
+from resnetx.api.compare import Compared, OfAccuracy, OfBenches, OfPapers, OfScore, OfStudies, OfSystems, compared
 from resnetx.cli import show
 from resnetx.cli.tables import (
     show_accuracy,
+    show_bench_comparison,
     show_claims,
     show_comparison,
     show_papers,
@@ -31,6 +32,8 @@ def _show(comparison: Compared) -> None:
     match comparison:
         case OfStudies(record):
             show_comparison.comparison(record)
+        case OfBenches(record):
+            show_bench_comparison.comparison(record)
         case OfAccuracy(record, prediction):
             show_accuracy.accuracy(record)
             show_predict.sources(prediction)

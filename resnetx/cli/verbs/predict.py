@@ -7,14 +7,13 @@ from resnetx.api.predict import predict
 from resnetx.cli import show
 from resnetx.cli.tables import show_predict
 from resnetx.cli.verbs.validate import validate_
-from resnetx.prediction import validation
 from resnetx.study import Point
 
 
 def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     """Predicts and shows what is predicted."""
     if options.validate:
-        return validate_(options, paths, asked, validation, show_predict.validation)
+        return validate_(options, paths, asked, "predict", show_predict.validation)
     made = predict(*paths, **asked)
     if options.json:
         show.json_lines(made.points)

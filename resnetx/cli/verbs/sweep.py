@@ -4,11 +4,12 @@ from argparse import Namespace
 from collections import Counter
 from pathlib import Path
 
+from resnetx.api.plan import Plan, planned
 from resnetx.api.studies import MeasuredStudy
-from resnetx.api.sweep import AskedStudy, Plan, execute, planned, study_of
+from resnetx.api.sweep import AskedStudy, execute, study_of
 from resnetx.cli import show
+from resnetx.cli.submitting import show_commands, submitted
 from resnetx.cli.tables import show_study
-from resnetx.measure.launch.executor import one_node
 from resnetx.study import Point
 from resnetx.units import duration
 
@@ -16,6 +17,9 @@ from resnetx.units import duration
 def sweep_(options: Namespace, _: list[Path], asked: Point) -> int:
     """Runs a study, or shows how it would."""
     study = study_of(asked)
+    planned_runs = [(run.task, run.folder) for run in study.plan()]
+    if submitted(options, "sweep", asked, study.settings.launch, study.settings.results, planned_runs):
+        return 0
     if options.dry_run:
         _show_plan(planned(study))
         return 0
@@ -60,4 +64,4 @@ def _show_plan(plan: Plan) -> None:
     if plan.left:
         show.line("# The commands of `resnetx sweep`, each after writing its run.json:")
     for run in plan.left:
-        show.line("# " * bool(run.obstacle) + one_node(run.task, run.folder).line)
+        show_commands([(run.task, run.folder)], "# " * bool(run.obstacle))

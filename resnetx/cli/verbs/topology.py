@@ -3,20 +3,28 @@
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.topology import Answer, Costed, Described, Listed, Ranked, Routed, answers
+from resnetx.api.found_system import YAML, Found, from_files
+from resnetx.api.new_system import NEW, new_system
+from resnetx.api.this_system import this_system
+from resnetx.api.topology import Answer, Costed, Described, Listed, Paired, Ranked, Routed, answers
 from resnetx.cli import show
+from resnetx.cli.tables import show_found
 from resnetx.cli.tables import show_topology as tables
 from resnetx.cli.verbs.validate import validate_
+from resnetx.errors import ConfigError
+from resnetx.loading import is_file
 from resnetx.study import Point
 
 
 def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     """Explains systems; without any word, names those that come with resnetx."""
+    flags = [flag for flag in ("import", "this", "validate") if getattr(options, flag)]
+    if len(flags) > 1:
+        raise ConfigError(f"--{flags[0]} --{flags[1]}: expected one of them")
     if options.validate:
-        from resnetx.interconnect import validation
-
-        return validate_(options, files, asked, validation, tables.validation)
-    for answer in answers(files, asked):
+        return validate_(options, files, asked, "topology", tables.validation)
+    made = _made(options, files, asked)
+    for answer in answers(files, asked) if made is None else [made]:
         if options.json:
             show.json_lines(answer.records())
         else:
@@ -24,8 +32,25 @@ def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     return 0
 
 
-def _show(answer: Answer) -> None:
+def _made(options: Namespace, files: list[Path], asked: Point) -> Found | None:
+    """A system that is read or planned; None where described ones are asked for."""
+    if getattr(options, "import"):
+        return from_files(files, asked)
+    if options.this:
+        if files:
+            raise ConfigError(f"{files[0]}: --this reads the machine at hand, no files; --import reads files")
+        return this_system(asked)
+    if files == [Path(NEW)]:
+        return new_system(asked)
+    if other := next((file for file in files if file.suffix not in YAML and is_file(file)), None):
+        raise ConfigError(f"{other}: not the YAML of a system; --import reads nvidia-smi topo, NCCL's XML and the like")
+    return None
+
+
+def _show(answer: Answer | Found) -> None:
     match answer:
+        case Found():
+            show_found.found(answer)
         case Listed(about):
             tables.systems(about)
         case Described(systems, transport):
@@ -35,6 +60,8 @@ def _show(answer: Answer) -> None:
                 tables.parts(each)
                 tables.matrix(each)
                 tables.copies(each, transport)
+        case Paired(machine, transport, _):
+            tables.pairs(machine.name, transport, list(answer.records()))
         case Routed(routes):
             for machine, found in routes:
                 tables.routes(machine, found)

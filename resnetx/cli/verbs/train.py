@@ -4,10 +4,14 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from resnetx.api.train import execute
+from resnetx.api.runs import machine_name
+from resnetx.api.train import asked_run, execute
 from resnetx.cli import show
+from resnetx.cli.submitting import show_commands, submitted
 from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
+from resnetx.measure.launch.several_nodes import follow, follows
+from resnetx.record import RunFolder
 from resnetx.study import Point
 
 
@@ -17,7 +21,17 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
         raise ConfigError("train: this is a rank of torchrun; write torchrun ... -m resnetx.train key=value ...")
     if len(paths) > 1:
         raise ConfigError(f"{paths[1]}: a second run file; `resnetx train` runs one")
-    kept = execute(paths[0] if paths else None, asked)
+    path = paths[0] if paths else None
+    task, results = asked_run(path, asked)
+    planned = [(task, RunFolder(results / machine_name(task.launch) / "train" / task.request.slug))]
+    if submitted(options, "train", asked, task.launch, results, planned):
+        return 0
+    if options.dry_run:
+        show_commands(planned)
+        return 0
+    if follows(task):
+        return follow(task)
+    kept = execute(path, asked)
     if options.json:
         show.json_lines([kept.record])
     else:

@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from resnetx.api.validate import validate
 from resnetx.cli import show
 from resnetx.errors import ConfigError
 from resnetx.settings.words import written
@@ -17,14 +17,15 @@ class ShowTable(Protocol):
     def __call__(self, rows: Any, summaries: Any, /) -> None: ...
 
 
-def validate_(options: Namespace, paths: list[Path], asked: Point, validation: ModuleType, table: ShowTable) -> int:
-    """Status 1 where a group of `validation`'s rows is missed by more than it may."""
+def validate_(
+    options: Namespace, paths: list[Path], asked: Point, verb: Literal["predict", "topology"], table: ShowTable
+) -> int:
+    """Status 1 where a group of published figures is missed by more than it may."""
     for word in (*map(str, paths), *written(asked)):
         raise ConfigError(f"{word}: --validate takes no settings")
-    rows = validation.validate()
-    summaries = validation.summaries(rows)
+    found = validate(verb)
     if options.json:
-        show.json_lines(rows)
+        show.json_lines([found.record])
     else:
-        table(rows, summaries)
-    return 0 if all(summary.holds for summary in summaries) else 1
+        table(found, found.groups)
+    return 0 if found.holds else 1

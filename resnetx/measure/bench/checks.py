@@ -1,7 +1,8 @@
-"""Whether a collective moves and adds what it should: small integers, which fp32 adds exactly in any order.
+"""Whether a collective, or a copy, makes what it should: of small integers, which fp32 adds exactly in any order.
 
 Element i of rank r's array is (i + 31 r) modulo 251: ranks differ, and so do places, as 251 is prime and libraries cut
-arrays at powers of two. Up to 65,536 ranks, sums stay below 2**24 and are exact.
+arrays at powers of two. Up to 65,536 ranks, sums stay below 2**24 and are exact. Half precision has fewer exact
+integers: there the same modulo so many that a sum over all ranks stays exact.
 """
 
 import torch
@@ -10,18 +11,20 @@ from resnetx.measure.rank.distributed import Ranks
 from resnetx.operations import ALL, OPERATIONS
 
 PERIOD, STEP = 251, 31
+_EXACT_BITS = {torch.bfloat16: 8, torch.float16: 11}  # of the integers that a type has all of; fp32: 24
 # Elements that are compared at a time, which takes a byte for each: a check of 8 GiB needs 16 MiB beside it.
 _AT_ONCE = 2**24 // PERIOD * PERIOD
 
 
 def fill(array: torch.Tensor, collective: str, ranks: Ranks) -> None:
     """What this rank's array holds before the collective."""
+    mine = _data(ranks.rank, array, ranks)
     if OPERATIONS[collective].own_part:
         array.fill_(-1)
         part = ranks.part(array)
-        _write(part, _from(_pattern(ranks.rank), ranks.rank * len(part)))
+        write(part, _from(mine, ranks.rank * len(part)))
     else:
-        _write(array, _pattern(ranks.rank))
+        write(array, mine)
 
 
 def wrong_elements(array: torch.Tensor, collective: str, ranks: Ranks) -> int:
@@ -30,22 +33,29 @@ def wrong_elements(array: torch.Tensor, collective: str, ranks: Ranks) -> int:
     Where the result is another rank's, or a part of the array, the rest says nothing and is not looked at.
     """
     wrong, parts = 0, array.chunk(ranks.world_size)
-    for part, rank in OPERATIONS[collective].expected(ranks.rank, ranks.world_size):
-        period = _sum(ranks) if rank is ALL else _pattern(rank)
-        if part is ALL:
-            wrong += _unlike(array, period)
+    for made in OPERATIONS[collective].expected(ranks.rank, ranks.world_size):
+        period = _sum(array, ranks) if made.rank is ALL else _data(made.rank, array, ranks)
+        if made.part is ALL or made.source is ALL:
+            wrong += unlike(array, period)
         else:
-            wrong += _unlike(parts[part], _from(period, part * len(parts[0])))
+            wrong += unlike(parts[made.part], _from(period, made.source * len(parts[0])))
     return wrong
 
 
-def _pattern(rank: int) -> torch.Tensor:
-    """One period of what a rank's array holds."""
+def pattern(rank: int) -> torch.Tensor:
+    """One period of what a rank's array holds; its integers fit into a byte."""
     return ((torch.arange(PERIOD) + STEP * rank) % PERIOD).float()
 
 
-def _sum(ranks: Ranks) -> torch.Tensor:
-    return torch.stack([_pattern(rank) for rank in range(ranks.world_size)]).sum(dim=0)
+def _data(rank: int, array: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+    """One period of a rank's data, whose sum over all ranks the type of the array still has exactly."""
+    exact = 2 ** _EXACT_BITS.get(array.dtype, 24)
+    data: torch.Tensor = pattern(rank) % min(PERIOD, max(2, exact // ranks.world_size + 1))
+    return data
+
+
+def _sum(array: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+    return torch.stack([_data(rank, array, ranks) for rank in range(ranks.world_size)]).sum(dim=0)
 
 
 def _from(period: torch.Tensor, place: int) -> torch.Tensor:
@@ -53,15 +63,17 @@ def _from(period: torch.Tensor, place: int) -> torch.Tensor:
     return period.roll(-(place % PERIOD))
 
 
-def _write(array: torch.Tensor, period: torch.Tensor) -> None:
+def write(array: torch.Tensor, period: torch.Tensor) -> None:
+    """Fills an array of any type with a period, again and again."""
     whole, rest = _in_periods(array)
-    period = period.to(array.device)
+    period = period.to(array.device, array.dtype)
     whole.copy_(period.expand_as(whole))
     rest.copy_(period[: len(rest)])
 
 
-def _unlike(array: torch.Tensor, period: torch.Tensor) -> int:
-    period = period.to(array.device)
+def unlike(array: torch.Tensor, period: torch.Tensor) -> int:
+    """Elements that are not what `write` makes of the period."""
+    period = period.to(array.device, array.dtype)
     return sum(_unlike_part(part, period) for part in array.split(_AT_ONCE))
 
 

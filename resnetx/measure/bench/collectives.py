@@ -17,19 +17,21 @@ from statistics import median
 
 import torch
 
-from resnetx.measure.bench import buffers, checks, interference, nccl_interference
-from resnetx.measure.bench.buffers import ELEMENT_BYTES
+from resnetx.measure.bench import buffers, checks, copies, interference, nccl_choices, nccl_interference, timing
+from resnetx.measure.launch import slurm
 from resnetx.measure.launch.moment import Moment
-from resnetx.measure.launch.torchrun import run_started
+from resnetx.measure.launch.torchrun import lab_network, on_one_node, run_started
 from resnetx.measure.machine.host_load import cpu_times, host_load
 from resnetx.measure.machine.sensor_warnings import foreign_load
-from resnetx.measure.rank import distributed, nodes
+from resnetx.measure.rank import distributed, nodes, used_transport
 from resnetx.measure.rank.clock import timed_with_cpu
 from resnetx.measure.rank.device import describe_device
 from resnetx.measure.rank.device_time import timed_on_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import keep_freed_memory
+from resnetx.operations import OPERATIONS
 from resnetx.record import (
+    NOT_DESCRIBED,
     QUEUES,
     BenchFile,
     BenchPoint,
@@ -44,8 +46,10 @@ from resnetx.record import (
     known,
     seal,
 )
+from resnetx.record.bench import ELEMENT_BYTES, QUEUE_LENGTH, Counts, counts
 
-QUEUE_LENGTH = 20  # operations of a queue on GPUs: the default of nccl-tests (-n, README.md)
+_IN_LAB = Unknown("in the lab ranks stand for GPUs, which do not compute on the cores of this host")
+_UNREAD = Unknown("NCCL's choice was not read: algorithm=auto, or a forced one, has it read")
 _NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
 
 
@@ -55,16 +59,28 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
     torch.set_num_threads(request.threads)
     if not torch.cuda.is_available():
         keep_freed_memory()  # as training ranks do: gloo, too, allocates and frees what it works in
-    with distributed.joined(request.gpus, request.devices, task.timeout_s, oversubscribe=task.oversubscribe) as ranks:
+    joined = distributed.joined(
+        request.gpus,
+        request.devices,
+        task.timeout_s,
+        oversubscribe=task.oversubscribe,
+        way=request.way,
+        over_hosts=on_one_node() and (not request.collectives or _polls(request)),
+        choices=nccl_choices.forced(request),
+    )
+    with joined as ranks:
         machines = nodes.machines(None, ranks)
         before = cpu_times()
-        crowd = _crowding(ranks)
-        timed = measure(request, ranks)
+        crowd = _crowding(ranks) if request.collectives else Unknown("computing was not timed: no collective was")
+        timed = measure(request, ranks) if request.collectives else Timed([], [])
+        copied = copies.measure(request, ranks) if request.copies else copies.TimedCopies([], [])
         loads = ranks.gather(host_load(before, cpu_times()))
         devices = ranks.gather(describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if not ranks.first:
             return None
+        cells = copied.cells  # as measured: nothing is expected of them yet, and no pair has a class
+        transport = used_transport.used(ranks, logs) if request.collectives else copies.transport(cells, request.way)
         return seal(
             BenchRecord(
                 **task.opening(run_started(started).epoch_s),
@@ -73,24 +89,35 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 failures=[],
                 stderr_end="",
                 duration_s=started.elapsed_s,
-                library=_library(ranks, machines[0]),
+                library=_library(ranks, machines[0], copies_alone=not request.collectives),
                 crowding=known(crowd),
                 queue_length=known(_queue_length(ranks)),
-                points=timed.points,
-                skipped=timed.skipped,
-                transport=distributed.transport(ranks, logs),
+                points=nccl_choices.with_choices(timed.points, logs, request),
+                cells=cells,
+                skipped=[*timed.skipped, *copied.skipped],
+                transport=transport,
                 devices=devices,
                 host_load=known(loads[0]),
                 warnings=[
-                    *nodes.oversubscribed(ranks),
+                    *([] if lab_network() else nodes.oversubscribed(ranks)),
                     *_disturbed(loads),
+                    *(used_transport.warnings(transport, request.way) if request.collectives else []),
                     *nodes.warnings(machines, devices),
                 ],
                 environment=machines[0],
                 other_nodes=nodes.other_nodes(machines, loads),
-                unknown={},
+                job=known(slurm.job()),
+                unknown=copies.reasons(cells),
             )
         )
+
+
+def _polls(request: BenchRequest) -> bool:
+    """Whether ranks of the lab would keep each other off the cores, at their priority there, while they wait.
+
+    Gloo polls for what is sent from rank to rank by itself; what it waits for in other collectives wakes it.
+    """
+    return lab_network() is not None and "sendrecv" in request.collectives
 
 
 @dataclass(frozen=True)
@@ -105,36 +132,53 @@ def measure(request: BenchRequest, ranks: Ranks) -> Timed:
     """Every collective at every size, in an order that is random and the same on all ranks."""
     pairs = product(request.collectives, request.sizes_bytes)
     asked = dict.fromkeys((name, array_bytes(name, size, ranks.world_size)) for name, size in pairs)
-    arrays, skipped = buffers.fitting(asked, ranks)
+    arrays, skipped = buffers.fitting(asked, ranks, request.place)
     if not arrays:
         raise MemoryError(f"{skipped[0].reason}; ask for smaller sizes with size=")
     random.Random(request.seed).shuffle(arrays)
-    buffer, _pool = buffers.allocated(max(size_bytes for _, size_bytes in arrays), request.registered, ranks)
-    points = [_point(name, buffer[: size_bytes // ELEMENT_BYTES], request, ranks) for name, size_bytes in arrays]
+    out = any(buffers.place_of(name, request.place) == "out" for name, _ in arrays)
+    largest = max(size_bytes for _, size_bytes in arrays)
+    made = [buffers.allocated(largest, request.registered, ranks, request.dtype) for _ in range(1 + out)]
+    element_bytes = ELEMENT_BYTES[request.dtype]
+    points = []
+    for name, size_bytes in arrays:
+        data, result = (made[place][0][: size_bytes // element_bytes] for place in (0, -1))
+        in_place = buffers.place_of(name, request.place) == "in"
+        points.append(_point(name, data, data if in_place else result, request, ranks))
     return Timed(points, skipped)
 
 
-def _point(name: str, array: torch.Tensor, request: BenchRequest, ranks: Ranks) -> BenchPoint:
-    """Times one collective on one array, then checks it."""
+def _point(name: str, array: torch.Tensor, result: torch.Tensor, request: BenchRequest, ranks: Ranks) -> BenchPoint:
+    """Times one collective on one array, then checks it; in place, `result` is the array."""
     array.zero_()
-    operation = ranks.collective(name, array)
+    known_of = OPERATIONS[name]
+    given = ranks.part(array) if known_of.own_part else array
+    operation = ranks.collective(name, given, ranks.part(result) if known_of.gets_part else result)
     for _ in range(request.warmup):
         operation()
-    seen = [timed_with_cpu(operation, ranks.device, ranks.barrier) for _ in range(request.iterations)]
-    every = ranks.gather(seen)
-    queued_s = _queued_s(operation, ranks)
+    call, operations = timing.as_asked(operation, request.timing, ranks.device)
+    often = _counts(operation, array.nbytes, operations, request, ranks)
+    seen = [timed_with_cpu(call, ranks.device, ranks.barrier) for _ in range(often.iterations)]
+    every = ranks.gather([(wall / operations, cpu / operations) for wall, cpu in seen])
+    queued_s = _queued_s(operation, ranks, often.queues, often.queue_length)
     lost = _computing_lost(name, array, queued_s, every, ranks)
+    result.fill_(-1)
     checks.fill(array, name, ranks)
     operation()
-    wrong = ranks.gather(checks.wrong_elements(array, name, ranks))
+    wrong = ranks.gather(checks.wrong_elements(result, name, ranks))
     return BenchPoint(
         collective=name,
-        size_bytes=len(array) * ELEMENT_BYTES,
+        size_bytes=array.nbytes,
         times_s=[max(wall for wall, _ in of_ranks) for of_ranks in zip(*every, strict=True)],
         wrong=sum(wrong),
         cpu_share=known(_cpu_share(every, ranks)),
         computing_lost=known(lost),
         queued_s=known(queued_s),
+        queue_length=often.queue_length,
+        expected_s=known(NOT_DESCRIBED),
+        emulated=known_of.gloo_makes_it_of if ranks.device.type == "cpu" else "",
+        algorithm=known(_UNREAD),
+        protocol=known(_UNREAD),
     )
 
 
@@ -142,16 +186,26 @@ def _queue_length(ranks: Ranks) -> int | Unknown:
     return QUEUE_LENGTH if ranks.device.type == "cuda" else _NO_QUEUE
 
 
-def _queued_s(operation: Callable[[], object], ranks: Ranks) -> list[float] | Unknown:
+def _counts(operation: Callable[[], object], size_bytes: int, row: int, request: BenchRequest, ranks: Ranks) -> Counts:
+    """How often an operation is timed: on GPUs by what it takes, of which one more is a sample."""
+    if ranks.device.type != "cuda":
+        return Counts(request.iterations, 0, QUEUE_LENGTH)
+    took_s = max(ranks.gather(timed_with_cpu(operation, ranks.device, ranks.barrier)[0]))
+    return counts(size_bytes, took_s, request.iterations, row)
+
+
+def _queued_s(
+    operation: Callable[[], object], ranks: Ranks, count: int = QUEUES, length: int = QUEUE_LENGTH
+) -> list[float] | Unknown:
     """Seconds of one operation of each queue, the slowest rank's."""
     if ranks.device.type != "cuda":
         return _NO_QUEUE
     points = []
-    for _ in range(QUEUES):
-        queue_s = timed_on_device(operation, QUEUE_LENGTH, ranks.device, everywhere=ranks.everywhere)
+    for _ in range(count):
+        queue_s = timed_on_device(operation, length, ranks.device, everywhere=ranks.everywhere)
         if isinstance(queue_s, Unknown):  # on all ranks alike
             return queue_s
-        points.append(max(ranks.gather(queue_s)) / QUEUE_LENGTH)
+        points.append(max(ranks.gather(queue_s)) / length)
     return points
 
 
@@ -167,6 +221,8 @@ def _crowding(ranks: Ranks) -> float | Unknown:
     """What ranks on the cores of one host lose to each other."""
     if ranks.device.type == "cuda":
         return Unknown("GPUs do not compute on the cores of a host")
+    if lab_network():
+        return _IN_LAB
     return float(ranks.gather(interference.crowding(ranks))[0])
 
 
@@ -178,6 +234,8 @@ def _computing_lost(
     ranks: Ranks,
 ) -> float | Unknown:
     """What computing loses to the collective beside it, the mean of the ranks."""
+    if lab_network():
+        return _IN_LAB
     of_device = nccl_interference if ranks.device.type == "cuda" else interference
     if name != "allreduce" or array.nbytes < of_device.LEAST_BYTES:
         return Unknown(f"measured of allreduce, from {of_device.LEAST_BYTES} bytes on")
@@ -193,7 +251,9 @@ def _computing_lost(
     return sum(shares) / len(shares)
 
 
-def _library(ranks: Ranks, machine: Environment) -> str:
+def _library(ranks: Ranks, machine: Environment, *, copies_alone: bool) -> str:
+    if copies_alone and ranks.device.type == "cuda" and on_one_node():
+        return f"CUDA {machine.cuda}"
     name = distributed.backend(ranks.device)
     return f"gloo (torch {torch.__version__})" if name == "gloo" else f"{name.upper()} {machine.nccl}"
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import msgspec
 
 from resnetx.errors import ConfigError, shortened
-from resnetx.host import dying_with
+from resnetx.host import dying_with, exit_status
 from resnetx.measure.clocks.lock import Lock
 from resnetx.measure.clocks.search import (
     COUNTED_S,
@@ -191,7 +191,7 @@ class Loads:
         for child, _ in self._children:
             child.kill()
         for child, _ in self._children:
-            child.wait()
+            exit_status(child)
 
 
 @contextmanager

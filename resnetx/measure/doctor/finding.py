@@ -19,7 +19,7 @@ class Finding:
     @property
     def needed(self) -> bool:
         """Whether no run works without it."""
-        return self.topic in ("torch", "gloo", "results")
+        return self.topic in ("torch", "gloo", "results", "Slurm", "nodes")
 
 
 def ok(what: str) -> ProbeResult:

@@ -14,7 +14,7 @@ from typing import Any
 
 from resnetx.errors import FileError, shortened
 from resnetx.loading import File, read_json
-from resnetx.measure.launch import nccl_log
+from resnetx.measure.launch import nccl_log, slurm
 from resnetx.measure.launch.out_of_memory import no_memory
 from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning
 
@@ -35,6 +35,7 @@ class Ending:
     stderr: str = ""  # its end, without torchrun's report, and what NCCL warned of
     rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun reports them
     torchrun_error: str = ""  # the exception that ended torchrun, where ranks did not
+    by_slurm: str = ""  # why Slurm ended it: "time limit"; "" where it did not
     oom_kill: bool = False  # the kernel's out-of-memory killer ended a process of this host meanwhile
 
     @property
@@ -47,6 +48,12 @@ def sentence(error: BaseException) -> str:
     """An exception in one line of bounded length."""
     text = str(error).strip().partition("\n")[0]
     return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _SENTENCE)
+
+
+def interrupted(stop: BaseException, by_slurm: str) -> Ending:
+    """The ending of a run whose launcher was told to end; `by_slurm`: why, where Slurm told it."""
+    reason = f"{slurm.ENDED}: {by_slurm}" if by_slurm else f"interrupted ({sentence(stop).lstrip('_')})"
+    return Ending(stopped="failed", reason=reason, by_slurm=by_slurm)
 
 
 # ---- what is left behind --------------------------------------------------------------------------------------------
@@ -66,6 +73,7 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
         stderr=stderr + nccl_log.warnings_left(private),
         rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)},
         torchrun_error=_torchrun_error(error_file(private)),
+        by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause(stderr)),
         oom_kill=oom_kill,
     )
 
@@ -98,7 +106,8 @@ def _failures(folder: RunFolder) -> list[Failure]:
             found.append(read_json(File(path, "a rank's failure", MAX_BYTES), Failure))
         except FileError:
             continue  # the rank died while it wrote
-    return sorted(found, key=lambda failure: failure.monotonic_s)
+    one_clock = len({failure.node for failure in found}) <= 1  # that nobody sets; nodes share only the time of day
+    return sorted(found, key=lambda failure: failure.monotonic_s if one_clock else failure.time_s)
 
 
 def _torchrun_error(path: Path) -> str:
@@ -119,6 +128,8 @@ def cause(end: Ending, ranks: int) -> Cause:
     """What ended a run of so many ranks before it had measured all: outcome and reason."""
     if end.stopped is not None:
         return end.stopped, end.reason
+    if end.by_slurm:
+        return "failed", f"{slurm.ENDED}: {end.by_slurm}"
     for judge in (_signal_to_torchrun, _failed_rank, _killed_torchrun, _killed_ranks, _failed_torchrun, _silent_ranks):
         if found := judge(end, ranks):
             return found
@@ -181,7 +192,8 @@ def _failed_torchrun(end: Ending, _: int) -> Cause | None:
     if end.failures or end.rank_statuses or end.status == 0 or "ChildFailedError" in end.stderr:
         return None
     line = end.torchrun_error or _last_line(end.stderr)
-    reason = f"torchrun exited with status {end.status}" + f": {line}" * bool(line)
+    starter = "srun" if line.startswith("srun: ") else "torchrun"  # it says so, where it could start no torchrun
+    reason = f"{starter} exited with status {end.status}" + f": {line}" * bool(line)
     return "oom" if no_memory(line) else "failed", reason
 
 

@@ -5,27 +5,19 @@ which ends when they have ended, with status 0 where all went well. `launcher` s
 time limits, records and failures do not depend on how ranks are started.
 """
 
-import shlex
-from dataclasses import dataclass
+import sys
 from pathlib import Path
 from typing import Protocol
 
-from resnetx.record import RunFolder, TaskFile, TaskRecord
+from resnetx.interconnect import system
+from resnetx.interconnect.lab_network import lab_network
+from resnetx.launching import LauncherName
+from resnetx.measure.launch import several_nodes
+from resnetx.measure.launch.command import Command
+from resnetx.measure.launch.torchrun import LAB_VARIABLE
+from resnetx.record import RunFolder, TaskFile, TaskRecord, write
 
 NO_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun then opens no store for the ranks
-
-
-@dataclass(frozen=True)
-class Command:
-    """What starts the ranks of a run."""
-
-    words: list[str]
-    variables: dict[str, str]  # of its environment, besides those that the launcher has
-
-    @property
-    def line(self) -> str:
-        """As any shell takes it."""
-        return shlex.join(["env", *(f"{name}={value}" for name, value in self.variables.items()), *self.words])
 
 
 class Executor(Protocol):
@@ -36,6 +28,31 @@ class Executor(Protocol):
     """
 
     def __call__(self, task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command: ...
+
+
+OF_LAUNCHERS: dict[LauncherName, Executor] = {
+    "slurm": several_nodes.in_slurm,
+    "mpi": several_nodes.by_mpi,
+    "torchrun": several_nodes.by_hand,
+}
+
+
+def executor_of(task: TaskFile[TaskRecord]) -> Executor:
+    """How the ranks of a task are started."""
+    if task.launch is not None:
+        return OF_LAUNCHERS[task.launch.launcher]
+    return one_node if task.request.lab is None else in_namespaces
+
+
+def in_namespaces(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
+    """In the lab: one process builds the network, which it finds described in the folder, and forks the ranks."""
+    request, network = task.request, folder.path / "network.json"
+    assert request.lab is not None, "a task of the lab"
+    if scratch is not None:
+        described = system.load(request.lab.system)
+        write(network, lab_network(described, request.devices, request.gpus, request.lab.scale, request.lab.transport))
+    words = [sys.executable, "-m", "resnetx.measure.lab", str(network), task.entry_module, str(folder.run)]
+    return Command(words, {LAB_VARIABLE: str(network), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""})
 
 
 def one_node(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:

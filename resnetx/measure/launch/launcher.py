@@ -8,32 +8,43 @@ their end means in `ending`.
 
 import os
 import subprocess
-import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from resnetx import record
-from resnetx.host import dying_with
-from resnetx.measure.launch import ending
+from resnetx.host import dying_with, exit_status
+from resnetx.measure.launch import ending, slurm
 from resnetx.measure.launch.ending import Ending
-from resnetx.measure.launch.executor import Executor, one_node
+from resnetx.measure.launch.executor import Executor, executor_of
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
-from resnetx.measure.launch.scratch import scratch, wait_for_ranks
+from resnetx.measure.launch.scratch import DYING_S, scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
-from resnetx.record import Ended, RecordError, RunFile, RunFolder, RunRecord, TaskFile, TaskRecord, Unknown, Workload
+from resnetx.record import (
+    Ended,
+    Job,
+    RecordError,
+    RunFile,
+    RunFolder,
+    RunRecord,
+    TaskFile,
+    TaskRecord,
+    Unknown,
+    Workload,
+)
 
-DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
+UNFINISHED = "the run has not reported its end: it is still running, or it was killed"
 
 
-def execute(task: RunFile, folder: RunFolder, executor: Executor = one_node) -> RunRecord:
+def execute(task: RunFile, folder: RunFolder, executor: Executor | None = None) -> RunRecord:
     """Executes a run, and counts its workload where it did not get to that; its record is then on disk."""
     ended = supervise(task, folder, executor)
     return ended if ended.outcome == "ok" else _with_counts(task, folder, ended)
 
 
-def supervise(task: TaskFile[Ended], folder: RunFolder, executor: Executor = one_node) -> Ended:
+def supervise(task: TaskFile[Ended], folder: RunFolder, executor: Executor | None = None) -> Ended:
     """Executes a task to its end, whatever that is, and returns its record, which is then on disk."""
     started, oom_kills = Moment.now(), _oom_kills()
     with scratch() as private:
@@ -45,7 +56,7 @@ def supervise(task: TaskFile[Ended], folder: RunFolder, executor: Executor = one
         except OSError as error:
             end = Ending(stopped="failed", reason=f"torchrun could not be started: {error}")
         except BaseException as stop:  # Ctrl-C and termination, as a rule; the child is dead by now
-            end = Ending(stopped="failed", reason=f"interrupted ({ending.sentence(stop).lstrip('_')})")
+            end = ending.interrupted(stop, slurm.cause_of_signal())
             _settle(task, folder, private, started, ending.read(end, folder, private))
             raise
         end = ending.read(end, folder, private, _oom_kills() > oom_kills)
@@ -54,7 +65,9 @@ def supervise(task: TaskFile[Ended], folder: RunFolder, executor: Executor = one
 
 def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
     """Writes, and returns, the record of a run that cannot take place here."""
-    skipped = record.cut_short(task, Moment.now().epoch_s, "skipped", reason, workload=_counted(task))
+    skipped = record.cut_short(
+        task, Moment.now().epoch_s, "skipped", reason, workload=_counted(task), job=record.known(slurm.job())
+    )
     write(folder.run, task)
     write(folder.record, skipped)
     return skipped
@@ -65,38 +78,53 @@ def begin(task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
     for stale in folder.leftovers():
         stale.unlink()
     write(folder.run, task)
-    unfinished = "the run has not reported its end: it is still running, or it was killed"
-    write(folder.record, record.cut_short(task, started.epoch_s, "failed", unfinished))
+    job = record.known(slurm.job())
+    write(folder.record, record.cut_short(task, started.epoch_s, "failed", UNFINISHED, job=job))
 
 
 # ---- the child ------------------------------------------------------------------------------------------------------
 
 
-def _wait(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment, executor: Executor) -> int:
+def _wait(
+    task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment, executor: Executor | None
+) -> int:
     """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
-    command = executor(task, folder, private)
+    command = (executor or executor_of(task))(task, folder, private)
+    told = _told(task, folder, private, started) | command.variables
     with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
         child = subprocess.Popen(
-            [_program(command.words[0]), *command.words[1:]],
+            command.carrying(told),
             stdout=stdout,
             stderr=stderr,
             stdin=subprocess.DEVNULL,
-            env=_environment(task, folder, private, started) | command.variables,
+            env=_inherited() | told,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
-            preexec_fn=dying_with(os.getpid()),
+            preexec_fn=dying_with(os.getpid(), command.gently),
         )
         try:
-            return child.wait(task.timeout_s)
+            return exit_status(child, task.timeout_s)
         finally:
-            child.kill()
-            child.wait()
-            wait_for_ranks(private, DYING_S)
+            _end(child, command.gently)
+            wait_for_ranks(private)
 
 
-def _environment(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
+def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
+    """Ends the child, at once or within some seconds in which it ends what it started on other nodes."""
+    if gently:
+        child.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            exit_status(child, DYING_S)
+    child.kill()
+    exit_status(child)
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("PET_")}  # torchrun's options
+
+
+def _told(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment) -> dict[str, str]:
+    """The variables that the launcher sets for a run."""
     return {
-        **inherited,
         **task.request.env,
         "OMP_NUM_THREADS": str(task.request.threads),  # torchrun sets 1, but only when it starts more than one rank
         "PYTHONUNBUFFERED": "1",
@@ -106,12 +134,6 @@ def _environment(task: TaskFile[TaskRecord], folder: RunFolder, private: Path, s
         SCRATCH_VARIABLE: str(private),
         STARTED_VARIABLE: repr(started.epoch_s),
     }
-
-
-def _program(name: str) -> str:
-    """The program of this name that belongs to this Python, or else the one on the PATH."""
-    beside = Path(sys.executable).parent / name
-    return str(beside) if beside.is_file() else name
 
 
 def _oom_kills() -> int:
@@ -136,11 +158,20 @@ def _settle(task: TaskFile[Ended], folder: RunFolder, private: Path, started: Mo
         write_measured(folder.record, settled)
     else:
         outcome, reason = ending.cause(end, task.request.gpus)
+        known["job"] = _job(end)
         settled = record.cut_short(task, started.epoch_s, outcome, reason, failures=end.failures, **known)
         write(folder.record, settled)
     for folded in folder.failures():
         folded.unlink()
     return settled
+
+
+def _job(end: Ending) -> Job | None:
+    """The job that this run was part of, and why it ended, where that ended the run."""
+    job = slurm.job()
+    if isinstance(job, Unknown) or not end.by_slurm:
+        return record.known(job)
+    return msgspec.structs.replace(job, ended=end.by_slurm)
 
 
 def _measured(task: TaskFile[Ended], folder: RunFolder, private: Path, started: Moment) -> Ended | None:

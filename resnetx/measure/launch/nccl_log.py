@@ -7,7 +7,9 @@ Reference: NCCL User Guide, "Environment Variables" (NCCL_DEBUG, NCCL_DEBUG_SUBS
 """
 
 import os
+import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 _PREFIX = "resnetx-nccl-"
@@ -27,9 +29,13 @@ def new_log() -> Path | None:
     return _logs[-1]
 
 
-def variables(log: Path) -> dict[str, str]:
-    """What makes NCCL write into the log, while a communicator is made."""
-    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,NVLS", "NCCL_DEBUG_FILE": str(log)}
+def variables(log: Path, choices: bool = False) -> dict[str, str]:
+    """What makes NCCL write into the log, while a communicator is made.
+
+    `choices`: also, for every operation, its algorithm and protocol, which takes the host a few us each.
+    """
+    parts = "INIT,P2P,NVLS" + ",TUNING" * choices
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": parts, "NCCL_DEBUG_FILE": str(log)}
 
 
 def taken(log: Path | None) -> str:
@@ -73,3 +79,40 @@ def channel_lines(log: str) -> list[tuple[str, str]]:
         elif text.startswith("Connected NVLS"):
             found[text] = "NVLS"
     return [(via, text) for text, via in sorted(found.items())]
+
+
+# "AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}"; before NCCL 2.24 numbers, and no function.
+_CHOICE = re.compile(r"NCCL INFO (?:(\w+): )?\s*(\d+) Bytes -> Algo (\w+) proto (\w+)")
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")  # nccl_common.h
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What NCCL ran an operation by."""
+
+    function: str  # "AllReduce"; "" where the log does not name it
+    size_bytes: int
+    algorithm: str
+    protocol: str
+
+
+def choices(log: str) -> list[Choice]:
+    """The algorithm and protocol of every operation in a log, each once."""
+    found = [
+        Choice(
+            function or "",
+            int(size),
+            _name(algorithm, _ALGORITHMS),
+            _name(protocol, _PROTOCOLS),
+        )
+        for function, size, algorithm, protocol in _CHOICE.findall(log)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _name(word: str, known: tuple[str, ...]) -> str:
+    """A name as it is; a number as the name that it stands for."""
+    if not word.isdecimal():
+        return word.upper()
+    return known[int(word)] if int(word) < len(known) else word

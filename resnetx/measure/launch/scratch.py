@@ -18,6 +18,7 @@ from resnetx.host import flock
 PREFIX = "resnetx-run-"
 _LAUNCHER = "launcher.lock"  # held by the launcher as long as it lives
 _RANKS = "ranks.lock"  # shared by all ranks
+DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def show_life(path: Path) -> None:
         flock(os.open(path / _RANKS, os.O_RDWR | os.O_CREAT, 0o600), shared=True)
 
 
-def wait_for_ranks(path: Path, limit_s: float) -> None:
+def wait_for_ranks(path: Path, limit_s: float = DYING_S) -> None:
     """Waits until no rank lives: one that was killed may be writing its last file for a moment, and hold a GPU."""
     end = time.monotonic() + limit_s
     with suppress(OSError):

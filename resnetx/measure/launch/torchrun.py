@@ -4,6 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from resnetx.interconnect.lab_file import read_network
+from resnetx.interconnect.lab_network import LabNetwork
 from resnetx.measure.launch.moment import Moment
 from resnetx.record import RunFolder
 
@@ -11,6 +13,7 @@ from resnetx.record import RunFolder
 FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"
 STARTED_VARIABLE = "RESNETX_RUN_STARTED"  # seconds since the epoch
 SCRATCH_VARIABLE = "RESNETX_RUN_SCRATCH"
+LAB_VARIABLE = "RESNETX_LAB_NETWORK"  # the file that describes the network of the lab
 
 
 def world_size() -> int:
@@ -65,6 +68,12 @@ def launched_scratch() -> Path | None:
     """The folder for temporary files that `launcher` made for this run; None in a run started by hand."""
     path = os.environ.get(SCRATCH_VARIABLE)
     return Path(path) if path else None
+
+
+def lab_network() -> LabNetwork | None:
+    """The network of the lab that this rank is in; None outside of the lab."""
+    path = os.environ.get(LAB_VARIABLE)
+    return read_network(Path(path)) if path else None
 
 
 def run_started(rank_started: Moment) -> Moment:

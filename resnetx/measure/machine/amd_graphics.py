@@ -6,6 +6,7 @@ Reference: AMD SMI Python API (ROCm documentation).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from resnetx.measure.machine.amd import AmdSmi, driver_version, handles, open_amdsmi
@@ -86,6 +87,34 @@ def wires(smi: AmdSmi, gpus: Sequence[Any]) -> list[list[str]]:
         return f"XGMI{rate}" + f" {link['hops']} hops" * bool(link["hops"] > 1)
 
     return [[wire(one, other) for other in range(len(gpus))] for one in range(len(gpus))]
+
+
+def direct_links(module: Any = None) -> list[tuple[str, str]]:
+    """The pairs of GPUs, by their addresses, with an XGMI link of their own: those of the least weight, 15 a link.
+
+    AMD SMI says XGMI, one hop, also of GPUs that reach each other through others (ROCm/rocm-systems issue 5763).
+    """
+    opened = gpus_by_amdsmi(module)
+    if isinstance(opened, Unknown):
+        return []
+    smi, places = opened
+    weights: dict[tuple[str, str], int] = {}
+    for one, other in combinations(places, 2):
+        kind = smi.fact("type", "amdsmi_topo_get_link_type", places[one], places[other])
+        weight = smi.ask("amdsmi_topo_get_link_weight", places[one], places[other])
+        if kind == smi.module.AmdSmiLinkType.AMDSMI_LINK_TYPE_XGMI and not isinstance(weight, Unknown):
+            weights[one, other] = weight
+    return [pair for pair, weight in weights.items() if weight == min(weights.values())]
+
+
+def pcie_replays(module: Any = None) -> dict[str, int | Unknown]:
+    """Replays that PCIe has counted, by the address of each GPU."""
+    opened = gpus_by_amdsmi(module)
+    if isinstance(opened, Unknown):
+        return {}
+    smi, places = opened
+    name, call = "pcie_metric.pcie_replay_count", "amdsmi_get_pcie_info"
+    return {place: smi.fact(name, call, handle) for place, handle in places.items()}
 
 
 def _generation(speed: int | Unknown) -> int | Unknown:

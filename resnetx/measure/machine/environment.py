@@ -54,6 +54,8 @@ def environment_of(host: "Host", installed: "Software", graphics: Graphics) -> E
         topology_fingerprint=known(graphics.topology_fingerprint),
         threads=installed.threads,
         variables=installed.variables,
+        host=host.host,
+        switch=known(host.switch),
     )
 
 

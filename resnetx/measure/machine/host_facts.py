@@ -6,10 +6,12 @@ References: proc(5), Linux ABI documentation of /sys.
 import os
 import platform
 import re
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from resnetx.host import cores, cpu_numbers, kernel_file, kernel_text, memory_bytes, node_name
+from resnetx.measure.launch import slurm
 from resnetx.record import Storage, Unknown, known
 
 
@@ -29,6 +31,8 @@ class Host:
     host_memory_bytes: int
     storage: Storage | Unknown
     network: list[str]
+    host: str  # its name, which `node` is not under Slurm
+    switch: str | Unknown
 
 
 def machine(storage_path: Path | None) -> Host:
@@ -47,6 +51,8 @@ def machine(storage_path: Path | None) -> Host:
         host_memory_bytes=memory_bytes(),
         storage=Unknown("the run reads no images") if storage_path is None else _storage(storage_path),
         network=[*_interfaces(), *_infiniband_ports()],
+        host=socket.gethostname(),
+        switch=slurm.switches(),
     )
 
 

@@ -10,7 +10,7 @@ References: NVML API reference (clock event reasons; field values).
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -26,6 +26,22 @@ Number = TypeVar("Number", int, float)
 # NVML refreshes utilisation and power only every 0.02 to 1 s, depending on the GPU, and every call costs CPU time that
 # launching kernels may need: more often than this buys little.
 PERIOD_S = 0.1
+
+
+@dataclass(frozen=True)
+class GpuTraffic:
+    """Bytes that a GPU has (sent, received) so far."""
+
+    nvlink: tuple[int, int] | Unknown
+    pcie: tuple[int, int] | Unknown
+
+
+def gpu_traffic(gpu: int, module: Any = None) -> GpuTraffic | Unknown:
+    """The byte counters of the GPU that torch gives this number; `module`: a stand-in for pynvml."""
+    found = _find_gpu([gpu], module)
+    if isinstance(found, NvmlGpu):
+        return found.traffic()
+    return found if isinstance(found, Unknown) else Unknown("traffic of AMD GPUs is not counted")
 
 
 class Sensors:
@@ -122,6 +138,13 @@ class NvmlGpu:
             nvlink_received_bytes=self._over_nvlinks(_NVLINK_RECEIVED_BYTES),
         )
 
+    def traffic(self) -> GpuTraffic:
+        """Bytes over all active NVLinks, and over PCIe."""
+        return GpuTraffic(
+            nvlink=_pair(self._over_nvlinks(_NVLINK_SENT_BYTES), self._over_nvlinks(_NVLINK_RECEIVED_BYTES)),
+            pcie=_pair(self._field("PCIE_COUNT_TX_BYTES", 0), self._field("PCIE_COUNT_RX_BYTES", 0)),
+        )
+
     def _over_nvlinks(self, choices: _Choices) -> int | Unknown:
         """The sum of a counter over all active links."""
         if isinstance(self._nvlinks, Unknown):
@@ -146,6 +169,12 @@ class NvmlGpu:
         if answer[0].nvmlReturn != nvml.NVML_SUCCESS:
             return Unknown(f"{name}: {nvml.NVMLError(answer[0].nvmlReturn)}")
         return int(getattr(answer[0].value, _VALUE_MEMBERS[answer[0].valueType]))
+
+
+def _pair(sent: int | Unknown, received: int | Unknown) -> tuple[int, int] | Unknown:
+    if isinstance(sent, Unknown):
+        return sent
+    return received if isinstance(received, Unknown) else (sent, received)
 
 
 def _find_gpu(devices: list[int] | None, module: Any) -> NvmlGpu | AmdGpu | Unknown:

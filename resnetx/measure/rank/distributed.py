@@ -6,8 +6,8 @@ joins no process group.
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -19,17 +19,29 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from resnetx.errors import ConfigError
+from resnetx.measure.lab.scheduling import sending_first
 from resnetx.measure.launch import nccl_log
-from resnetx.measure.launch.torchrun import local_rank, on_one_node, private_folder, rank, ranks_here, world_size
+from resnetx.measure.launch.torchrun import (
+    lab_network,
+    launched_folder,
+    local_rank,
+    on_one_node,
+    private_folder,
+    rank,
+    ranks_here,
+    world_size,
+)
 from resnetx.measure.machine.software import nccl_version
+from resnetx.measure.rank import peers
 from resnetx.measure.rank.device import choose_device
 from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
-from resnetx.record import Transport, Unknown, known
+from resnetx.transports import AUTO, Way
 
 # torch's newer backend for NCCL, its default from 2.15 on, lets the stream that computes wait for each message of DDP
 # once it is sent (in `Work.getFuture`, read from its binary): no message would overlap with the backward pass.
 BACKEND_VARIABLE, FIRST_BACKEND = "TORCH_DIST_USE_NCCL2", "0"
+_RECORDED = "resnetx/recorded"  # in the store of the process group
 SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
 
 T = TypeVar("T")
@@ -62,6 +74,7 @@ class Ranks:
     world_size: int
     device: torch.device
     log: Path | None = None  # of NCCL
+    way: Way = AUTO  # how the ranks were asked to exchange data
 
     @property
     def first(self) -> bool:
@@ -98,9 +111,31 @@ class Ranks:
         """
         return dist.all_reduce(buffer, async_op=True)
 
+    def starts_send(self, tensor: torch.Tensor, target: int, group: HostGroup | None = None, tag: int = 0) -> Work:
+        """Starts to send a tensor to another rank, which has to receive one of the same size."""
+        work: Work | None = dist.isend(tensor, target, group, tag)
+        assert work is not None, "this rank is one of its own group"
+        return work
+
+    def starts_receive(self, tensor: torch.Tensor, source: int, group: HostGroup | None = None, tag: int = 0) -> Work:
+        """Starts to receive into a tensor what another rank sends."""
+        work: Work | None = dist.irecv(tensor, source, group, tag)
+        assert work is not None, "this rank is one of its own group"
+        return work
+
+    def starts_exchange(
+        self, sent: Sequence[tuple[torch.Tensor, int]], received: Sequence[tuple[torch.Tensor, int]]
+    ) -> list[Work]:
+        """Starts to send to and receive from other ranks at once: one after the other, NCCL's would wait for ever."""
+        operations = [
+            *(dist.P2POp(dist.isend, tensor, target) for tensor, target in sent),
+            *(dist.P2POp(dist.irecv, tensor, source) for tensor, source in received),
+        ]
+        return list(dist.batch_isend_irecv(operations)) if operations else []
+
     def host_group(self) -> HostGroup:
         """The ranks once more, over memory of their hosts (gloo). All of them have to ask for it."""
-        with _environment(**_loopback_for("GLOO_SOCKET_IFNAME")):
+        with _environment(**_loopback_for("GLOO_SOCKET_IFNAME"), **self.way.gloo):
             group = dist.new_group(backend="gloo")
         assert isinstance(group, dist.ProcessGroup), "this rank is one of its own group"
         return group
@@ -118,9 +153,9 @@ class Ranks:
         if self.world_size > 1:
             dist.broadcast(tensor, 0)
 
-    def collective(self, name: str, array: torch.Tensor) -> Callable[[], object]:
-        """What runs a collective over `array` once each time it is called, in place."""
-        return partial(OPERATIONS[name].run, dist, array, self.part(array))
+    def collective(self, name: str, given: torch.Tensor, got: torch.Tensor) -> Callable[[], object]:
+        """What runs a collective once each time it is called; in place, `given` and `got` are of one array."""
+        return partial(OPERATIONS[name].run, dist, given, got, self.rank, self.world_size)
 
     def part(self, array: torch.Tensor) -> torch.Tensor:
         """This rank's part of an array that is shared out evenly."""
@@ -136,24 +171,47 @@ def joined(
     *,
     oversubscribe: bool = False,
     timed_by_nccl: bool = False,
+    way: Way = AUTO,
+    over_hosts: bool = False,
+    choices: Mapping[str, str] | None = None,
 ) -> Iterator[Ranks]:
     """Joins the process group of `gpus` ranks, which lasts as long as the process (see `resnetx.train`).
 
     `devices`: GPU ids, one per rank; `oversubscribe`: ranks may share a GPU; `timed_by_nccl`: NCCL keeps the start and
-    end of each collective.
+    end of each collective; `way`: the transport that is asked for; `over_hosts`: the ranks
+    meet over memory of their hosts alone, so that no library touches how GPUs reach each other; `choices`: variables
+    that force NCCL's algorithms, which its log is then to name, as it is with none of them.
     """
     _check_launch(gpus)
     device = choose_device(devices, oversubscribe)
-    ranks = Ranks(rank(), local_rank(), world_size(), device)
+    ranks = Ranks(rank(), local_rank(), world_size(), device, way=way)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if not ranks.sharing:
+            peers.check(way, device, devices or range(ranks_here()))
     if ranks.world_size > 1:
         meeting = _meeting(ranks, timedelta(seconds=timeout_s))
-        if device.type == "cuda":
-            ranks = replace(ranks, log=_join_by_nccl(ranks, meeting, timed_by_nccl))
+        if device.type == "cuda" and not over_hosts:
+            ranks = replace(ranks, log=_join_by_nccl(ranks, meeting, timed_by_nccl, choices))
         else:
-            _join_by_gloo(meeting)
+            _join_by_gloo(meeting, way, real_time=not over_hosts and lab_network() is not None)
     yield ranks
+
+
+def recorded() -> None:
+    """Called by every rank at its end: the others return once rank 0, which has the record on disk, has called it.
+
+    torchrun ends all ranks when one of them fails, and libraries of GPUs do crash while a process exits: a rank that
+    left earlier could take the measurement of a whole run with it. A rank that is lost here changes nothing any more.
+    """
+    if not dist.is_initialized():
+        return
+    store = dist.distributed_c10d._get_default_store()
+    with suppress(RuntimeError):  # what serves the store has ended, so rank 0 has
+        if rank() == 0:
+            store.set(_RECORDED, "")
+        else:
+            store.wait([_RECORDED])
 
 
 def _check_launch(gpus: int) -> None:
@@ -167,14 +225,17 @@ def _check_launch(gpus: int) -> None:
         raise ConfigError("torchrun restarted this run, so its times mean nothing: start it with --max-restarts 0")
 
 
-def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool) -> Path | None:
+def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool, choices: Mapping[str, str] | None) -> Path | None:
     """Joins the process group of NCCL; returns this rank's NCCL log, None where the user has a log of his own.
 
     `timed`: NCCL keeps the start and end of each collective.
     """
     os.environ.setdefault(BACKEND_VARIABLE, FIRST_BACKEND)  # stays, so that the record has it
+    os.environ.update({**ranks.way.nccl, **(choices or {})})  # stays, too: NCCL reads some when it first connects
     log = nccl_log.new_log()
-    variables = nccl_log.variables(log) if log else {}
+    variables = nccl_log.variables(log, choices=choices is not None) if log else {}
+    if (folder := launched_folder()) and ranks.first:
+        variables["NCCL_TOPO_DUMP_FILE"] = str(folder.nccl_topology)
     if ranks.sharing:
         _check_sharing()
         variables["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
@@ -186,15 +247,17 @@ def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool) -> Path | 
     return log
 
 
-def _join_by_gloo(meeting: dict[str, Any]) -> None:
-    with _environment(**_loopback_for("GLOO_SOCKET_IFNAME")):
+def _join_by_gloo(meeting: dict[str, Any], way: Way, real_time: bool) -> None:
+    """`real_time`: what sends goes before what computes."""
+    first = sending_first() if real_time else nullcontext()
+    with _environment(**{**_loopback_for("GLOO_SOCKET_IFNAME"), **way.gloo}), first:
         dist.init_process_group("gloo", **meeting)
 
 
 def _loopback_for(variable: str) -> dict[str, str]:
     """`variable` with the loopback interface, on which ranks of one node meet; {} where it is set already."""
-    loopback = _loopback() if on_one_node() else None
-    return {variable: loopback} if loopback and variable not in os.environ else {}
+    name = loopback() if on_one_node() else None
+    return {variable: name} if name and variable not in os.environ else {}
 
 
 def _check_sharing() -> None:
@@ -235,7 +298,7 @@ def backend(device: torch.device) -> str:
     return "rccl" if hip_version() else "nccl"
 
 
-def _loopback() -> str | None:
+def loopback() -> str | None:
     """The loopback interface, which nobody else's host can reach; None where there is none.
 
     Where the host name resolves to no address of this host, gloo would fail without it, or hang far past its timeout.
@@ -274,25 +337,3 @@ def registered(make: Callable[[], torch.Tensor], ranks: Ranks) -> tuple[torch.Te
         tensor = make()
     nccl.register_mem_pool(pool)
     return tensor, pool
-
-
-def no_transport(why: str) -> Transport:
-    """The transport of a run that sends no gradients."""
-    return Transport(requested="auto", used=known(Unknown(why)), evidence=[])
-
-
-def over_sockets() -> Transport:
-    """The transport of gloo."""
-    loopback = _loopback() if on_one_node() else None
-    interface = os.environ.get("GLOO_SOCKET_IFNAME") or loopback or "the interface of the host name"
-    return Transport(requested="auto", used=["socket"], evidence=[f"gloo sends over TCP only; {interface}"])
-
-
-def transport(ranks: Ranks, logs: list[str]) -> Transport:
-    """How several ranks exchange gradients, with the evidence for it; `logs` are the NCCL logs of all ranks."""
-    if backend(ranks.device) == "gloo":
-        return over_sockets()
-    lines = nccl_log.channel_lines("\n".join(logs))
-    if not lines:
-        return no_transport(f"{backend(ranks.device).upper()}'s log names no connections")
-    return Transport(requested="auto", used=sorted({via for via, _ in lines}), evidence=[line for _, line in lines])

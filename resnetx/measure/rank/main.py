@@ -13,10 +13,11 @@ import torch
 
 from resnetx import workloads
 from resnetx.choices import NoExchange, Server, SyntheticInput
+from resnetx.measure.launch import slurm
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
 from resnetx.measure.machine.capability import check_precision
-from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train
+from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train, used_transport
 from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUpTimer, keep_freed_memory, limit_memory
@@ -48,13 +49,17 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
         task.timeout_s,
         oversubscribe=task.oversubscribe,
         timed_by_nccl=request.measure == "phases",
+        way=request.way,
     )
     with joined as ranks:
         clock.lap("process_group_s")
         machines = nodes.machines(_storage(request), ranks)
         numa.bind(request, ranks)
         clock.skip()
-        measured = _MEASURES[request.measure](request, ranks, clock)
+        if task.replay is not None:
+            measured = train.replay(task.replay, request, ranks, clock)
+        else:
+            measured = _MEASURES[request.measure](request, ranks, clock)
         devices = ranks.gather(describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if measured is None:
@@ -83,12 +88,12 @@ def _storage(request: Request) -> Path | None:
 
 def _transport(request: Request, ranks: Ranks, logs: list[str]) -> Transport:
     if ranks.world_size == 1:
-        return distributed.no_transport("one rank sends nothing")
+        return used_transport.none("one rank sends nothing")
     if request.measure == "input" or isinstance(request.strategy, NoExchange):
-        return distributed.no_transport("no gradients are exchanged")
+        return used_transport.none("no gradients are exchanged")
     if request.strategy == ON_HOST:
-        return distributed.over_sockets()
-    return distributed.transport(ranks, logs)
+        return used_transport.over_sockets(request.way)
+    return used_transport.used(ranks, logs)
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,7 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
     request = task.request
     no_part = Unknown(f"no part of measure={request.measure}")
     backend = "gloo" if request.strategy == ON_HOST else distributed.backend(ranks.device)
+    transport = _transport(request, ranks, place.nccl_logs)
     loads = [no_part] * ranks.world_size if isinstance(measured.host_loads, Unknown) else measured.host_loads
 
     def field(value: T | Unknown) -> T | None:
@@ -139,16 +145,18 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             gpu_samples=field(measured.gpu_samples),
             link_counters=field(measured.link_counters),
             host_load=known(loads[0]),
-            transport=_transport(request, ranks, place.nccl_logs),
+            transport=transport,
             devices=place.devices,
             input_state=measured.input_state,
             warnings=[
                 *measured.warnings,
-                *nodes.oversubscribed(ranks, request.threads),
+                *used_transport.warnings(transport, request.way),
+                *([] if task.replay else nodes.oversubscribed(ranks, request.threads)),  # who waits shares cores well
                 *nodes.warnings(place.machines, place.devices),
             ],
             environment=place.machines[0],
             other_nodes=nodes.other_nodes(place.machines, loads),
+            job=known(slurm.job()),
             unknown={},
         )
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from resnetx.host import cores
-from resnetx.measure.launch.torchrun import ranks_here
+from resnetx.interconnect.lab_network import LabNetwork
+from resnetx.measure.launch.torchrun import lab_network, ranks_here
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.packages import hip_version
@@ -56,7 +57,26 @@ def oversubscribed(ranks: Ranks, threads: int = 1) -> list[Warning]:
 
 def warnings(machines: Mapping[int, Environment], devices: Sequence[Device]) -> list[Warning]:
     """What makes the figures of a run on these nodes less trustworthy; `devices`: one for each rank."""
-    return [*unlike(machines), *busy_gpus(machines, devices)]
+    return [*unlike(machines), *busy_gpus(machines, devices), *overdriven(lab_network(), cores())]
+
+
+FORWARDED_Bps = (
+    0.5e9  # that one core moves through namespaces, of payload: 8 Gbit/s were kept on two (results/lab/truth)
+)
+
+
+def overdriven(network: LabNetwork | None, present: int) -> list[Warning]:
+    """A warning where the links of the lab carry more than this host's cores move: then these are what is measured."""
+    if network is None or not network.links:
+        return []
+    wanted_Bps = len(network.ranks) * max(max(link.rate_Bps, link.back_Bps or 0) for link in network.links)
+    share = wanted_Bps / (FORWARDED_Bps * present)
+    if share <= 1.1:
+        return []
+    message = (
+        f"the lab's links carry up to {share:.1f} times what {present} cores move: times may be those of the cores"
+    )
+    return [Warning(code="overdriven", message=message, remedy=f"raise lab.scale to {network.scale * share:.0f}")]
 
 
 def unlike(machines: Mapping[int, Environment]) -> list[Warning]:

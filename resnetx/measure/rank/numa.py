@@ -7,10 +7,16 @@ GPUs are at one socket: half of the CPUs would then idle.
 torchrun has `--numa-binding` for this. It takes a GPU's number to be the rank's, which `devices` changes, needs the
 program numactl, and fails where there is no GPU: so each rank does it by itself.
 
-References: sched_setaffinity(2); Linux documentation of /sys/bus/pci (local_cpulist); torch/numa/binding.py.
+References: sched_setaffinity(2); set_mempolicy(2); Linux documentation of /sys/bus/pci (local_cpulist);
+torch/numa/binding.py.
 """
 
+import ctypes
 import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -66,3 +72,43 @@ def _move(before: set[int], after: set[int]) -> None:
                 os.sched_setaffinity(thread, after)
         except ProcessLookupError:  # it has ended
             continue
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+_DEFAULT, _BIND = 0, 2  # MPOL_DEFAULT and MPOL_BIND of linux/mempolicy.h
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}  # the number of the system call
+
+
+@contextmanager
+def memory_on(node: int | None) -> Iterator[None]:
+    """Pages that this thread is the first to touch lie on a NUMA node; None: wherever the system puts them."""
+    if node is None:
+        yield
+        return
+    _set_policy(_BIND, 1 << node)
+    try:
+        yield
+    finally:
+        _set_policy(_DEFAULT, 0)
+
+
+def obstacle_to(node: int) -> str:
+    """Why memory cannot be bound to a NUMA node here, in the end of a sentence; "" where it can."""
+    if sys.platform != "linux" or platform.machine() not in _SET_MEMPOLICY:
+        return "memory is bound to NUMA nodes on Linux (x86-64, Arm) only"
+    present = sorted(cpu_numbers(kernel_text("sys/devices/system/node/has_memory") or "0"))
+    return "" if node in present else f"this host has memory on NUMA node{'s' * (len(present) > 1)} {_numbers(present)}"
+
+
+def _set_policy(mode: int, nodes: int) -> None:
+    words = nodes.bit_length() // 64 + 1
+    mask = (ctypes.c_ulong * words)(*((nodes >> 64 * word) & (2**64 - 1) for word in range(words)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    # The kernel reads one bit less than it is told (set_mempolicy(2), notes).
+    if libc.syscall(_SET_MEMPOLICY[platform.machine()], mode, mask, ctypes.c_ulong(64 * words + 1)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _numbers(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, nodes))

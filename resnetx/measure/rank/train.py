@@ -20,9 +20,11 @@ from resnetx.measure.rank.optimizer import sgd
 from resnetx.measure.rank.phases import Mark, Watch, unwatched
 from resnetx.measure.rank.process import StartUpTimer
 from resnetx.measure.rank.profiler import profiled
+from resnetx.measure.rank.replay import ReplayedModel
 from resnetx.measure.rank.results import RankResults, RankTraining
 from resnetx.measure.rank.strategies import Trained, replicate
 from resnetx.measure.rank.windows import Step, measure_windows
+from resnetx.record import ReplayedStep, Unknown
 from resnetx.request import Request
 
 
@@ -54,6 +56,29 @@ def _measured(request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResult
     measured = results.of_training(request, replica.name, all_parts, batches) if ranks.first else None
     batches.close()
     return measured
+
+
+def replay(step: ReplayedStep, request: Request, ranks: Ranks, clock: StartUpTimer) -> RankResults | None:
+    """Exchanges the gradients of a step whose computing is waited out; rank 0 returns what the record has of it."""
+    model = ReplayedModel(step, ranks.device)
+    replica = replicate(model, request, ranks)
+    clock.lap("model_s")
+    batches = inputs.open_for(request, ranks.rank, ranks.device, inputs.nothing)
+    clock.lap("input_s")
+    images, _ = next(batches)
+
+    def act() -> None:
+        replica(images).backward()
+        replica.finish()
+        if not replica.updates:  # a parameter server has updated, and taken its time for it
+            model.update()
+
+    windows = measure_windows(act, lambda _: None, request, ranks, clock)
+    all_parts = ranks.gather(RankTraining(windows, [], 0, replica.sizes()))
+    if not ranks.first:
+        return None
+    no_loss = Unknown("computing was replayed, so that there is no loss")
+    return replace(results.of_training(request, replica.name, all_parts, batches), loss=no_loss)
 
 
 def build(request: Request, ranks: Ranks) -> nn.Module:

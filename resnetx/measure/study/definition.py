@@ -33,7 +33,7 @@ def definition(folder: StudyFolder, asked: StudyRecord, unreadable: Tell = lambd
             f"{folder.path} was measured with convention={known.convention}; for the counts by {asked.convention}, use "
             f"`resnetx describe convention={asked.convention}`"
         )
-    return msgspec.structs.replace(asked, points=list({**old, **new}.values()))
+    return msgspec.structs.replace(asked, points=list({**old, **new}.values()), stops=known.stops)
 
 
 def _known(folder: StudyFolder, unreadable: Tell) -> StudyRecord | None:

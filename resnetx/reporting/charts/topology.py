@@ -1,6 +1,7 @@
 """Drawings of systems: the link graph, and the rings of a collective over it.
 
-An NVLink of one or two lanes is one or two lines, a wider one a thick line. Rings keep to the right of the way they go
+An NVLink of one or two lanes is one or two lines, a wider one a thick line; a link with more lanes one way than the
+other is an arrow each way, with its number of lanes. Rings keep to the right of the way they go
 (Li et al. 2019, Fig. 18, draw them over the links too), so that a ring and its reverse lie side by side.
 """
 
@@ -9,18 +10,16 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import altair as alt
 import msgspec
 
 from resnetx.interconnect.system import Link, System
-from resnetx.reporting.charts.topology_layout import Box, DrawnLink, Position, boxes, route
+from resnetx.reporting.charts.directed_lanes import Lanes, lane_layers
+from resnetx.reporting.charts.topology_frame import UNIT_PIXELS, Frame, head, lines, rows_of
+from resnetx.reporting.charts.topology_layout import Box, DrawnLink, boxes, route
 from resnetx.units import si
 
-WIDTH_PIXELS = 1200  # of a drawing at most
-UNIT_PIXELS = 96  # of one unit of a system file's positions, where there is room
-MARGIN = 0.15
 STRAND_GAP = 0.06  # between parallel lines
 
 COMPONENT_COLOURS = {
@@ -30,6 +29,7 @@ COMPONENT_COLOURS = {
     "cpu": "#3a5a92",
     "nic": "#a0661c",
     "storage": "#806a58",
+    "photonic": "#7d4a86",
 }
 # Of a family of links: the first kind in a drawing, the second one.
 FAMILY_COLOURS = {
@@ -58,13 +58,17 @@ class Walk:
 def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = ()) -> alt.LayerChart:
     """A drawing of a system, and of rings over it if there are any."""
     drawn = boxes(system)
-    frame = _Frame.around(list(drawn.values()))
+    frame = Frame.around(list(drawn.values()))
     routes = {link: route(link, drawn) for link in system.links}
     layers = [_link_layer(routes, frame, faint=bool(rings))]
+    if system.uneven:
+        colours = {about: colour for about, (_, colour) in _legends(list(routes)).items()}
+        uneven = [Lanes.of(link, way, colours[link.wire.about]) for link, way in routes.items() if link.uneven]
+        layers += lane_layers([each for both in uneven for each in both], frame, faint=bool(rings))
     if rings:
         layers += _ring_layers(rings, routes, frame)
     active = {name for walk in rings for name in walk.components} or drawn.keys()
-    layers += _box_layers(list(drawn.values()), frame, active)
+    layers += box_layers(list(drawn.values()), frame, active)
     title = alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12)
     chart: alt.LayerChart = (
         alt.layer(*layers)
@@ -83,52 +87,17 @@ def first_node(system: System) -> System:
     return msgspec.structs.replace(system, components=components, links=links, equal=None)
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The part of the plane that is drawn, and the pixels of one unit of it."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
-
-    @classmethod
-    def around(cls, drawn: Sequence[Box]) -> "_Frame":
-        return cls(
-            min(box.at[0] - box.half[0] for box in drawn) - MARGIN,
-            max(box.at[0] + box.half[0] for box in drawn) + MARGIN,
-            min(box.at[1] - box.half[1] for box in drawn) - MARGIN,
-            max(box.at[1] + box.half[1] for box in drawn) + MARGIN,
-        )
-
-    @property
-    def width(self) -> float:
-        return self.right - self.left
-
-    @property
-    def height(self) -> float:
-        return self.top - self.bottom
-
-    @property
-    def pixels(self) -> float:
-        return min(UNIT_PIXELS, WIDTH_PIXELS / self.width)
-
-    def x(self, field: str = "x") -> alt.X:
-        return alt.X(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.left, self.right), nice=False))
-
-    def y(self, field: str = "y") -> alt.Y:
-        return alt.Y(f"{field}:Q", axis=None, scale=alt.Scale(domain=(self.bottom, self.top), nice=False))
-
-
-def _link_layer(routes: Mapping[Link, DrawnLink], frame: _Frame, faint: bool) -> alt.Chart:
+def _link_layer(routes: Mapping[Link, DrawnLink], frame: Frame, faint: bool) -> alt.Chart:
     legends = _legends(list(routes))
     rows = []
     for number, (link, way) in enumerate(routes.items()):
+        if link.uneven:
+            continue  # drawn lane by lane
         strands = link.lanes if link.wire.family == "nvlink" and link.lanes <= 2 else 1
         width = _width(link) * min(1, 2 * frame.pixels / UNIT_PIXELS)
         for strand in range(strands):
             line = way.line((strand - (strands - 1) / 2) * STRAND_GAP)
-            rows += _rows(line, line=f"{number}.{strand}", legend=legends[link.wire.about][0], width=width)
+            rows += rows_of(line, line=f"{number}.{strand}", legend=legends[link.wire.about][0], width=width)
     names, colours = zip(*legends.values(), strict=True)
     colour = alt.Color(
         "legend:N",
@@ -138,7 +107,7 @@ def _link_layer(routes: Mapping[Link, DrawnLink], frame: _Frame, faint: bool) ->
         ),
     )
     width_of = alt.StrokeWidth("width:Q", scale=None)
-    return _lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width_of)
+    return lines(rows, frame, 0.4 if faint else 1.0).encode(color=colour, strokeWidth=width_of)
 
 
 def _legends(links: Sequence[Link]) -> dict[str, tuple[str, str]]:
@@ -167,7 +136,7 @@ def _width(link: Link) -> float:
     return {"nvlink": 2.2, "pcie": 1.3, "smp": 2.0, "network": 1.6}[link.wire.family]
 
 
-def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink], frame: _Frame) -> list[alt.Chart]:
+def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink], frame: Frame) -> list[alt.Chart]:
     between = {(link.a, link.b): (way, False) for link, way in routes.items()}
     between |= {(link.b, link.a): (way, True) for link, way in routes.items()}
     crowd = Counter(step for walk in rings for step in walk.steps)
@@ -179,31 +148,22 @@ def _ring_layers(rings: Sequence[Walk], routes: Mapping[Link, DrawnLink], frame:
             way, backward = between[step]
             line = way.line((used[step] + 0.5) * gap, backward)
             used[step] += 1
-            rows += _rows(line, line=f"{walk.name}.{number}", ring=walk.name)
-            heads.append({**_head(line), "ring": walk.name})
+            rows += rows_of(line, line=f"{walk.name}.{number}", ring=walk.name)
+            heads.append({**head(line), "ring": walk.name})
     names = [walk.name for walk in rings]
     shades = alt.Scale(domain=names, range=[RING_COLOURS[number % len(RING_COLOURS)] for number in range(len(names))])
     legend = alt.Legend(title=None, orient="right", symbolType="stroke", symbolStrokeWidth=3, labelLimit=400)
     colour = alt.Color("ring:N", scale=shades, legend=legend)
-    lines = _lines(rows, frame).encode(color=colour, strokeWidth=alt.value(2.4))
+    ways = lines(rows, frame).encode(color=colour, strokeWidth=alt.value(2.4))
     arrows = (
         alt.Chart(alt.InlineData(values=heads))
         .mark_point(shape="triangle", filled=True, size=75, opacity=1)
         .encode(frame.x(), frame.y(), alt.Angle("angle:Q", scale=None), alt.Color("ring:N", scale=shades, legend=None))
     )
-    return [lines, arrows]
+    return [ways, arrows]
 
 
-def _head(line: Sequence[Position]) -> dict[str, float]:
-    """An arrow head a little past the middle of a line; its angle is clockwise from upward."""
-    place = 0.62 * (len(line) - 1)
-    (x0, y0), (x1, y1) = line[int(place) : int(place) + 2]
-    share = place - int(place)
-    angle = 90 - math.degrees(math.atan2(y1 - y0, x1 - x0))
-    return {"x": x0 + share * (x1 - x0), "y": y0 + share * (y1 - y0), "angle": angle}
-
-
-def _box_layers(drawn: Sequence[Box], frame: _Frame, active: Collection[str]) -> list[alt.Chart]:
+def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> list[alt.Chart]:
     """The components; GPUs that take no part are pale."""
     rows = [
         {
@@ -230,14 +190,3 @@ def _box_layers(drawn: Sequence[Box], frame: _Frame, active: Collection[str]) ->
             frame.x("middle"), frame.y("height"), text="label:N"
         ),
     ]
-
-
-def _lines(rows: list[dict[str, Any]], frame: _Frame, opacity: float = 1.0) -> alt.Chart:
-    chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity)
-    encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order="order:Q", detail="line:N")
-    return encoded
-
-
-def _rows(points: Sequence[Position], **fields: Any) -> list[dict[str, Any]]:
-    """The points of one line as data, each with the fields that all of them have."""
-    return [{"x": round(x, 4), "y": round(y, 4), "order": order, **fields} for order, (x, y) in enumerate(points)]

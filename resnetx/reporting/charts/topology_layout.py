@@ -19,8 +19,9 @@ HALF_SIZE = {
     "cpu": (0.4, 0.19),
     "nic": (0.22, 0.11),
     "storage": (0.3, 0.12),
+    "photonic": (0.42, 0.13),
 }
-ROWS = {"gpu": 0.0, "switch": 1.2, "cpu": 2.4, "nic": 3.4, "storage": 3.4}  # of a file without places
+ROWS = {"gpu": 0.0, "switch": 1.2, "cpu": 2.4, "nic": 3.4, "storage": 3.4, "photonic": -1.2}  # of a file without places
 BAR_END = 0.24  # how far a bar goes on after the last line that reaches it
 CLEARANCE = 0.03  # between a line and a component that it passes
 # How far the middle of a link is bent aside, over its length: the first that is clear is taken.
@@ -113,7 +114,7 @@ def _label(component: Component, system: System) -> str:
         families = {link.wire.family for link, _ in system.neighbours[component.name]}
         return "network" if "network" in families else "NVSwitch" if "nvlink" in families else "PCIe"
     number = component.name.rpartition(".")[2].lstrip("abcdefghijklmnopqrstuvwxyz_-")
-    return {"cpu": f"CPU {number}".strip(), "nic": "NIC", "storage": "disk"}[component.kind]
+    return {"cpu": f"CPU {number}".strip(), "nic": "NIC", "storage": "disk", "photonic": "photonic"}[component.kind]
 
 
 def _is_clear(points: Sequence[Position], others: Collection[Box]) -> bool:

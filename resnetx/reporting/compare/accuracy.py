@@ -27,7 +27,7 @@ from resnetx.statistics import Summary, derived, ratio
 LEAST_ALLOWED = 0.10  # of the measured time
 
 # What a predicted and a measured point may differ in.
-_FREE = {"threads", "warmup", "steps", "windows", "seed", "devices", "measure", "scaling"}
+_FREE = {"threads", "warmup", "steps", "windows", "seed", "devices", "nodes", "measure", "scaling"}
 
 _Key = tuple[tuple[str, str], ...]
 _Pair = tuple[CheckedPoint, MeasuredPoint]
@@ -227,7 +227,8 @@ def _of_other_devices(prediction: Prediction, results: Results) -> list[str]:
     """Where the study ran on other devices than a system is predicted to have, as far as both are known by name."""
     measured = {device.name for run in results.runs for device in run.devices or []}
     warnings = []
-    for name in dict.fromkeys(point.system for point in prediction.points):
+    of_lab = {point.system for point in prediction.points if point.request and point.request.lab}  # on any device
+    for name in dict.fromkeys(point.system for point in prediction.points if point.system not in of_lab):
         try:
             machine = load(name, nodes=1)
         except ConfigError:

@@ -30,9 +30,21 @@ def differences(a: Sequence[RunSummary], b: Sequence[RunSummary]) -> list[Differ
     facts_a, facts_b = _facts(a), _facts(b)
     if not facts_a or not facts_b:
         return []
+    return _differing(facts_a, facts_b) + _typical(a, b)
+
+
+def environment_differences(
+    a: Sequence[tuple[int, Environment]], b: Sequence[tuple[int, Environment]]
+) -> list[Difference]:
+    """Every fact in which these environments differ, each with its number of GPUs; none where one side has none."""
+    facts_a, facts_b = ([(gpus, _of_environment(environment)) for gpus, environment in each] for each in (a, b))
+    return _differing(facts_a, facts_b) if facts_a and facts_b else []
+
+
+def _differing(facts_a: list[tuple[int, Facts]], facts_b: list[tuple[int, Facts]]) -> list[Difference]:
     names = dict.fromkeys(name for _, facts in (*facts_a, *facts_b) for name in facts)
     compared = [_difference(name, facts_a, facts_b) for name in names]
-    return [fact for fact in compared if set(fact.a) != set(fact.b) or fact.varies_in] + _typical(a, b)
+    return [fact for fact in compared if set(fact.a) != set(fact.b) or fact.varies_in]
 
 
 def _facts(runs: Sequence[RunSummary]) -> list[tuple[int, Facts]]:

@@ -15,6 +15,7 @@ from resnetx.request import Request
 _LABELLED_ELSEWHERE = {
     "model", "model.x", "model.width", "model.name", "batch_size", "scaling", "split", "gpus", "env",
 }  # fmt: skip
+_OF_GPUS = ("devices", "nodes")  # depend on how many GPUs there are: they vary where they do for one number of them
 _BARE = ("precision", "input", "strategy")  # settings whose values explain themselves
 
 
@@ -32,9 +33,8 @@ def study_labels(studies: Sequence[Results]) -> list[str]:
 def varying_settings(requests: Sequence[tuple[Request, str]]) -> list[str]:
     """The settings that differ between points of one workload in one study; each request with the label of its study.
 
-    Which GPUs are used depends on how many, so `devices` varies only where it does for one number of them. A setting
-    that comes with a choice (strategy.bucket_cap_mb) varies only among the points that have it; an environment
-    variable also by being absent.
+    A setting that comes with a choice (strategy.bucket_cap_mb) varies only among the points that have it; an
+    environment variable also by being absent.
     """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for request, study in requests:
@@ -50,7 +50,7 @@ def _varies(key: str, group: Sequence[dict[str, Any]]) -> bool:
     values: dict[Any, set[str]] = defaultdict(set)
     for settings in group:
         if key in settings or key.startswith("env."):
-            values[settings["gpus"] if key == "devices" else None].add(repr(settings.get(key)))
+            values[settings["gpus"] if key in _OF_GPUS else None].add(repr(settings.get(key)))
     return any(len(different) > 1 for different in values.values())
 
 

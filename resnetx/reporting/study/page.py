@@ -8,27 +8,23 @@ both). Records may come from anywhere, so every word of theirs is escaped.
 Without vl-convert, which draws, the page shows the data of its figures instead.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from resnetx import __version__
 from resnetx.choices import SyntheticInput
-from resnetx.loading import visible
 from resnetx.record import Warning
 from resnetx.reporting.charts import study_figures
 from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.charts.files import drawn, undrawn, write_figure
 from resnetx.reporting.charts.missing_points import outcome
 from resnetx.reporting.charts.styles import SeriesStyles
+from resnetx.reporting.html import inline, template
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.labels import study_labels
 from resnetx.reporting.study.limits import PARTS, Limits
@@ -40,8 +36,6 @@ from resnetx.request import Request
 from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.table import Cell
 from resnetx.units import si, whole
-
-_TEMPLATE = "page.html.j2"
 
 
 @dataclass(frozen=True)
@@ -73,15 +67,7 @@ def write(
 
 def _drawn(figure: Figure) -> _Drawing:
     svg = drawn(figure.chart)
-    return _Drawing(figure, svg, Markup(_inline(svg)))
-
-
-def _inline(svg: str) -> str:
-    """A drawing as part of a page: as wide as its place, what a mark says as its tooltip, and mute to screen readers,
-    which have the table beside it. Its texts are escaped already."""
-    svg = re.sub(r'<path aria-label="([^"]*)"([^>]*)/>', r"<path\2><title>\1</title></path>", svg)
-    svg = re.sub(r' (?:aria-[a-z]+|role|pointer-events)="[^"]*"', "", svg)
-    return re.sub(r'^<svg [^>]*?width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', svg)
+    return _Drawing(figure, svg, inline(svg))
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -91,7 +77,7 @@ def _html(
     studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[_Drawing], unreadable: Sequence[str]
 ) -> str:
     runs = [run for results in studies for run in results.runs]
-    return _template().render(
+    return template(Path(__file__).with_name("page.html.j2"), (si, whole, plain, percent)).render(
         title=_title(studies),
         studies=studies,
         common=_common(studies),
@@ -119,25 +105,6 @@ def _html(
         min_runs=MIN_RUNS,
         version=__version__,
     )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"si": si, "plain": _plain, "percent": _percent, "whole": whole}
-    return environment.get_template(_TEMPLATE)
-
-
-def _shown(value: Any) -> Any:
-    """What the page says: no word of a record may hide behind controls. Drawings are as they are."""
-    return value if isinstance(value, Markup) else visible(str(value))
 
 
 def _title(studies: Sequence[Results]) -> str:
@@ -185,13 +152,13 @@ def _most_frequent(words: Iterable[str]) -> str:
     return max((counted := Counter(words)), key=lambda word: counted[word], default="")
 
 
-def _percent(share: float) -> int:
+def percent(share: float) -> int:
     return round(100 * share)
 
 
 def _shares(limits: Limits) -> str:
     """The shares of a step, in per cent."""
-    return ", ".join(f"{part} {_percent(limits.shares[part].median)}" for part in PARTS if part in limits.shares)
+    return ", ".join(f"{part} {percent(limits.shares[part].median)}" for part in PARTS if part in limits.shares)
 
 
 def _ends(summary: Summary | None) -> str:
@@ -199,7 +166,7 @@ def _ends(summary: Summary | None) -> str:
     return f"{si(summary.low)} to {si(summary.high)}" if summary and summary.n > 1 else ""
 
 
-def _plain(value: Cell) -> str:
+def plain(value: Cell) -> str:
     """A cell of a figure's table."""
     if value is None:
         return ""

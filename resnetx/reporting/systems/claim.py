@@ -14,8 +14,10 @@ from resnetx.reporting.systems.claim_items import NO_SYSTEM, Item
 
 Check = Literal["value", "bound", "ahead", "apart", "is", "falls"]
 PointField = Literal["workload", "batch_size", "gpus"]
-Take = Literal["each", "min", "max", "mean"]
-ItemKind = Literal["points", "workloads", "copies", "allreduce", "allgather", "broadcast", "reduce", "reduce_scatter"]
+Take = Literal["each", "min", "max", "mean", "geomean"]
+ItemKind = Literal[
+    "points", "workloads", "copies", "traffic", "allreduce", "allgather", "broadcast", "reduce", "reduce_scatter"
+]
 Unit = Literal[
     "", "share", "iterations/s", "act./param.", "M", "MB", "us", "s", "GB/s", "GiB/s", "of 16 GB/s", "of 20 GB/s"
 ]  # fmt: skip

@@ -93,11 +93,12 @@ class ClaimCase:
 
 def taken(values: Sequence[Estimate], take: Take) -> Estimate:
     """The one figure that is taken of several."""
-    if take == "mean":
+    if take in ("mean", "geomean"):
+        mean = statistics.fmean if take == "mean" else statistics.geometric_mean
         return Estimate(
-            value=statistics.fmean(estimate.value for estimate in values),
-            low=statistics.fmean(estimate.low for estimate in values),
-            high=statistics.fmean(estimate.high for estimate in values),
+            value=mean([estimate.value for estimate in values]),
+            low=mean([estimate.low for estimate in values]),
+            high=mean([estimate.high for estimate in values]),
         )
     assert take != "each" or len(values) == 1, "several figures, and none is taken of them"
     return (min if take == "min" else max)(values, key=lambda estimate: estimate.value)

@@ -16,7 +16,7 @@ from resnetx.reporting.systems.rate_ratios import over, quotient
 from resnetx.units import size_text
 from resnetx.workloads import counts, tables
 
-WORKLOADS, COPIES = "workloads", "copies"  # their variant, too: no setting changes them
+WORKLOADS, COPIES, TRAFFIC = "workloads", "copies", "traffic"  # their variant, too: no setting changes them
 NO_SYSTEM = ""  # under which a quantity stands that is one for all systems
 CONVENTION = "caffe"  # in which the paper counts
 
@@ -187,6 +187,26 @@ def of_copies(copies: Iterable[CopyPoint]) -> Iterator[Item]:
         words = f"copies of {size_text(size_bytes)}"
         both = {"peers": peers, "duplex": duplex, "time": _times(values["rate"], size_bytes)}
         yield Item(COPIES, COPIES, words, {**values, **both}, size_bytes=size_bytes)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What GPUs send each other in a step, by a way of exchanging gradients, and what steering for it does."""
+
+    workload: str
+    place: str
+    figures: Mapping[str, float]  # quantity -> value
+
+
+def of_traffic(traffic: Iterable[Traffic]) -> Iterator[Item]:
+    """Each workload: on "v100 replicated" (the case, whose variables are where) the bytes between peers (`peer`), and
+    what steering saves (`rtl_saved`), adds (`receivers_added`) and calculates (`rtl_evaluations`)."""
+    places: dict[str, dict[str, dict[str, Estimate]]] = defaultdict(lambda: defaultdict(dict))
+    for each in traffic:
+        for quantity, value in each.figures.items():
+            places[each.workload][quantity][each.place] = exact(value)
+    for workload, found in places.items():
+        yield Item(TRAFFIC, TRAFFIC, f"{workload}, a step", found, workload=workload)
 
 
 def _with_error(rate_Bps: float, error: float) -> Estimate:

@@ -26,6 +26,7 @@ from resnetx.reporting.systems.claim_case import ClaimCase
 from resnetx.reporting.systems.claim_checks import CHECKS
 from resnetx.reporting.systems.claim_items import (
     COPIES,
+    TRAFFIC,
     WORKLOADS,
     Item,
     of_collectives,
@@ -39,7 +40,7 @@ PUBLISHED = CONFIGS.parent / "results" / "published"
 
 PAPERS = ("tallent2017", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
 COMPARED = "tallent2017"  # the one whose comparison `compare` makes
-WITHOUT_SETTINGS = (WORKLOADS, COPIES)  # kinds of items that no library and no strategy changes
+WITHOUT_SETTINGS = (WORKLOADS, COPIES, TRAFFIC)  # kinds of items that no library and no strategy changes
 
 
 Value = str | bool | int | float | list[str | int] | dict[str, float]  # of a setting
@@ -97,6 +98,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     study: str = ""
     cases: dict[str, Case] = {}
     workloads: list[dict[str, Value]] = []  # of the points of its cases, each in settings of the command line
+    networks: list[str] = []  # workloads of which no more than the variables is known (`tensorflow_networks`)
     settings: dict[str, PaperSetting] = {}
     assumptions: dict[str, Assumption] = {}
     tolerance: float
@@ -142,8 +144,7 @@ def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
 @cache
 def published(name: str) -> Claims:
     """A file of statements that comes with resnetx."""
-    stated: Claims = own_yaml(PUBLISHED / f"{name}.yaml", Claims)
-    return stated
+    return own_yaml(PUBLISHED / f"{name}.yaml", Claims)
 
 
 def _checked(claim: Claim, variants: Mapping[str, Items], paper: str) -> Iterator[CheckedClaim]:

@@ -149,6 +149,7 @@ def _side(point: PredictedPoint) -> SystemSide:
         compute_where=point.compute_where,
         gpu=point.gpu,
         by_compute=_rate(point, point.interval_by_compute_s) if point.interval_by_compute_s else None,
+        by_scaling=_rate(point, point.interval_by_scaling_s) if point.interval_by_scaling_s else None,
     )
 
 

@@ -50,8 +50,7 @@ class Causes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def kept() -> Causes:
     """The causes that the last search found."""
-    causes: Causes = own_yaml(KEPT, Causes)
-    return causes
+    return own_yaml(KEPT, Causes)
 
 
 # ---- combinations ---------------------------------------------------------------------------------------------------

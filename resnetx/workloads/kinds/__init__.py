@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from resnetx.choices import AlexNet, GoogLeNet, ModelChoice, ResNetX, Torchvision
+from resnetx.choices import AlexNetSettings, GoogLeNetSettings, ModelChoice, ResNetXSettings, Torchvision
 from resnetx.workloads.kinds.alexnet import AlexNetKind
 from resnetx.workloads.kinds.googlenet import GoogLeNetKind
 from resnetx.workloads.kinds.kind import Kind
@@ -12,9 +12,9 @@ from resnetx.workloads.kinds.torchvision import TorchvisionKind
 __all__ = ["KINDS", "Kind", "kind_of"]
 
 KINDS: dict[type[ModelChoice], Kind[Any]] = {
-    ResNetX: ResNetXKind(),
-    AlexNet: AlexNetKind(),
-    GoogLeNet: GoogLeNetKind(),
+    ResNetXSettings: ResNetXKind(),
+    AlexNetSettings: AlexNetKind(),
+    GoogLeNetSettings: GoogLeNetKind(),
     Torchvision: TorchvisionKind(),
 }
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from resnetx.choices import GoogLeNet
+from resnetx.choices import GoogLeNetSettings
 from resnetx.workloads.kinds.kind import Kind
 from resnetx.workloads.kinds.papers import differs_from_paper, with_intensity
 
@@ -15,10 +15,10 @@ PARAMETERS = (
 )
 
 
-class GoogLeNetKind(Kind[GoogLeNet]):
+class GoogLeNetKind(Kind[GoogLeNetSettings]):
     checked_by_table = False
 
-    def build(self, model: GoogLeNet, image_size: int) -> "nn.Module":
+    def build(self, model: GoogLeNetSettings, image_size: int) -> "nn.Module":
         from resnetx.workloads import googlenet
 
         return googlenet.GoogLeNet(model.classes, image_size)
@@ -28,10 +28,10 @@ class GoogLeNetKind(Kind[GoogLeNet]):
 
         return with_auxiliary_classifiers(outputs, labels_N)
 
-    def stated(self, model: GoogLeNet, batch_size: int) -> dict[str, float]:
+    def stated(self, model: GoogLeNetSettings, batch_size: int) -> dict[str, float]:
         """Section 3."""
         figures = {"activations_per_image": 10.8e6, "parameters": 5.5e6, "payload_bytes": 22e6}
         return with_intensity(figures, {256: 500.0, 512: 1004.0}, batch_size)
 
-    def notes(self, model: GoogLeNet, image_size: int) -> list[str]:
+    def notes(self, model: GoogLeNetSettings, image_size: int) -> list[str]:
         return [*differs_from_paper(model, image_size, "auxiliary classifiers"), PARAMETERS]

@@ -19,9 +19,9 @@ FOLDER = Path(__file__).parent
 
 # What is kept: the model as its paper has it, and the size of its images, in pixels.
 KEPT: dict[str, tuple[choices.Model, int]] = {
-    "alexnet": (choices.AlexNet(classes=1000), 227),
-    "alexnet-without-lrn": (choices.AlexNet(classes=1000, lrn=False), 227),
-    "googlenet": (choices.GoogLeNet(classes=1000), 224),
+    "alexnet": (choices.AlexNetSettings(classes=1000), 227),
+    "alexnet-without-lrn": (choices.AlexNetSettings(classes=1000, lrn=False), 227),
+    "googlenet": (choices.GoogLeNetSettings(classes=1000), 224),
     "torchvision-alexnet": (choices.Torchvision(name="alexnet", classes=1000), 224),
     "torchvision-resnet50": (choices.Torchvision(name="resnet50", classes=1000), 224),
     "torchvision-resnet152": (choices.Torchvision(name="resnet152", classes=1000), 224),
@@ -29,6 +29,8 @@ KEPT: dict[str, tuple[choices.Model, int]] = {
     "torchvision-efficientnet_b0": (choices.Torchvision(name="efficientnet_b0", classes=1000), 224),
     "torchvision-efficientnet_b4": (choices.Torchvision(name="efficientnet_b4", classes=1000), 380),
     "torchvision-vgg16": (choices.Torchvision(name="vgg16", classes=1000), 224),
+    "torchvision-densenet121": (choices.Torchvision(name="densenet121", classes=1000), 224),
+    "torchvision-mobilenet_v2": (choices.Torchvision(name="mobilenet_v2", classes=1000), 224),
 }
 
 
@@ -50,7 +52,7 @@ def kept_image_size(model: choices.ModelChoice) -> int | None:
 
 def kept(model: choices.ModelChoice, image_size: int) -> list[Layer] | None:
     """The table of a model, if making it takes no torch; None if it does."""
-    if isinstance(model, choices.ResNetX):
+    if isinstance(model, choices.ResNetXSettings):
         return resnetx.layers(model, image_size)
     for name, choice in KEPT.items():
         if choice == (model, image_size):

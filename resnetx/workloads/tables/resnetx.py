@@ -7,7 +7,7 @@ times the same block, the classifier. Layers are named as in the module.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from resnetx.choices import ResNetX
+from resnetx.choices import ResNetXSettings
 from resnetx.workloads.counts import DATA, Layer
 
 Shape = tuple[int, ...]
@@ -23,7 +23,7 @@ class _Operation(NamedTuple):
     multiply_adds: int = 0
 
 
-def layers(model: ResNetX, image_size: int) -> list[Layer]:
+def layers(model: ResNetXSettings, image_size: int) -> list[Layer]:
     """The layers of the network, in the order of execution, as one square image of `image_size` pixels sees them."""
     stem = _stem(model.width, image_size)
     block = _block(stem[-1].output_shape)

@@ -1,0 +1,170 @@
+"""A system that is not described yet: of files of other programs, of the machine at hand, or on paper.
+
+found = from_files([Path("topo.txt"), Path("nccl.xml")], {"gpu": "p100", "out": "mine.yaml"})
+found.system, found.unknown
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from resnetx import progress
+from resnetx.api import topology_drawings
+from resnetx.api.topology import links_of
+from resnetx.errors import ConfigError
+from resnetx.interconnect import paths, system
+from resnetx.interconnect.survey import Survey, joined
+from resnetx.interconnect.survey_file import WrittenSystem, written_system
+from resnetx.interconnect.survey_parts import PartSettings, nvlinks_of
+from resnetx.interconnect.survey_reading import read_survey
+from resnetx.interconnect.system import Library, System
+from resnetx.loading import name_fault
+from resnetx.record.topology import DeviceLink, FoundSystem
+from resnetx.settings.compose import asked, struct_of
+from resnetx.study import Point
+
+YAML = (".yaml", ".yml")
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class FoundSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user says of a machine that its sources do not, and where its file goes."""
+
+    gpu: str | None
+    cpu: str | None
+    nic: str | None
+    pcie: int | None
+    gpus: int | None
+    library: Library | None
+    results: str
+    out: str | None
+
+    @property
+    def parts(self) -> PartSettings:
+        return PartSettings(self.gpu, self.cpu, self.nic, self.pcie)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A system, what its sources do not say, and where its file is."""
+
+    system: System
+    unknown: Sequence[str]
+    text: str
+    file: Path | None
+    devices: Sequence[DeviceLink] = ()  # of the machine at hand
+
+    def records(self) -> Iterator[FoundSystem]:
+        """The one record of it."""
+        file = None if self.file is None else str(self.file)
+        links, devices = links_of(self.system, "auto"), list(self.devices)
+        yield FoundSystem(links=links, unknown=list(self.unknown), file=file, text=self.text, devices=devices)
+
+
+def from_files(files: Sequence[Path], settings: Mapping[str, object]) -> Found:
+    """The machine that files of other programs describe, all of one machine."""
+    if not files:
+        raise ConfigError(
+            "--import: expected files of one machine, as the text of nvidia-smi topo -m or the XML that NCCL writes"
+        )
+    given = asked("topology", settings)
+    wanted = plain_settings(given, "--import", FoundSettings)
+    nvlinks = nvlinks_of(wanted.gpu)
+    survey = joined([read_survey(file, wanted.gpus, nvlinks) for file in files])
+    return found(survey, wanted, given, files[0].stem, f"--import {' '.join(file.name for file in files)}")
+
+
+def plain_settings(given: Point, question: str, kind: type[T]) -> T:
+    """The settings of a question as its struct; others would have no effect, and are refused."""
+    for key in given:
+        if key not in kind.__struct_fields__:
+            known = ", ".join(kind.__struct_fields__)
+            raise ConfigError(f"{key}={given[key]}: has no effect with {question}, which reads {known}")
+    return struct_of(given, kind, listed=())
+
+
+def found(survey: Survey, wanted: FoundSettings, given: Point, stem: str, made_from: str) -> Found:
+    """A survey as a system, with the settings of a question."""
+    results = wanted.results if "results" in given else None
+    return found_from(survey, wanted.parts, wanted.library, wanted.out, results, stem, made_from)
+
+
+def found_from(
+    survey: Survey,
+    parts: PartSettings,
+    library: str | None,
+    out: str | None,
+    results: str | None,
+    stem: str,
+    made_from: str,
+) -> Found:
+    """A survey as a system, written where `out` or `results` says."""
+    file = file_of(out, results, stem)
+    written = written_system(survey, parts, library, made_from)
+    machine = loaded(written.text, file.stem if file else stem, survey.source)
+    written = _with_unknown(written, _differences(survey, machine))
+    if file:
+        store(file, written.text, machine)
+    return Found(machine, written.unknown, written.text, file)
+
+
+def _with_unknown(written: WrittenSystem, more: Sequence[str]) -> WrittenSystem:
+    """The same with more that is not known, at the end of the comments at its top."""
+    if not more:
+        return written
+    head, _, rest = written.text.partition("\nabout:")
+    text = "\n".join([head, *(f"# not known: {each}" for each in more)]) + f"\nabout:{rest}"
+    return WrittenSystem(text, (*written.unknown, *more))
+
+
+def _differences(survey: Survey, machine: System) -> list[str]:
+    """Where a matrix says other words than the system gives, which then is as another source has it."""
+    rows = paths.connectivity(machine)
+    other = [(a, b, word) for (a, b), word in survey.words.items() if a < b and rows[a][b] != word]
+    return [
+        f"why nvidia-smi calls GPU{a} to GPU{b} {word}: by the rest they are {rows[a][b]}" for a, b, word in other[:4]
+    ] + [f"why {len(other) - 4} more pairs differ so"] * (len(other) > 4)
+
+
+def loaded(text: str, stem: str, source: str) -> System:
+    """The system of a text; what is wrong with it is the fault of its source."""
+    name = stem if not name_fault(stem) else "machine"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}.yaml"
+        path.write_text(text, encoding="utf-8")
+        try:
+            return system.load(str(path))
+        except ConfigError as error:
+            said = str(error).partition(": ")[2] or str(error)
+            raise ConfigError(f"{source}: no system can be made of it: {said}") from None
+
+
+def file_of(out: str | None, results: str | None, stem: str) -> Path | None:
+    """Where the file goes: `out` itself, or into the folder that it names; None: nowhere."""
+    if out is None:
+        return None if results is None else Path(results) / "topology" / f"{stem}.yaml"
+    path = Path(out)
+    if path.suffix not in YAML:
+        return path / f"{stem}.yaml"
+    if fault := name_fault(path.stem):
+        raise ConfigError(f"out={out}: a system has the name of its file: {fault}")
+    return path
+
+
+def store(file: Path, text: str, machine: System) -> None:
+    """Writes the file of a system, and its drawing beside it; never over a file, which somebody may have edited."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise ConfigError(f"out={file}: there is such a file; remove it, or choose another out=") from None
+    except OSError as error:
+        raise ConfigError(f"out={file}: cannot be written: {error.strerror}") from None
+    progress.command(f"system: {file}")
+    topology_drawings.write([topology_drawings.of_system(machine)], file.parent)

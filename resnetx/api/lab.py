@@ -1,0 +1,76 @@
+"""The lab: the networks of namespaces that stand for systems, which `train`, `sweep` and `bench` run in."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, Unpack
+
+import msgspec
+
+from resnetx.config import LAB, lab_from
+from resnetx.errors import ConfigError
+from resnetx.interconnect import system
+from resnetx.interconnect.lab_network import MOST_RANKS, LabNetwork, lab_network
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked, struct_of
+from resnetx.study import Point
+from resnetx.table import Records
+
+INSIDE = ("train", "sweep", "bench", "predict")  # the verbs that run in the lab, or predict what would come of it
+
+
+class LabSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of this verb."""
+
+    systems: list[str]
+    scale: float
+    transport: Literal["auto", "pcie", "host"]
+    gpus: list[int | None]
+    devices: list[int] | None
+
+
+def lab(**settings: Unpack[keywords.LabKeywords]) -> Records[LabNetwork]:
+    """The networks that the lab would build: namespaces, links with their rates, and the ways between ranks.
+
+    To run in one, give `train`, `sweep` or `bench` the group `lab`, e.g. `lab={"system": "gx8", "scale": 100}`.
+
+    >>> import resnetx
+    >>> (network,) = resnetx.lab(systems=["gx8"], scale=100, gpus=2)
+    >>> network.ranks, round(network.links[0].rate_Bps / 1e6)
+    (['gpu0', 'gpu1'], 131)
+    """
+    return Records(networks(asked("lab", settings)))
+
+
+def networks(given: Point) -> list[LabNetwork]:
+    """The network of each system and number of GPUs."""
+    return list(_networks(_settings(given)))
+
+
+def _settings(given: Point) -> LabSettings:
+    wanted = struct_of(given, LabSettings, listed=("systems", "gpus"))
+    if not wanted.systems:
+        raise ConfigError("systems=[]: expected the systems that the lab builds, e.g. systems=gx8 scale=100")
+    return wanted
+
+
+def _networks(wanted: LabSettings) -> Iterator[LabNetwork]:
+    for name in wanted.systems:
+        lab = lab_from({"system": name, "scale": wanted.scale, "transport": wanted.transport})
+        assert lab is not None, "a system is named"
+        machine = system.load(lab.system)
+        for gpus in wanted.gpus:
+            own = len(wanted.devices) if wanted.devices else min(MOST_RANKS, len(machine.gpus))
+            yield lab_network(machine, wanted.devices, gpus or own, lab.scale, lab.transport)
+
+
+def settings_inside(given: Mapping[str, object]) -> dict[str, object]:
+    """The settings of this verb as those of a verb that runs in the lab."""
+    unknown = [key for key in given if key not in ("systems", "scale", "transport")]
+    if unknown:
+        raise ConfigError(f"{unknown[0]}: belongs behind --, to the verb that runs in the lab")
+    wanted = _settings({"scale": LAB.scale, **given})
+    names = wanted.systems
+    return {
+        "lab.system": names[0] if len(names) == 1 else names,
+        "lab.scale": wanted.scale,
+        "lab.transport": wanted.transport,
+    }

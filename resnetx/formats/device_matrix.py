@@ -1,0 +1,186 @@
+"""Matrices of devices as nvidia-smi and rocm-smi print them: a row and a column for each GPU and network card.
+
+Such text arrives with tabs or blanks, wrapped by a terminal, underlined by escape codes, quoted in Markdown, trimmed by
+hand or cut off. So columns are named by the header (or, where that is gone, by the rows), a row is known by its label,
+and what a terminal broke is joined again. What the cells mean is for `nvidia_smi_topo` and `rocm_smi_topo` to say.
+
+References: nvidia-smi(1), "topo"; rocm-smi --showtopo.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from resnetx.loading import File
+
+TEXT_BYTES = 2**20  # of a file with the answer of a command
+MAX_DEVICES = 512  # of a matrix: a rack of 72 GPUs and its network cards is far below
+
+_ESCAPE = re.compile(r"(?:\x1b|␛|\^\[|\\e|\\033|\\x1b)?\[[0-9;]{0,10}m|\x1b[\[(][0-9;?]{0,10}[A-Za-z]")
+_NOTE = re.compile(r"\([^()]{0,200}\)")  # behind a label: GPU0 (Tesla P100)
+# Some copies have lost what stood between the names of the header: GPU0GPU1mlx5_0.
+_GLUED = re.compile(r"GPU\d{1,4}(?=[A-Za-z])|(?:NIC|mlx\d_)\d{1,3}(?=GPU\d|NIC\d|mlx\d)|.+")
+_APART = re.compile(r"\bGPU\s(?=\d{1,4}(?!\d*:))")  # GPU 0; of nvidia-smi -L, GPU 0: is no label
+_GPU = re.compile(r"GPU\d{1,4}")
+_CARD = re.compile(r"(?:NIC\d|mlx\d|hfi\d|rdmap\d|bnxt_re|roce|irdma|qedr|efa_?\d|ib\d)[\w.-]*")
+_FIELD = {"CPU", "NUMA", "GPU", "Affinity", "ID"}  # words of the headers behind the columns of devices
+_PROMPT = re.compile(r"^\s*(?:\S{0,100}[$#%>]\s+|[$#>]\s*)?(?:\S*/)?(?:nvidia-smi|rocm-smi|amd-smi)\b")
+
+
+@dataclass
+class DeviceMatrix:
+    """One matrix as it is printed."""
+
+    devices: list[str]
+    header: list[str]  # words behind the names of devices: CPU Affinity NUMA Affinity
+    title: str  # the line above it, or ""
+    command: str  # the line of a shell above it, or ""
+    rows: dict[str, list[str]] = field(default_factory=dict)  # label -> cells, fewer where it is cut off
+    fields: dict[str, list[str]] = field(default_factory=dict)  # label -> words behind the cells
+    lines: dict[str, int] = field(default_factory=dict)  # label -> its line in the file
+    headed: bool = True  # False: its header is gone, so that columns are taken in the order of rows
+
+    @property
+    def gpus(self) -> list[str]:
+        return sorted(filter(_GPU.fullmatch, self.devices), key=lambda name: int(name[3:]))
+
+    @property
+    def cards(self) -> list[str]:
+        return [name for name in self.devices if not _GPU.fullmatch(name)]
+
+    def cell(self, row: str, column: str) -> str | None:
+        """None where the text has lost it."""
+        cells, place = self.rows.get(row, []), self.devices.index(column)
+        return cells[place] if place < len(cells) else None
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines of a text, without escape codes and the marks of Markdown."""
+    plain = _ESCAPE.sub(" ", text)
+    return [re.sub(r"^\s*(?:>\s?)*", "", line).replace("|", " ") for line in plain.splitlines()]
+
+
+def unwrapped(text: str) -> str:
+    """A text whose lines a terminal has broken at its width, also within words, with these joined again."""
+    lines = text.splitlines()
+    width = max(map(len, lines), default=0)
+    joined: list[str] = []
+    whole = True  # nothing is to be added to the last line
+    for line in lines:
+        words = line.split()
+        starts = len(words) > 1 and _names(words[0]) and not _names(words[1])
+        if whole or starts or _ends(line, words):
+            joined.append(line)
+        else:
+            joined[-1] += line
+        whole = len(line) < width
+    return "\n".join(joined)
+
+
+def matrices(file: File, text: str) -> list[DeviceMatrix]:
+    """Every matrix of a text."""
+    found: list[DeviceMatrix] = []
+    for matrix in _blocks(file, plain_lines(text)):
+        _check(file, matrix)
+        found.append(matrix)
+    return found
+
+
+def _blocks(file: File, lines: Sequence[str]) -> Iterator[DeviceMatrix]:
+    """Matrices as they stand, their rows joined where a terminal has broken them."""
+    matrix, row, title, command = None, "", "", ""
+    for number, line in enumerate(lines, 1):
+        labelled = _APART.sub("GPU", _NOTE.sub(" ", line))
+        words = [part for word in labelled.split() for part in _GLUED.findall(word)]
+        if _PROMPT.match(line):
+            command = line.strip()
+        if _ends(line, words):
+            if matrix and matrix.rows:
+                yield matrix
+                matrix = None
+            title, row = (line.strip() or title), ""
+        elif _is_header(words):
+            if matrix and matrix.rows:
+                yield matrix
+            matrix, row = _headed(words, title, command), ""
+        elif _is_row(words, matrix):
+            matrix = matrix or DeviceMatrix([], [], title, command, headed=False)
+            row = words[0]
+            if row in matrix.rows:
+                raise file.error(f"{row} has two rows in one matrix", number)
+            matrix.lines[row] = number
+            _extend(matrix, row, words[1:])
+        elif matrix and row:
+            _extend(matrix, row, words)
+        elif matrix:
+            _continue_header(matrix, words)
+        else:
+            title = line.strip()
+    if matrix and matrix.rows:
+        yield matrix
+
+
+def _ends(line: str, words: Sequence[str]) -> bool:
+    """Whether a line is none of a matrix."""
+    return (
+        not words or words[0].startswith(("Legend", "```", "===", "---", "+--")) or bool(_PROMPT.match(line))
+    )  # fmt: skip
+
+
+def _is_header(words: Sequence[str]) -> bool:
+    """GPU0 GPU1 ..., or GPU0 CPU Affinity."""
+    return bool(_GPU.fullmatch(words[0])) and (len(words) == 1 or _names(words[1]) or words[1] in _FIELD)
+
+
+def _is_row(words: Sequence[str], matrix: DeviceMatrix | None) -> bool:
+    if len(words) < 2 or _names(words[1]):
+        return False
+    return bool(_GPU.fullmatch(words[0])) or (matrix is not None and words[0] in matrix.devices)
+
+
+def _names(word: str) -> bool:
+    return bool(_GPU.fullmatch(word) or _CARD.fullmatch(word))
+
+
+def _headed(words: Sequence[str], title: str, command: str) -> DeviceMatrix:
+    matrix = DeviceMatrix([], [], title, command)
+    _continue_header(matrix, words)
+    return matrix
+
+
+def _continue_header(matrix: DeviceMatrix, words: Sequence[str]) -> None:
+    for word in words:
+        if matrix.header or word in _FIELD:
+            matrix.header.append(word)
+        else:
+            matrix.devices.append(word)
+
+
+def _extend(matrix: DeviceMatrix, row: str, words: Sequence[str]) -> None:
+    """Words of a row: cells up to the number of devices, then fields; without a header all are cells until the end."""
+    cells, fields = matrix.rows.setdefault(row, []), matrix.fields.setdefault(row, [])
+    room = len(matrix.devices) - len(cells) if matrix.headed else MAX_DEVICES
+    cells += words[: max(room, 0)]
+    fields += words[max(room, 0) :]
+
+
+def _check(file: File, matrix: DeviceMatrix) -> None:
+    """Completes a matrix without a header; refuses one that has its diagonal elsewhere, or that is too large."""
+    if not matrix.headed:
+        matrix.devices = list(matrix.rows)
+        for row, cells in matrix.rows.items():
+            matrix.fields[row], matrix.rows[row] = cells[len(matrix.devices) :], cells[: len(matrix.devices)]
+    matrix.devices += [row for row in matrix.rows if row not in matrix.devices]  # columns that are cut off
+    last = matrix.rows[max(matrix.lines, key=matrix.lines.__getitem__)]
+    if len(last) < max(map(len, matrix.rows.values())):  # cut off: its last word may be half of one
+        del last[-1:]
+    if len(matrix.devices) > MAX_DEVICES:
+        raise file.error(f"a matrix of {len(matrix.devices)} devices; expected at most {MAX_DEVICES}")
+    if len(set(matrix.devices)) < len(matrix.devices):
+        twice = next(name for name in matrix.devices if matrix.devices.count(name) > 1)
+        raise file.error(f"{twice} has two columns in one matrix")
+    for row, cells in matrix.rows.items():
+        for column, cell in zip(matrix.devices, cells, strict=False):
+            if (cell == "X") != (row == column) and cell in ("X", "SYS", "SOC", "NODE", "PHB", "PXB", "PIX", "OK"):
+                where = f"the row of {row} says {cell} in the column of {column}"
+                raise file.error(f"{where}; expected X of a device and itself, and only there", matrix.lines[row])

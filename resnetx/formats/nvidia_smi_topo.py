@@ -1,0 +1,202 @@
+"""`nvidia-smi topo -m` and `topo -p2p`: how near GPUs and network cards are, and which GPUs may be peers.
+
+    GPU0  X    NV1  PIX  0-19      X itself, NV#: NVLinks, PIX: one PCIe switch, PXB: several, PHB: a host bridge,
+    GPU1  NV1  X    SYS  0-19      NODE: between host bridges of a NUMA node, SYS (SOC before 2017): between NUMA nodes
+
+NVLink hides what lies between two GPUs on PCIe: cells of network cards and the affinity of CPUs tell a part of it. The
+text names no GPU, no rate and no generation. A text may hold several answers, as of `nvidia-smi -L`, too.
+
+Reference: nvidia-smi(1), the legends below its matrices.
+"""
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from resnetx.errors import FileError
+from resnetx.formats.device_matrix import DeviceMatrix, matrices, plain_lines, unwrapped
+from resnetx.loading import File
+
+FARTHER = ("PIX", "PXB", "PHB", "NODE", "SYS")  # each farther than the one before
+PEERS = {"OK": True, "CNS": False, "GNS": False, "TNS": False, "NS": False, "DR": False, "U": None, "N/A": None}
+
+_SAME = {"SOC": "SYS", "PSB": "PIX"}  # what drivers before 2017 called them
+_WORD = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV[1-9]\d{0,2}")
+_UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagonal where the matrix is read
+_AFFINITY = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
+_LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*\)?)?\s*$")
+_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*$")
+
+
+@dataclass(frozen=True)
+class TopoMatrix:
+    """What `topo -m` says."""
+
+    gpus: tuple[str, ...]
+    cards: tuple[str, ...]
+    words: dict[tuple[str, str], str]  # of each pair both ways round; a pair that is not said is missing
+    affinity: dict[str, str]  # GPU -> what it says of its NUMA node, or else of its CPUs
+    card_names: dict[str, str] = field(default_factory=dict)  # NIC0 -> mlx5_0
+    notes: tuple[str, ...] = ()  # what is missing in the text
+
+
+@dataclass(frozen=True)
+class PeerMatrix:
+    """What `topo -p2p` says."""
+
+    gpus: tuple[str, ...]
+    capability: str  # r, w, n, a, p, rw; "": the text does not say
+    peers: dict[tuple[str, str], bool]  # a pair whose state is unknown is missing
+
+
+@dataclass(frozen=True)
+class NvidiaSmi:
+    """All that one text says."""
+
+    topo: TopoMatrix | None
+    peers: tuple[PeerMatrix, ...]
+    names: dict[int, str]  # GPU -> its name, by nvidia-smi -L
+
+
+def recognised(text: str) -> bool:
+    """Whether a text may be of nvidia-smi: it has a GPU, and words of cells; or the lines of nvidia-smi -L."""
+    cells = re.search(r"GPU\d", text) and re.search(r"\b(?:SYS|SOC|NODE|PHB|PXB|PIX|NV\d+|[CGT]?NS|OK|X)\b", text)
+    return bool(cells) or any(map(_LISTED.match, plain_lines(text)))
+
+
+def parse(file: File, text: str) -> NvidiaSmi:
+    """The matrices of a text; refuses one that has none, or that contradicts itself."""
+    try:
+        return _parsed(file, text)
+    except FileError:
+        if (joined := unwrapped(text)) == text:
+            raise
+        with contextlib.suppress(FileError):
+            return _parsed(file, joined)
+        raise
+
+
+def _parsed(file: File, text: str) -> NvidiaSmi:
+    lines = plain_lines(text)
+    topo, peers = None, []
+    for matrix in matrices(file, text):
+        if _is_of_peers(matrix):
+            peers.append(_peers(file, matrix))
+        elif topo is None:
+            topo = _topo(file, matrix, lines)
+        else:
+            raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
+    names = _names(lines)
+    if topo is None and not peers and not names:
+        raise file.error("no line of it is a row of nvidia-smi topo -m or -p2p (GPU0, then X, NV1, PIX, SYS ...)")
+    return NvidiaSmi(topo, tuple(peers), names)
+
+
+def _first(matrix: DeviceMatrix) -> int:
+    return min(matrix.lines.values())
+
+
+def _is_of_peers(matrix: DeviceMatrix) -> bool:
+    cells = {cell for row in matrix.rows.values() for cell in row}
+    of_topo = any(_WORD.fullmatch(cell) or cell in _SAME for cell in cells)
+    return not of_topo and bool(cells & (PEERS.keys() - {"N/A"}))
+
+
+def _names(lines: Sequence[str]) -> dict[int, str]:
+    found = filter(None, map(_LISTED.match, lines))
+    return {int(line[1]): line[2] for line in found}
+
+
+# ---- topo -m --------------------------------------------------------------------------------------------------------
+
+
+def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
+    if not matrix.gpus:
+        raise file.error("a matrix without GPUs", _first(matrix))
+    for gpu in matrix.gpus:
+        if (cell := matrix.cell(gpu, gpu)) not in (None, "X", "x", "-", "*"):
+            raise file.error(f"{gpu} to itself is {cell}; expected X", matrix.lines[gpu])
+    words: dict[tuple[str, str], str] = {}
+    for row, column in combinations(matrix.devices, 2):
+        if word := _word(file, matrix, row, column):
+            words[row, column] = words[column, row] = word
+    legend = {match[1]: match[2] for match in map(_LEGEND.match, lines) if match}
+    return TopoMatrix(
+        gpus=tuple(matrix.gpus),
+        cards=tuple(matrix.cards),
+        words=words,
+        affinity=_affinity(matrix),
+        card_names={name: legend.get(name, name) for name in matrix.cards},
+        notes=tuple(_missing(matrix, words)),
+    )
+
+
+def _word(file: File, matrix: DeviceMatrix, row: str, column: str) -> str | None:
+    """How near two devices are, by the row of either; None where neither says it."""
+    said: list[str] = []
+    for one, other in ((row, column), (column, row)):
+        cell = (matrix.cell(one, other) or "?").upper()
+        if cell in _UNSAID:
+            continue
+        word = _SAME.get(cell, cell)
+        if not _WORD.fullmatch(word):
+            if _AFFINITY.fullmatch(cell) or cell == "NUMA":  # a row that is cut off before its fields
+                continue
+            raise file.error(f"{cell} is no word of nvidia-smi topo -m (X, NV1, PIX, SYS ...)", matrix.lines[one])
+        said.append(word)
+    if len(set(said)) > 1:
+        what = f"{row} to {column} is {said[0]}, but {column} to {row} is {said[1]}"
+        raise file.error(f"the matrix contradicts itself: {what}", matrix.lines[column])
+    return said[0] if said else None
+
+
+def _affinity(matrix: DeviceMatrix) -> dict[str, str]:
+    """GPU -> its NUMA node as "NUMA 0", else its CPUs as "CPUs 0-19"; missing where the text does not say."""
+    headed = " ".join(matrix.header)
+    found: dict[str, str] = {}
+    for gpu in matrix.gpus:
+        fields = list(matrix.fields.get(gpu, []))
+        if fields[:1] == ["NUMA"]:  # as somebody wrote it by hand
+            fields = fields[1:] if not headed else fields
+            found |= {gpu: f"NUMA {fields[0]}"} if fields else {}
+            continue
+        cpus = fields.pop(0) if "CPU Affinity" in headed and fields else ""
+        numa = fields.pop(0) if "NUMA Affinity" in headed and fields else ""
+        if _AFFINITY.fullmatch(numa):
+            found[gpu] = f"NUMA {numa}"
+        elif _AFFINITY.fullmatch(cpus):
+            found[gpu] = f"CPUs {cpus}"
+    return found
+
+
+def _missing(matrix: DeviceMatrix, words: dict[tuple[str, str], str]) -> list[str]:
+    notes = [] if matrix.headed else ["the matrix has no header: its columns are taken in the order of its rows"]
+    rowless = [name for name in matrix.devices if not matrix.rows.get(name)]
+    if rowless:
+        notes.append(f"{', '.join(rowless)} {'has' if len(rowless) == 1 else 'have'} no row: the text may be cut off")
+    unsaid = [f"{a}-{b}" for a, b in combinations(matrix.gpus, 2) if (a, b) not in words]
+    if unsaid:
+        more = f" and {len(unsaid) - 4} more" if len(unsaid) > 4 else ""
+        notes.append(f"how near these are is not said: {', '.join(unsaid[:4])}{more}")
+    return notes
+
+
+# ---- topo -p2p ------------------------------------------------------------------------------------------------------
+
+
+def _peers(file: File, matrix: DeviceMatrix) -> PeerMatrix:
+    peers: dict[tuple[str, str], bool] = {}
+    for one in matrix.gpus:
+        for other in matrix.gpus:
+            cell = matrix.cell(one, other)
+            if one == other or cell is None:
+                continue
+            if cell not in PEERS:
+                raise file.error(f"{cell} is no state of nvidia-smi topo -p2p (OK, GNS, TNS ...)", matrix.lines[one])
+            state = PEERS[cell]
+            if state is not None:
+                peers[one, other] = state
+    asked = re.search(r"-p2p[ =]*(rw|[rwnap])\b", matrix.command)
+    return PeerMatrix(tuple(matrix.gpus), asked[1] if asked else "", peers)

@@ -1,0 +1,278 @@
+"""Measured pair copies beside what the described topology allows: expected time, verdict, causes to check, and class.
+
+    with_readings(record.cells, load("dgx1-p100"))
+
+A copy is low if its median takes longer than expected by more than the model was ever off published copies
+(`pair_errors.tolerance`), and above the link if it takes less by more than that. What no figure of the topology tells
+(pageable memory, storage, CPU ranks) is not judged.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import msgspec
+
+from resnetx.formats.copy_rows import STAGED
+from resnetx.interconnect import pair_causes
+from resnetx.interconnect.graph import System
+from resnetx.interconnect.link_search import backward, to_host
+from resnetx.interconnect.max_min import Flow, fair_shares
+from resnetx.interconnect.pair_classes import ROUTED, PairClass, class_names, classify, described, names_of
+from resnetx.interconnect.pair_costs import host_path, pair_cost
+from resnetx.interconnect.pair_errors import tolerance
+from resnetx.interconnect.pair_findings import Finding, findings
+from resnetx.interconnect.paths import Path, PathKind, Transport, copy_path, flow, opposite_flow, relay
+from resnetx.record.copies import CopyCell, Pair, Place, Verdict
+
+Family = tuple[str, str, str]  # copies that are compared with each other: kind, direction, endpoint
+RELAYED_BYTES = 2**20  # of each piece that a relay passes on
+_ON_CPUS = "CPU"  # a product name of ranks that are processes
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the topology allows."""
+
+    path: Path
+    time_s: float
+    tolerance: float  # relative
+
+
+def with_readings(
+    cells: Sequence[CopyCell],
+    system: System | None,
+    transport: Transport = "auto",
+    devices: Sequence[int] | None = None,
+) -> list[CopyCell]:
+    """The cells, each with its expected time, verdict, causes and class.
+
+    `transport`: what was asked for. `devices`: the GPUs of the system that the bench numbers from 0; None: all of them
+    in their order. Without a system there are classes only, named by the order of bandwidth.
+    """
+    placed = [_placed(cell, devices) for cell in cells] if devices else list(cells)
+    judged = [_judged(cell, system, transport) for cell in placed]
+    names: dict[int, str] = {}
+    for members in _families(judged).values():
+        for size, classes in _classified(judged, members, system, transport).items():
+            of_pair = class_names(classes)
+            names |= {place: of_pair[_pair(judged[place])] for place in members if judged[place].size_bytes == size}
+    read = zip(cells, judged, strict=True)
+    return [
+        msgspec.structs.replace(
+            cell,
+            expected_s=found.expected_s,
+            verdict=found.verdict,
+            causes=found.causes,
+            pair_class=names.get(place),
+        )
+        for place, (cell, found) in enumerate(read)
+    ]
+
+
+def _placed(cell: CopyCell, devices: Sequence[int]) -> CopyCell:
+    """A cell with the GPUs' numbers in the system for those in the bench."""
+
+    def place(of: Place) -> Place:
+        return devices[of] if isinstance(of, int) and of < len(devices) else of
+
+    through = None if cell.through is None else place(cell.through)
+    assert through is None or isinstance(through, int)
+    together = [Pair(source=place(pair.source), target=place(pair.target)) for pair in cell.together]
+    return msgspec.structs.replace(
+        cell, source=place(cell.source), target=place(cell.target), through=through, together=together
+    )
+
+
+def classes_of(
+    cells: Sequence[CopyCell], system: System | None, transport: Transport = "auto"
+) -> dict[Family, dict[int, list[PairClass]]]:
+    """The classes of copies that ran alone: for each family, at each size, the fastest first."""
+    families = _families(cells)
+    return {family: _classified(cells, members, system, transport) for family, members in families.items()}
+
+
+def findings_of(
+    cells: Sequence[CopyCell],
+    system: System | None,
+    transport: Transport = "auto",
+    devices: Sequence[int] | None = None,
+) -> dict[Family, list[Finding]]:
+    """What stands out among copies between GPUs that ran alone: anti-locality, a slow pair or GPU."""
+    placed = [_placed(cell, devices) for cell in cells] if devices else list(cells)
+    found = {}
+    for family, members in _families(placed).items():
+        if family[0] in ("device", STAGED):
+            over: Transport = "host" if family[0] == STAGED else transport
+            names = _names(system, family, over)
+            kinds = _kinds(system, names, over)
+            found[family] = findings(_times(placed, members), names, kinds)
+    return {family: each for family, each in found.items() if each}
+
+
+# ---- classes
+
+
+def _families(cells: Sequence[CopyCell]) -> dict[Family, list[int]]:
+    """The places of the cells that ran alone, by what they can be compared with."""
+    found: dict[Family, list[int]] = {}
+    for place, cell in enumerate(cells):
+        if not cell.together and cell.time_s:
+            found.setdefault((cell.copy, cell.direction, cell.endpoint), []).append(place)
+    return found
+
+
+def _pair(cell: CopyCell) -> tuple[Place, Place]:
+    return cell.source, cell.target
+
+
+def _times(cells: Sequence[CopyCell], members: Sequence[int]) -> dict[int, dict[tuple[Place, Place], float]]:
+    """The median of each pair at each size; of several ways, the fastest."""
+    times: dict[int, dict[tuple[Place, Place], float]] = {}
+    for place in members:
+        cell = cells[place]
+        at = times.setdefault(cell.size_bytes, {})
+        at[_pair(cell)] = min(median(cell.time_s), at.get(_pair(cell), float("inf")))
+    return times
+
+
+def _classified(
+    cells: Sequence[CopyCell], members: Sequence[int], system: System | None, transport: Transport
+) -> dict[int, list[PairClass]]:
+    times = _times(cells, members)
+    family = (cells[members[0]].copy, cells[members[0]].direction, cells[members[0]].endpoint)
+    return classify(times, _names(system, family, transport))
+
+
+def _names(system: System | None, family: Family, transport: Transport) -> dict[tuple[Place, Place], str]:
+    if system is None or _on_cpus(system):
+        return {}
+    described_names = names_of(system, "host" if family[0] == STAGED else transport)
+    return dict.fromkeys(described_names, ROUTED) if family[0] == "relay" else described_names
+
+
+def _kinds(
+    system: System | None, names: Mapping[tuple[Place, Place], str], transport: Transport
+) -> dict[tuple[Place, Place], PathKind]:
+    if system is None:
+        return {}
+    chosen: Transport = "auto" if transport == "peer" else transport
+    pairs = ((a, b) for a, b in names if isinstance(a, int) and isinstance(b, int))
+    return {(a, b): copy_path(system, a, b, chosen).kind for a, b in pairs}
+
+
+def _on_cpus(system: System) -> bool:
+    return any(_ON_CPUS in system.gpu_part(device).product_names for device in range(min(1, len(system.gpus))))
+
+
+# ---- what is expected
+
+
+def _judged(cell: CopyCell, system: System | None, transport: Transport) -> CopyCell:
+    expected = _expected(cell, system, transport) if system and not _on_cpus(system) else None
+    if expected is None or system is None or not cell.time_s:
+        return msgspec.structs.replace(cell, expected_s=None, verdict="not judged", causes=[])
+    verdict = judge(median(cell.time_s), expected.time_s, expected.tolerance)
+    causes = pair_causes.causes(cell, verdict, expected.path, described(system, expected.path))
+    return msgspec.structs.replace(cell, expected_s=expected.time_s, verdict=verdict, causes=causes)
+
+
+def judge(time_s: float, expected_s: float, tolerance: float) -> Verdict:
+    """A measured time beside an expected one. `tolerance`: of expected over measured, less one."""
+    error = expected_s / time_s - 1
+    if abs(error) <= tolerance:
+        return "as expected"
+    return "low" if error < 0 else "above the link"
+
+
+def _expected(cell: CopyCell, system: System, transport: Transport) -> _Expected | None:
+    path = _path(cell, system, transport)
+    if path is None:
+        return None
+    alone_s = _alone_s(cell, path, system)
+    time_s = path.latency_s + (alone_s - path.latency_s) * _slowed(cell, system, transport)
+    return _Expected(path, time_s, tolerance(system.name, path.kind, cell.direction, cell.size_bytes))
+
+
+def _alone_s(cell: CopyCell, path: Path, system: System) -> float:
+    """Of a copy that nothing else runs beside; a relay passes pieces on while it receives the next ones."""
+
+    def cost_s(leg: Path, size_bytes: int) -> float:
+        cost = pair_cost(leg, size_bytes)
+        return cost.time_s if cell.direction == "one-way" else cost.both_ways_s
+
+    if cell.through is None:
+        return cost_s(path, cell.size_bytes)
+    legs = [copy_path(system, path.source, cell.through), copy_path(system, cell.through, path.target)]
+    slowest = min(legs, key=lambda leg: leg.bandwidth_Bps)
+    return cost_s(legs[0], min(cell.size_bytes, RELAYED_BYTES)) + cost_s(slowest, cell.size_bytes)
+
+
+def _path(cell: CopyCell, system: System, transport: Transport) -> Path | None:
+    """The path that the topology has for a copy; None where it says nothing of such copies."""
+    source, target = cell.source, cell.target
+    places = [place for place in (source, target, cell.through) if isinstance(place, int)]
+    if cell.endpoint == "pageable" or not all(0 <= place < len(system.gpus) for place in places):
+        return None
+    chosen = _between_gpus(transport)
+    if cell.copy == STAGED:
+        chosen = "host"
+    if isinstance(source, int) and isinstance(target, int):
+        if cell.endpoint != "device" or transport == "socket":
+            return None
+        if cell.through is not None:
+            return relay(system, (source, cell.through, target))
+        return copy_path(system, source, target, chosen)
+    device = source if isinstance(source, int) else target
+    other = target if isinstance(source, int) else source
+    return host_path(system, device) if isinstance(device, int) and _is_host(other) else None
+
+
+def _is_host(place: Place) -> bool:
+    return isinstance(place, str) and (place == "host" or place.startswith("numa"))
+
+
+def _slowed(cell: CopyCell, system: System, transport: Transport) -> float:
+    """How many times as long bytes take because of what runs at the same time."""
+    own = _flow(system, cell.source, cell.target, transport)
+    if not cell.together or own is None:
+        return 1.0
+    others = [(pair, _flow(system, pair.source, pair.target, transport)) for pair in cell.together]
+    found = [(cell.source, cell.target, own), *((pair.source, pair.target, one) for pair, one in others if one)]
+    flows = [one for _, _, one in found]
+    if cell.direction == "both-ways":
+        flows = [
+            way for source, target, one in found for way in (one, _opposite(system, source, target, one, transport))
+        ]
+    alone = flows[:2] if cell.direction == "both-ways" else flows[:1]
+    (alone_Bps, _), *_ = fair_shares(system, alone)
+    (shared_Bps, _), *_ = fair_shares(system, flows)
+    return alone_Bps / shared_Bps
+
+
+def _opposite(system: System, source: Place, target: Place, one: Flow, transport: Transport) -> Flow:
+    if isinstance(source, int) and isinstance(target, int):
+        return opposite_flow(system, source, target, one, _between_gpus(transport))
+    return Flow(backward(one.steps), one.staged, one.from_host)
+
+
+def _between_gpus(transport: Transport) -> Transport:
+    return "auto" if transport in ("peer", "socket") else transport
+
+
+def _flow(system: System, source: Place, target: Place, transport: Transport) -> Flow | None:
+    if isinstance(source, int) and isinstance(target, int):
+        return flow(system, source, target, _between_gpus(transport)) if source != target else None
+    for device, other, down in ((target, source, True), (source, target, False)):
+        if isinstance(device, int) and _is_host(other):
+            up = to_host(system, system.gpus[device].name)
+            return Flow(backward(up) if down else up, staged=False, from_host=True) if up else None
+    return None
+
+
+def counted(cells: Sequence[CopyCell]) -> Iterator[tuple[Verdict, int]]:
+    """How many cells have each verdict, the worst verdicts first."""
+    order: tuple[Verdict, ...] = ("low", "above the link", "as expected", "not judged")
+    for verdict in order:
+        if count := sum(cell.verdict == verdict for cell in cells):
+            yield verdict, count

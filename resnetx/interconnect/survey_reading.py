@@ -1,0 +1,50 @@
+"""A survey from files: what other programs say of a machine, each recognised by its content.
+
+`nvidia-smi topo -m`, `topo -p2p` and `-L`, `rocm-smi --showtopo`, the topology that NCCL or RCCL writes, and the XML of
+`lstopo`.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from resnetx.errors import ConfigError, FileError
+from resnetx.formats import bounded_xml, hwloc_xml, nccl_xml, nvidia_smi_topo, rocm_smi_topo
+from resnetx.formats.bounded_xml import XML_BYTES
+from resnetx.interconnect.survey import Survey
+from resnetx.interconnect.survey_matrix import of_nvidia_smi, of_rocm_smi
+from resnetx.interconnect.survey_tree import of_tree
+from resnetx.loading import File
+
+WHAT = "the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, or the XML of NCCL or lstopo"
+
+
+def read_survey(path: Path, gpus: int | None = None, nvlinks: int = 0) -> Survey:
+    """What one file says. `gpus`: see `of_tree`; `nvlinks`: of each GPU, 0 where that is not known."""
+    file = File(path, WHAT, XML_BYTES)
+    return survey_of(file, file.text(), gpus, nvlinks)
+
+
+def survey_of(file: File, text: str, gpus: int | None = None, nvlinks: int = 0) -> Survey:
+    """The same of a text; `file` is who is blamed."""
+    try:
+        survey = _recognised(file, text, gpus, nvlinks)
+    except FileError:
+        raise
+    except ConfigError as error:
+        raise file.error(str(error)) from None
+    return replace(survey, source=f"{survey.source} ({file.path.name})")
+
+
+def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey:
+    if bounded_xml.looks_like_xml(text):
+        top = bounded_xml.parse(file, text)
+        if top.tag in ("system", "graphs"):
+            return of_tree(nccl_xml.parse(file, top), gpus)
+        if top.tag == "topology":
+            return of_tree(hwloc_xml.parse(file, top), gpus)
+        raise file.error(f"<{top.tag[:40]}>: not a topology; expected {WHAT}", top.line)
+    if rocm_smi_topo.recognised(text):
+        return of_rocm_smi(rocm_smi_topo.parse(file, text))
+    if nvidia_smi_topo.recognised(text):
+        return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
+    raise file.error(f"expected {WHAT}")

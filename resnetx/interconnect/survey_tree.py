@@ -1,0 +1,119 @@
+"""A survey from a tree of PCI devices: NCCL's XML, hwloc's, or the kernel's.
+
+GPUs are numbered as the source does, else by their addresses, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. Of
+devices whose class is not stated, a count of GPUs tells which are: the first ones. Without it, all are taken for GPUs.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from resnetx.errors import ConfigError
+from resnetx.formats.pci_tree import PciNode, PciTree
+from resnetx.interconnect.survey import Pair, SeenCpu, SeenNode, Survey
+
+
+def of_tree(tree: PciTree, gpus: int | None = None) -> Survey:
+    """`gpus`: how many of the devices without a class are GPUs."""
+    tree, unknown = _classed(tree, gpus)
+    found = tree.of_kind("gpu")
+    numbered = len({gpu.index for gpu in found} - {None}) == len(found)
+    ranked = sorted(found, key=lambda gpu: (gpu.index or 0) if numbered else _address(gpu.name))
+    number = {gpu.name: place for place, gpu in enumerate(ranked)}
+    if len(number) < len(found):
+        raise ConfigError(f"{tree.source}: two GPUs have one address; expected the topology of one machine")
+    walk = _Walk(number)
+    cpus = tuple(SeenCpu(f"cpu{place}", cpu.name, cpu.product, cpu.host) for place, cpu in enumerate(tree.cpus))
+    for seen, cpu in zip(cpus, tree.cpus, strict=True):
+        several = len({child.root for child in cpu.children}) > 1
+        for child in cpu.children:
+            walk.node(child, seen.name, child.root if several else "")
+    direct, switched, host_links, lost = _nvlinks(ranked, number)
+    gpu_nodes = sorted((node for node in walk.nodes if node.kind == "gpu"), key=lambda node: int(node.name[3:]))
+    others = [node for node in walk.nodes if node.kind != "gpu"]
+    return Survey(
+        source=tree.source,
+        cpus=cpus,
+        nodes=(*gpu_nodes, *others),
+        direct=direct,
+        switched=switched,
+        link="xgmi" if any(end.xgmi for gpu in ranked for end in gpu.nvlinks or ()) else "",
+        host_links=host_links,
+        unknown=(*unknown, *tree.notes, *lost),
+    )
+
+
+def _classed(tree: PciTree, count: int | None) -> tuple[PciTree, list[str]]:
+    """The tree with every device of a kind, and what was assumed for it."""
+    unclassed = [node.name for node in tree.of_kind("unclassed")]
+    if not unclassed:
+        return tree, []
+    stated = len(tree.of_kind("gpu"))
+    wanted = len(unclassed) if count is None else count - stated
+    if not 0 <= wanted <= len(unclassed):
+        raise ConfigError(f"gpus={count}: expected {stated} to {stated + len(unclassed)}, the devices of {tree.source}")
+    chosen = set(unclassed[:wanted])
+
+    def classed(node: PciNode) -> PciNode:
+        kind = node.kind if node.kind != "unclassed" else "gpu" if node.name in chosen else "nic"
+        return replace(node, kind=kind, children=tuple(map(classed, node.children)))
+
+    assumed = "all are taken for GPUs (assumed); gpus=N takes the first N" if count is None else (
+        f"the first {wanted} are taken for GPUs (assumed), the others for network cards"
+    )  # fmt: skip
+    note = f"what {len(unclassed)} PCI devices are: the file states no class of them; {assumed}"
+    return replace(tree, cpus=tuple(map(classed, tree.cpus))), [note]
+
+
+def _address(bus: str) -> tuple[int, ...]:
+    return tuple(int(part, 16) for part in bus.replace(".", ":").split(":"))
+
+
+@dataclass
+class _Walk:
+    """Names what it meets."""
+
+    number: dict[str, int]  # of a GPU by its address
+    nodes: list[SeenNode] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def node(self, found: PciNode, above: str, bridge: str) -> None:
+        if found.kind == "storage":
+            return
+        kind = {"bridge": "switch", "cpu": "switch"}.get(found.kind, found.kind)
+        assert kind in ("gpu", "nic", "switch"), kind
+        name = f"gpu{self.number[found.name]}" if kind == "gpu" else self._next({"switch": "pcie"}.get(kind, kind))
+        self.nodes.append(
+            SeenNode(
+                "gpu" if kind == "gpu" else "nic" if kind == "nic" else "switch", name, above, bridge, found.label,
+                found.name, found.product, found.generation, found.lanes, found.speed_Bps,
+            )
+        )  # fmt: skip
+        for child in found.children:
+            self.node(child, name, "")
+
+    def _next(self, stem: str) -> str:
+        self.counts[stem] += 1
+        return f"{stem}{self.counts[stem] - 1}"
+
+
+def _nvlinks(
+    gpus: Sequence[PciNode], number: dict[str, int]
+) -> tuple[dict[Pair, int], dict[int, int], dict[int, int], list[str]]:
+    """(between GPUs, into switches, to CPUs, what leads nowhere); both ends of a link may state it, or one."""
+    ends: Counter[tuple[int, int]] = Counter()
+    switched: Counter[int] = Counter()
+    host: Counter[int] = Counter()
+    lost: list[str] = []
+    for place, gpu in enumerate(gpus):
+        for end in gpu.nvlinks or ():
+            if end.to_switch:
+                switched[place] += end.count
+            elif end.to_cpu:
+                host[place] += end.count
+            elif end.target in number and number[end.target] != place:
+                ends[place, number[end.target]] += end.count
+            else:
+                lost.append(f"where NVLinks of gpu{place} lead: the source has no {end.target}")
+    direct = {(min(pair), max(pair)): max(ends[pair], ends[pair[::-1]]) for pair in list(ends)}
+    return direct, dict(switched), dict(host), lost

@@ -1,0 +1,200 @@
+"""How ranks are started where one process on this node is not enough: the launcher, its nodes, and the site's habits.
+
+    launcher=slurm nodes=2 site=site.yaml
+
+A site file keeps what is the same for every study of a cluster out of the commands:
+
+    name: alps                      # of the folder of results
+    partition: gpu
+    account: abc123
+    gpus_per_node: 8
+    walltime: 2h
+    interface: ib0                  # that ranks meet on
+    modules: [cuda/12.6]
+    environment: {NCCL_IB_HCA: mlx5}
+    container: {kind: apptainer, image: resnetx.sif, mounts: [/scratch]}
+
+None of it changes what a run measures; how many nodes its ranks are on does, and is part of the request (`nodes_of`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from resnetx import bounds
+from resnetx.errors import ConfigError, FileError, convert
+from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
+from resnetx.loading.yaml_file import Path_, steps
+from resnetx.variables import check_variables
+
+LauncherName = Literal["slurm", "torchrun", "mpi"]
+# Without a blank or a sign that means something to a shell: they become words of commands, and lines of a script.
+Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:/@+=&|\[\]-]*$")]
+AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"^/[^:,\s]*$")]
+HostPort = re.compile(r"[A-Za-z0-9_.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The image that ranks run in."""
+
+    kind: Literal["apptainer", "enroot"]
+    image: str
+    mounts: tuple[AbsolutePath, ...] = ()  # folders of the node, at the same place inside
+    python: Word = "python3"  # that has resnetx, inside
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The habits of a cluster."""
+
+    name: str | None = None  # of the folder of results; None: the cluster's, by Slurm, or else the node's
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Word | None = None
+    options: tuple[Word, ...] = ()  # of sbatch, without their dashes: "reservation=tests"
+    gpus_per_node: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None  # of a job; None: it asks for none
+    walltime: str | None = None  # of a job; None: the partition's own limit
+    exclusive: bool = True  # whether a job has its nodes to itself
+    modules: tuple[Word, ...] = ()
+    environment: dict[str, str] = {}
+    interface: Word | None = None  # that ranks meet on; None: the libraries' own choice
+    rendezvous: Literal["c10d", "static"] = "c10d"  # of torchrun (docs/security.md)
+    mpirun: tuple[str, ...] = ("mpirun", "--map-by", "ppr:1:node")  # one process on each node
+    container: Container | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of the environment of ranks."""
+        names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+        return {**(dict.fromkeys(names, self.interface) if self.interface else {}), **self.environment}
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the ranks of a run are started by other means than one torchrun on this node."""
+
+    launcher: LauncherName
+    nodes: int  # that a job has; a run of few ranks takes fewer
+    node_rank: int | None = None  # of this node, where torchrun is started on each by hand
+    rendezvous: str | None = None  # HOST:PORT, likewise
+    walltime: float | None = None  # seconds that a job may take; None: the partition's limit
+    jobs: int = 1  # of one array, one after the other, each of which goes on where the one before ended
+    site: Site = Site()
+
+
+SETTINGS = ("launcher", "nodes", "node_rank", "rendezvous", "walltime", "jobs", "site")  # that `launch_from` reads
+
+
+def refuse_unlaunched(tree: Mapping[str, Any]) -> None:
+    """Refuses settings of a launcher where there is none, of what is to be measured."""
+    for key in SETTINGS:
+        if tree.get("launcher") is None and tree.get(key) not in (None, 1):
+            raise ConfigError(
+                f"{key}={tree[key]}: without a launcher, ranks run on this node alone; add launcher=slurm, or mpi, or "
+                "launcher=torchrun with node_rank= and rendezvous= on each node"
+            )
+
+
+def launch_from(tree: Mapping[str, Any]) -> Launch | None:
+    """How a composed configuration starts ranks; None: on this node alone."""
+    given = {key: tree.get(key) for key in SETTINGS}
+    if given["launcher"] is None:
+        return None
+    site = Site() if given["site"] is None else read_site(Path(str(given["site"])))
+    own = given["walltime"] if given["walltime"] is not None else site.walltime
+    chosen = {"nodes": 1, "jobs": 1, **{key: value for key, value in given.items() if value is not None}}
+    launch: Launch = convert({**chosen, "site": site, "walltime": None if own is None else _walltime(own)}, Launch)
+    bounds.check({"nodes": launch.nodes, "jobs": launch.jobs, "node_rank": launch.node_rank})
+    _check(launch)
+    return launch
+
+
+def _walltime(value: str | float) -> float:
+    return bounds.seconds_of("walltime", value, "30min or 2h")
+
+
+def _check(launch: Launch) -> None:
+    by_hand = launch.launcher == "torchrun"
+    for key, value in {"node_rank": launch.node_rank, "rendezvous": launch.rendezvous}.items():
+        if by_hand and value is None:
+            raise ConfigError(f"launcher=torchrun: {key} is missing; every node has its own command, and all the same "
+                              "rendezvous: nodes=2 node_rank=0 rendezvous=FIRST_NODE:29500")  # fmt: skip
+        if not by_hand and value is not None:
+            raise ConfigError(f"{key}={value}: of launcher=torchrun; launcher={launch.launcher} settles it by itself")
+    if launch.node_rank is not None and launch.node_rank >= launch.nodes:
+        raise ConfigError(f"node_rank={launch.node_rank}: nodes={launch.nodes} are counted from 0; lower it")
+    if launch.rendezvous is not None and not HostPort.fullmatch(launch.rendezvous):
+        raise ConfigError(f"rendezvous={launch.rendezvous}: expected HOST:PORT of node 0, e.g. 10.1.0.1:29500")
+    if launch.launcher != "slurm" and launch.jobs != 1:
+        raise ConfigError(f"jobs={launch.jobs}: jobs of Slurm; use launcher=slurm")
+    if by_hand and launch.site.container:
+        raise ConfigError("container: with launcher=torchrun, start resnetx inside the container on each node")
+
+
+# ---- ranks on nodes -------------------------------------------------------------------------------------------------
+
+
+def ranks_per_node(launch: Launch | None, most: Any) -> Any:
+    """Ranks on each full node, of whatever is compared: as many as spread the `most` ranks of any run on all nodes."""
+    return -(-most // launch.nodes) if launch and isinstance(most, int) else most
+
+
+def nodes_of(gpus: int, per_node: int) -> int:
+    """The nodes that a run of so many ranks is on: they are filled one after the other."""
+    return max(1, -(-gpus // max(1, per_node)))
+
+
+def check_nodes(gpus: int, nodes: int, devices: list[int] | None) -> None:
+    """Refuses ranks that do not spread evenly over nodes."""
+    if gpus % nodes:
+        raise ConfigError(f"gpus={gpus} does not divide over nodes={nodes}: all nodes have as many ranks; "
+                          "change gpus or nodes")  # fmt: skip
+    if nodes > 1 and devices is not None:
+        raise ConfigError(f"devices={devices} with nodes={nodes}: ranks take the first GPUs of each node; leave it out")
+
+
+# ---- the site file --------------------------------------------------------------------------------------------------
+
+
+class _SiteYaml(YamlFile):
+    """A site file, whose mistakes are told with their lines."""
+
+    def mistake(self, error: msgspec.ValidationError, kind: Any, where: Path_, value: Any) -> FileError:
+        path = steps(error) if " - at `$" in str(error) else []
+        if found := re.search("unknown field `(.*?)`", str(error)):
+            fields = ", ".join((Container if path == ["container"] else Site).__struct_fields__)
+            return self.error([*path, found[1]], f"{found[1]}: a site file has no such setting; known: {fields}")
+        if "matching regex" in str(error):
+            key = ".".join(map(str, path))
+            return self.error(path, f"{key}: expected a word, without blanks and without signs that a shell interprets")
+        return super().mistake(error, kind, where, value)
+
+
+def read_site(path: Path) -> Site:
+    """The site file at `path`; a mistake in it is one sentence with its line."""
+    text = _SiteYaml(File(path, "a site file", YAML_BYTES))
+    if not isinstance(text.tree, dict):
+        raise text.file.error("expected a mapping of settings, e.g. partition: gpu")
+    variables = text.tree.get("environment")
+    if isinstance(variables, dict):
+        text.tree["environment"] = {name: str(value) for name, value in variables.items()}
+    site: Site = text.convert(Site)
+    if site.name is not None and (fault := name_fault(site.name)):
+        raise text.error(["name"], f"name={site.name}: {fault}")
+    with _of_line(text, "walltime"):
+        _walltime(site.walltime or "1h")
+    with _of_line(text, "environment"):
+        check_variables(site.environment)
+    return site
+
+
+@contextmanager
+def _of_line(text: YamlFile, key: str) -> Iterator[None]:
+    """Says on which line of a file it stands what is refused of this key."""
+    try:
+        yield
+    except ConfigError as error:
+        raise text.error([key], str(error)) from None

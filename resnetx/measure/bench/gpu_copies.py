@@ -1,0 +1,293 @@
+"""Copies between the GPUs of one node, and between them and memory of the host: rank 0 drives all of them.
+
+    stream of the first flow   [ sleeping kernel ..... ][gate] mark [copy] mark [copy] mark ...
+    streams of other flows                   (wait for the gate) mark [copy] mark [copy] mark ...
+
+Copies are queued while the first stream is held back (`device_time`), so that they run without the host; what lies
+between two marks is one copy. Both ways at once, each stream waits for the other behind every copy, and the time is
+that until both have ended. A relay copies in pieces: while the third GPU passes one on, the next one comes in. Memory
+that is not pinned is copied by the host itself, and timed from there.
+
+Whether GPUs reach each other's memory is set before each copy: `transport` host has it off, the others on where they
+can. How much went over NVLink and PCIe is read off the GPUs' counters, once for each pair, around some larger copies.
+
+References: nvbandwidth (copies behind a held stream, both directions); CUDA samples, p2pBandwidthLatencyTest.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+
+from resnetx.copies import HOST, Entry, Flow, Place
+from resnetx.errors import ConfigError
+from resnetx.inputs import nothing
+from resnetx.measure.bench import checks, link_traffic
+from resnetx.measure.bench.observed import CLEAR, Observed, data_of
+from resnetx.measure.rank.clock import timed
+from resnetx.measure.rank.cuda_runtime import CudaRuntime
+from resnetx.measure.rank.device_time import MOST_LAUNCHES, held_back, mark, seconds_between
+from resnetx.measure.rank.distributed import Ranks
+from resnetx.record import Unknown
+from resnetx.record.copies import Endpoint
+from resnetx.transports import TransportName
+
+PIECES, LEAST_PIECE_BYTES = 16, 2**20  # of what is relayed
+PROBE_BYTES, PROBES = 2**26, 4  # of the copies that counters are read around
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """One flow on its stream."""
+
+    flow: Flow
+    source: torch.Tensor
+    target: torch.Tensor
+    stream: torch.cuda.Stream
+    launches: int  # of one copy
+    copy: Callable[[], None]  # queues one copy on the stream
+    marks: list[torch.cuda.Event] = field(default_factory=list)
+
+    def on(self) -> AbstractContextManager[None]:
+        """Makes the stream the current one."""
+        context: AbstractContextManager[None] = torch.cuda.stream(self.stream)
+        return context
+
+
+class GpuCopies:
+    """Copies by the copy engines of the GPUs of this node."""
+
+    def __init__(
+        self,
+        most_bytes: int,
+        ranks: Ranks,
+        *,
+        endpoint: Endpoint | None = None,
+        transport: TransportName = "auto",
+        numa_node: int | None = None,
+        runtime: CudaRuntime | None = None,
+    ) -> None:
+        """`endpoint`: of memory of the host, pinned unless it is set; `runtime` replaces CUDA's in tests."""
+        self._ranks, self._transport, self._numa_node = ranks, transport, numa_node
+        self._endpoint: Endpoint = endpoint or "pinned"
+        self._gpus: list[int] = ranks.gather(ranks.device.index)
+        self._paths: dict[tuple[Place, Place], link_traffic.Seen] = {}
+        if ranks.first:
+            self._runtime = runtime or CudaRuntime()
+            self._memory = {
+                place: [self._runtime.device_memory(most_bytes, gpu) for _ in range(2)]
+                for place, gpu in enumerate(self._gpus)
+            }
+            self._host = self._runtime.host_memory(
+                most_bytes, pinned=self._endpoint == "pinned", numa_node=self._numa_node
+            )
+            self._streams = {
+                place: torch.cuda.Stream(torch.device("cuda", gpu)) for place, gpu in enumerate(self._gpus)
+            }
+
+    def observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
+        observed = self._observe(entry, warmups, timings) if self._ranks.first else None
+        measured = self._ranks.gather(observed)[0]
+        assert measured is not None, "rank 0 drives the GPUs"
+        return measured
+
+    def _observe(self, entry: Entry, warmups: int, timings: int) -> Observed:
+        self._connect(entry.flows)
+        seen = self._seen(entry.flows)
+        lanes = [self._lane(flow, entry.size_bytes) for flow in entry.flows]
+        for lane in lanes:
+            checks.write(lane.source, data_of(lane.flow.source))
+        for lane in lanes:
+            lane.target.fill_(CLEAR)
+        for gpu in self._gpus:
+            torch.cuda.synchronize(gpu)  # data was written on other streams
+        times_s, by = self._timed(lanes, warmups + timings, both_ways=entry.direction == "both-ways")
+        return Observed(
+            times_s=[times[warmups:] for times in times_s],
+            wrong=[checks.unlike(lane.target, data_of(lane.flow.source)) for lane in lanes],
+            endpoint=self._endpoint if self._touches_host(entry.flows) else "device",
+            path=seen.path,
+            evidence=[*seen.evidence, *by, *self._host_memory(entry.flows)],
+        )
+
+    # ---- timing -----------------------------------------------------------------------------------------------------
+
+    def _timed(self, lanes: Sequence[_Lane], count: int, *, both_ways: bool) -> tuple[list[list[float]], list[str]]:
+        """[flow][copy] seconds, of both ways at once those until both have ended; and what to say of the clock."""
+        if self._endpoint == "pageable" and self._touches_host([lane.flow for lane in lanes]):
+            return self._timed_by_host(lanes, count, "it copies memory that is not pinned")
+        launches = sum(lane.launches + 3 for lane in lanes)  # a mark, and what streams wait for each other by
+        at_once = max(1, MOST_LAUNCHES // launches)
+        times_s: list[list[float]] = [[] for _ in lanes[: 1 if both_ways else None]]
+        while len(times_s[0]) < count:
+            some = self._held_back(lanes, min(at_once, count - len(times_s[0])), both_ways)
+            if isinstance(some, Unknown):
+                found, by = self._timed_by_host(lanes, count, some)
+                return found[: len(times_s)], by
+            for times, more in zip(times_s, some, strict=True):
+                times += more
+        return times_s, []
+
+    def _held_back(self, lanes: Sequence[_Lane], count: int, both_ways: bool) -> list[list[float]] | Unknown:
+        """The same of a few copies, queued behind a kernel that sleeps."""
+        first = lanes[0]
+        device = torch.device("cuda", self._gpu_of(first.flow))
+        with torch.cuda.device(device), first.on():
+            queued = held_back(lambda: self._queue(lanes, count, both_ways), device)
+        if isinstance(queued, Unknown):
+            return queued
+        return [
+            [seconds_between(*pair) for pair in pairwise(lane.marks)] for lane in (lanes[:1] if both_ways else lanes)
+        ]
+
+    def _queue(self, lanes: Sequence[_Lane], count: int, both_ways: bool) -> None:
+        first, *others = lanes
+        gate = mark()
+        for lane in lanes:
+            lane.marks.clear()
+        for lane in others:
+            lane.stream.wait_event(gate)
+        for _ in range(count):
+            self._mark(lanes)
+            for lane in lanes:
+                with lane.on():
+                    lane.copy()
+            if both_ways:
+                _wait_for_each_other(lanes)
+        self._mark(lanes)
+        for lane in others:  # so that waiting for the first stream is waiting for all
+            first.stream.wait_event(lane.marks[-1])
+
+    def _mark(self, lanes: Sequence[_Lane]) -> None:
+        for lane in lanes:
+            with lane.on():
+                lane.marks.append(mark())
+
+    def _timed_by_host(self, lanes: Sequence[_Lane], count: int, why: str) -> tuple[list[list[float]], list[str]]:
+        """[flow][copy] seconds until the host sees that all have ended; and what to say of that."""
+
+        def copy_all() -> None:
+            for lane in lanes:
+                with lane.on():
+                    lane.copy()
+            for lane in lanes:
+                lane.stream.synchronize()
+
+        device = torch.device("cuda", self._gpu_of(lanes[0].flow))
+        times_s = [timed(copy_all, 1, device, nothing) for _ in range(count)]
+        return [times_s for _ in lanes], [f"timed by the host: {why}"]
+
+    # ---- one flow ---------------------------------------------------------------------------------------------------
+
+    def _lane(self, flow: Flow, size_bytes: int) -> _Lane:
+        source, target = self._source(flow.source)[:size_bytes], self._target(flow.target)[:size_bytes]
+        stream = self._streams[self._place_of(flow)]
+        if flow.through is None:
+            return _Lane(flow, source, target, stream, 1, lambda: self._runtime.copy(target, source, stream))
+        piece_bytes = max(LEAST_PIECE_BYTES, -(-size_bytes // PIECES))
+        between = self._target(flow.through)[:size_bytes]
+        pieces = list(
+            zip(source.split(piece_bytes), between.split(piece_bytes), target.split(piece_bytes), strict=True)
+        )
+        onward = self._streams[flow.through]
+
+        def relay() -> None:
+            for start, stop, end in pieces:
+                self._runtime.copy(stop, start, stream)
+                onward.wait_stream(stream)
+                self._runtime.copy(end, stop, onward)
+            stream.wait_stream(onward)
+
+        return _Lane(flow, source, target, stream, 4 * len(pieces) + 2, relay)
+
+    def _source(self, place: Place) -> torch.Tensor:
+        return self._host if place == HOST else self._memory[_gpu(place)][0]
+
+    def _target(self, place: Place) -> torch.Tensor:
+        return self._host if place == HOST else self._memory[_gpu(place)][1]
+
+    def _place_of(self, flow: Flow) -> int:
+        """The GPU that copies: the source where it is one."""
+        return _gpu(flow.source if flow.source != HOST else flow.target)
+
+    def _gpu_of(self, flow: Flow) -> int:
+        return self._gpus[self._place_of(flow)]
+
+    # ---- peers and paths --------------------------------------------------------------------------------------------
+
+    def _connect(self, flows: Sequence[Flow]) -> None:
+        """Sets whether the GPUs of these flows reach each other's memory."""
+        for a, b in _steps(flows):
+            for one, other in ((self._gpus[a], self._gpus[b]), (self._gpus[b], self._gpus[a])):
+                if one == other:
+                    continue
+                can = self._runtime.can_reach(one, other)
+                if not can and self._transport in ("peer", "pcie"):
+                    raise ConfigError(
+                        f"transport={self._transport}: GPU {one} cannot reach the memory of GPU {other}; use "
+                        "transport=auto or host, or devices= that can"
+                    )
+                if can:
+                    self._runtime.set_peers(one, other, self._transport != "host")
+
+    def _are_peers(self, a: int, b: int) -> bool:
+        return self._transport != "host" and self._runtime.can_reach(self._gpus[a], self._gpus[b])
+
+    def _seen(self, flows: Sequence[Flow]) -> link_traffic.Seen:
+        """What the pairs of these flows go over, looked at once for each pair."""
+        found = []
+        for flow in flows:
+            key = (flow.source, flow.target)
+            if flow.through is not None:
+                found += [self._seen([Flow(a, b)]) for a, b in _steps([flow])]
+                continue
+            if key not in self._paths:
+                self._paths[key] = self._look(flow)
+            found.append(self._paths[key])
+        return link_traffic.together(found)
+
+    def _look(self, flow: Flow) -> link_traffic.Seen:
+        if flow.source == flow.target:
+            return link_traffic.Seen("local", [])
+        lane = self._lane(flow, min(PROBE_BYTES, len(self._host)))
+        gpus = {place: self._gpus[place] for place in flow.places}
+        peers = None if HOST in (flow.source, flow.target) else self._are_peers(_gpu(flow.source), _gpu(flow.target))
+
+        def copy() -> None:
+            for _ in range(PROBES):
+                with lane.on():
+                    lane.copy()
+            lane.stream.synchronize()
+
+        return link_traffic.watched(copy, PROBES * len(lane.source), flow, gpus, peers)
+
+    def _touches_host(self, flows: Sequence[Flow]) -> bool:
+        return any(HOST in (flow.source, flow.target) for flow in flows)
+
+    def _host_memory(self, flows: Sequence[Flow]) -> list[str]:
+        if not self._touches_host(flows) or self._numa_node is None:
+            return []
+        return [f"memory of the host on NUMA node {self._numa_node}"]
+
+
+def _wait_for_each_other(lanes: Sequence[_Lane]) -> None:
+    ends = []
+    for lane in lanes:
+        with lane.on():
+            ends.append(mark())
+    for lane in lanes:
+        for end in ends:
+            lane.stream.wait_event(end)
+
+
+def _steps(flows: Sequence[Flow]) -> list[tuple[int, int]]:
+    """The copies between GPUs that flows are made of."""
+    ways = [[place for place in (flow.source, flow.through, flow.target) if isinstance(place, int)] for flow in flows]
+    return [step for way in ways for step in pairwise(way)]
+
+
+def _gpu(place: Place) -> int:
+    assert isinstance(place, int), f"{place!r} is no GPU"
+    return place

@@ -1,0 +1,155 @@
+"""Network namespaces joined by shaped links, which live exactly as long as the process that makes them.
+
+No namespace has a name: the process holds each by an open file, and its children inherit it. However the last of them
+ends, the kernel takes namespaces, links and queues down, so that nothing can be left behind. The namespace in which the
+process was started is not changed.
+
+Each end of a link is a token bucket (`tbf`) at the link's rate. The burst holds two of the 64 KiB packets that the
+kernel hands over at once (GSO), and the queue is long enough for TCP never to lose one. Namespaces forward by the link
+of arrival and the target.
+
+References: veth(4), namespaces(7), tc-tbf(8), ip-rule(8).
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from resnetx.errors import ConfigError
+from resnetx.interconnect.lab_network import ORIGIN, LabNetwork, next_hops
+
+CLONE_NEWNET = 0x40000000  # linux/sched.h
+MTU = 9000
+# A full frame has a header of Ethernet (14), IP (20) and TCP with timestamps (32); `tbf` counts all of it.
+PAYLOAD_SHARE = (MTU - 52) / (MTU + 14)
+QUEUE = "burst 128kb limit 16mb"
+SETTINGS = {"ipv4/ip_forward": "1", "ipv4/tcp_congestion_control": "reno", "ipv4/conf/all/rp_filter": "0"}
+ADDRESSES = "10.77.0"  # of namespaces that no other can see
+_FIRST_TABLE = 100  # of the routes for what arrives by a link; the kernel's own are above 250
+
+
+@dataclass(frozen=True)
+class Namespaces:
+    """The namespaces of a network, by name; each is an open file."""
+
+    files: dict[str, int]
+
+    def enter(self, name: str) -> None:
+        """Moves the calling thread, and whatever it starts, into a namespace."""
+        _enter(self.files[name])
+
+
+def missing() -> str:
+    """What this machine lacks for the lab, in one sentence; "" if nothing."""
+    if not Path("/proc/self/ns/net").exists():
+        return "the lab needs network namespaces, which only Linux has"
+    for program in ("ip", "tc"):
+        if shutil.which(program) is None:
+            return f"the lab needs `{program}` of iproute2: apt-get install iproute2 (dnf install iproute-tc)"
+    if os.geteuid() != 0:
+        return "the lab needs root, to make network namespaces and shape their links: sudo resnetx lab ..."
+    return ""
+
+
+@contextmanager
+def built(network: LabNetwork) -> Iterator[Namespaces]:
+    """Builds a network; the caller is then in the namespace that it was in before."""
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    spaces = Namespaces({name: _new() for name in network.spaces})
+    try:
+        for name in network.spaces:
+            spaces.enter(name)
+            for setting, value in SETTINGS.items():
+                _set(setting, value)
+            _configure("ip", _address_commands(network, name), "addresses")
+        _join(network, spaces)
+        _enter(own)
+        yield spaces
+    finally:
+        _enter(own)
+        for file in (*spaces.files.values(), own):
+            os.close(file)
+
+
+def address(network: LabNetwork, name: str) -> str:
+    """Of a namespace, on its loopback interface."""
+    return f"{ADDRESSES}.{network.spaces.index(name) + 1}"
+
+
+# ---- what is configured ---------------------------------------------------------------------------------------------
+
+
+def _address_commands(network: LabNetwork, name: str) -> list[str]:
+    """The loopback interface has this address alone: gloo takes the first one that it finds."""
+    return ["link set lo up", "addr flush dev lo", f"addr add {address(network, name)}/32 dev lo"]
+
+
+def _join(network: LabNetwork, spaces: Namespaces) -> None:
+    """Makes every link with its two queues, then the routes of every namespace."""
+    for number, link in enumerate(network.links):
+        spaces.enter(link.a)
+        far = f"/proc/{os.getpid()}/fd/{spaces.files[link.b]}"
+        name = _interface(number)
+        _configure("ip", [f"link add {name} mtu {MTU} type veth peer name {name} mtu {MTU} netns {far}"], "a link")
+        for end in (link.a, link.b):
+            spaces.enter(end)
+            _configure("ip", [f"link set {name} up"], "a link")
+            if rate_Bps := link.from_Bps(end):
+                bits_per_s = round(8 * rate_Bps / PAYLOAD_SHARE)
+                _configure("tc", [f"qdisc add dev {name} root tbf rate {bits_per_s}bit {QUEUE}"], "a queue")
+    for name, hops in next_hops(network).items():
+        spaces.enter(name)
+        commands = []
+        for arrival, targets in hops.items():
+            table = "" if arrival == ORIGIN else f" table {_FIRST_TABLE + arrival}"
+            commands += [f"rule add iif {_interface(arrival)} lookup {_FIRST_TABLE + arrival}"] if table else []
+            commands += [
+                f"route add {address(network, target)}/32 via {address(network, after)} dev {_interface(link)} onlink"
+                f" src {address(network, name)}{table}"
+                for target, (after, link) in targets.items()
+            ]
+        _configure("ip", commands, "routes")
+
+
+def _interface(link: int) -> str:
+    return f"link{link}"
+
+
+def _configure(program: str, commands: list[str], what: str) -> None:
+    """Runs commands of iproute2 in the namespace of this thread."""
+    if not commands:
+        return
+    done = subprocess.run([program, "-batch", "-"], input="\n".join(commands) + "\n", text=True, capture_output=True)
+    if done.returncode != 0:
+        raise ConfigError(f"the lab could not make {what} of its network: {program}: {done.stderr.strip()}")
+
+
+def _set(setting: str, value: str) -> None:
+    path = Path("/proc/sys/net") / setting
+    try:
+        path.write_text(value)
+    except OSError as error:
+        raise ConfigError(
+            f"the lab could not set net/{setting} to {value} in its namespaces: {error.strerror}"
+        ) from None
+
+
+# ---- the kernel -----------------------------------------------------------------------------------------------------
+
+
+def _new() -> int:
+    """A namespace of its own, which the calling thread is then in."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        why = os.strerror(ctypes.get_errno())
+        raise ConfigError(f"the lab may make no network namespace here ({why}); it needs root with CAP_SYS_ADMIN")
+    return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
+def _enter(file: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(file, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")

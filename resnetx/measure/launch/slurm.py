@@ -1,0 +1,195 @@
+"""What Slurm says: of the job at hand, of its nodes, and of why it ended.
+
+A process of a job knows it by variables (sbatch(1), srun(1), "OUTPUT ENVIRONMENT VARIABLES"). Why Slurm ends a job it
+writes into the log of every step before it sends SIGTERM, KillWait seconds before SIGKILL:
+
+    slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
+
+`scontrol` names no cause at that moment: the job is COMPLETING, or, where it is requeued, PENDING.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from resnetx.record import Job, Unknown, known
+
+ENDED = "Slurm ended the job"  # begins the reason of a run that Slurm cut short
+WARNED_S = 60  # before the time limit, a job of ours gets SIGTERM (`--signal` in launch/slurm.sbatch.j2)
+_ANSWER_S = 10  # that slurmctld may take; KillWait, in which a run that is ended is recorded, is 30 s by default
+_FRESH_S = 60  # a cause was written that recently, or is of an earlier end: a requeued job waits for longer
+_LOG_END = 4096  # bytes of a log in which the cause is looked for
+
+# What slurmstepd writes behind CANCELLED AT (src/slurmd/slurmd/req.c, src/slurmd/slurmstepd/req.c), and what we say.
+_CAUSES = {
+    "TIME LIMIT": "time limit",
+    "PREEMPTION": "preempted",
+    "NODE FAILURE": "a node was lost",
+    "JOB REQUEUE": "requeued",
+}
+_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (\S+)(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
+_LOST_NODE = re.compile(r"srun: error: Node failure on ([^\s,]+)")
+
+
+def inside() -> bool:
+    """Whether this process is part of a job."""
+    return "SLURM_JOB_ID" in os.environ
+
+
+def job() -> Job | Unknown:
+    """The job that this process is part of."""
+    if not inside():
+        return Unknown("not part of a job of Slurm")
+    at = os.environ
+    array = at.get("SLURM_ARRAY_JOB_ID")
+    return Job(
+        scheduler="slurm",
+        id=f"{array}_{at.get('SLURM_ARRAY_TASK_ID')}" if array else at["SLURM_JOB_ID"],
+        cluster=known(at.get("SLURM_CLUSTER_NAME") or Unknown("Slurm does not tell its cluster")),
+        partition=known(at.get("SLURM_JOB_PARTITION") or Unknown("Slurm does not tell the partition")),
+        nodes=node_names(),
+        restarts=int(at.get("SLURM_RESTART_COUNT", "0")),
+        ended=known(Unknown("the job went on behind this run")),
+    )
+
+
+def switches() -> str | Unknown:
+    """The switches above this node as Slurm's topology has them: "spine.leaf1"."""
+    address, _, node = os.environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")
+    if not address:
+        return Unknown("Slurm describes no switches here" if node or inside() else "not part of a job of Slurm")
+    return address
+
+
+# ---- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def node_names() -> list[str]:
+    """The nodes of the job at hand, in Slurm's order; none outside of a job."""
+    listed = os.environ.get("SLURM_JOB_NODELIST", "")
+    return said(["scontrol", "show", "hostnames", listed]).split() if listed else []
+
+
+def address(node: str) -> str:
+    """Where other nodes reach a node: its name or its IP address."""
+    return facts(said(["scontrol", "--oneliner", "show", "node", node])).get("NodeAddr", node)
+
+
+def cluster_name() -> str | None:
+    """What Slurm calls the cluster; None where there is no answer."""
+    if name := os.environ.get("SLURM_CLUSTER_NAME"):
+        return name
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", said(["scontrol", "show", "config"]), re.MULTILINE)
+    return found[1] if found else None
+
+
+def obstacle_to_job(nodes: int) -> str:
+    """Why steps on so many nodes cannot be started from here, in one sentence; "" where they can."""
+    if not inside():
+        return (
+            "launcher=slurm: this is no job of Slurm; the command line submits one, a program has to be started with "
+            "sbatch or in salloc"
+        )
+    if nodes > (own := len(node_names())):
+        return f"nodes={nodes}: this job has {own}; ask for fewer, or for a job with more (sbatch --nodes={nodes})"
+    return ""
+
+
+# ---- why a job ended ------------------------------------------------------------------------------------------------
+
+
+def cause(log: str) -> str:
+    """Why Slurm ended what wrote this log: "time limit"; "" where it did not."""
+    if lost := _LOST_NODE.search(log):
+        return f"node {lost[1]} was lost"
+    *_, last = [None, *_CANCELLED.finditer(log)]
+    if last is None:
+        return ""
+    return next((said for written, said in _CAUSES.items() if (last[2] or "").startswith(written)), "cancelled")
+
+
+def cause_of_signal() -> str:
+    """Why the job at hand is told to end (SIGTERM): "time limit"; "" outside of a job."""
+    if not inside():
+        return ""
+    now = job_facts(os.environ["SLURM_JOB_ID"])
+    if now.get("JobState") == "RUNNING":  # then it is no more than a signal: the one ahead of the limit, or a user's
+        return "time limit" if _left_s(now) <= 2 * WARNED_S else ""
+    return cause(_fresh(_end_of_own_log())) or "cancelled"
+
+
+_STATES = {"TIMEOUT": "time limit", "PREEMPTED": "preempted", "NODE_FAIL": "a node was lost", "CANCELLED": "cancelled"}
+
+
+def cause_of_job(number: str) -> str:
+    """Why a job of the past ended, by its number; "" where Slurm does not know it any more, or it went on."""
+    asked = job_facts(number).get("JobState")
+    state = asked or said(["sacct", "--noheader", "--parsable2", "--allocations", "--format=State", "--jobs", number])
+    return _STATES.get(state.strip().partition(" ")[0], "")
+
+
+def _fresh(log: str) -> str:
+    """A log without what was written of earlier ends: a job that is requeued goes on with its log."""
+    now = datetime.now()  # as slurmstepd writes it: local time
+    old = [found.end() for found in _CANCELLED.finditer(log) if _age_s(found[1], now) > _FRESH_S]
+    return log[max(old, default=0) :]
+
+
+def _age_s(stamp: str, now: datetime) -> float:
+    try:
+        return (now - datetime.fromisoformat(stamp)).total_seconds()
+    except ValueError:
+        return 0.0
+
+
+def _end_of_own_log() -> str:
+    """The end of the file that this process's standard error goes to, where it is one."""
+    try:
+        path = Path("/proc/self/fd/2").resolve()
+        return path.read_bytes()[-_LOG_END:].decode(errors="replace") if path.is_file() else ""
+    except OSError:
+        return ""
+
+
+def _left_s(job_facts: Mapping[str, str]) -> float:
+    """Seconds of its time limit that a job has left."""
+    limit, used = (_seconds(job_facts.get(key, "")) for key in ("TimeLimit", "RunTime"))
+    return float("inf") if limit is None or used is None else limit - used
+
+
+def _seconds(text: str) -> float | None:
+    """The seconds in "1-02:03:04" or "00:05:00"; None in "UNLIMITED"."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if not found:
+        return None
+    days, hours, minutes, rest = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+# ---- its commands ---------------------------------------------------------------------------------------------------
+
+
+def job_facts(number: str) -> dict[str, str]:
+    """What Slurm says of a job: {"JobState": "RUNNING", ...}; {} where it does not know it."""
+    # The number of an array is that of one of its jobs, too, and brings all of them.
+    jobs = list(map(facts, said(["scontrol", "--oneliner", "show", "job", number]).splitlines()))
+    return next((job for job in jobs if job.get("JobId") == number), jobs[0] if jobs else {})
+
+
+def facts(line: str) -> dict[str, str]:
+    """What a line of `scontrol --oneliner` says: {"JobState": "RUNNING", ...}."""
+    return dict(re.findall(r"(?:^|\s)([A-Za-z]+)=(\S*)", line))
+
+
+def said(words: list[str]) -> str:
+    """What a command of Slurm prints; "" where it cannot be run, fails, or does not end."""
+    if not shutil.which(words[0]):
+        return ""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,199 @@
+"""Two benches side by side: how much faster B is than A at each size, where that turns, and what else differs.
+
+STH (2017) compares two servers pair by pair, Tallent et al. 2017 (sections 4.1 and 4.2) collectives by size, with the
+mean over the payloads of their workloads. Sizes are compared that both have; nothing is interpolated.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from resnetx import __version__
+from resnetx.interconnect.measured import telling_times
+from resnetx.record import SCHEMA, BenchRecord, Environment
+from resnetx.record.bench_comparison import BenchComparison, BenchCrossing, BenchMean, BenchRatio, ComparedBench
+from resnetx.record.copies import CopyCell, Place
+from resnetx.reporting.compare.machines import environment_differences
+
+GIB = 2**30
+PAYLOADS_BYTES = (500_000, 6_000_000)  # of ResNet/x's gradients (Tallent et al. 2017, Fig. 10 and 11)
+
+
+@dataclass(frozen=True, order=True)
+class _Key:
+    """What is the same in both: an operation, and where."""
+
+    what: str
+    gpus: int = 0  # 0: a copy
+    pair: tuple[Place, Place] | None = None
+    pair_class: str = ""
+
+    @property
+    def line(self) -> tuple[str, int | None, str | None]:
+        return self.what, self.gpus or None, self.pair_class or None
+
+
+Times = dict[_Key, dict[int, float]]  # by size in bytes: seconds
+
+
+def compare_benches(
+    a: tuple[Path, Sequence[BenchRecord]],
+    b: tuple[Path, Sequence[BenchRecord]],
+    band_bytes: tuple[int, int] = PAYLOADS_BYTES,
+) -> BenchComparison:
+    """B over A. `band_bytes`: the payloads that means are over."""
+    (path_a, records_a), (path_b, records_b) = a, b
+    of_collectives = _both(_collectives(records_a), _collectives(records_b))
+    of_cells = _both(_cells(records_a), _cells(records_b))
+    of_classes = _both(_classes(records_a), _classes(records_b))
+    lines = {**of_collectives, **of_classes}
+    all_a, all_b = ({**_collectives(each), **_cells(each)} for each in (records_a, records_b))
+    return BenchComparison(
+        kind="bench comparison",
+        schema=SCHEMA,
+        resnetx=__version__,
+        a=_bench(path_a, records_a),
+        b=_bench(path_b, records_b),
+        band_bytes=list(band_bytes),
+        collectives=_ratios(of_collectives),
+        cells=_ratios(of_cells),
+        classes=_ratios(of_classes),
+        crossings=[crossing for key, ratios in lines.items() for crossing in _crossings(key, ratios)],
+        means=[mean for key, ratios in lines.items() for mean in _mean(key, ratios, band_bytes)],
+        only_in_one=[*_unmatched("A", all_a, all_b), *_unmatched("B", all_b, all_a)],
+        machines=environment_differences(_environments(records_a), _environments(records_b)),
+    )
+
+
+def _bench(path: Path, records: Sequence[BenchRecord]) -> ComparedBench:
+    return ComparedBench(
+        path=str(path),
+        sources=list(dict.fromkeys(record.source for record in records)),
+        libraries=list(dict.fromkeys(record.library for record in records if record.library)),
+        gpus=sorted({record.world_size for record in records if record.world_size}),
+    )
+
+
+def _environments(records: Sequence[BenchRecord]) -> list[tuple[int, Environment]]:
+    return [(record.world_size or 0, record.environment) for record in records if record.environment]
+
+
+# ---- what was measured
+
+
+def _collectives(records: Iterable[BenchRecord]) -> Times:
+    found: Times = {}
+    for record in records:
+        for name in dict.fromkeys(point.collective for point in record.points):
+            points = [point for point in record.points if point.collective == name]
+            for point, times_s in zip(points, telling_times(points), strict=True):
+                found.setdefault(_Key(name, record.world_size or 0), {})[point.size_bytes] = median(times_s)
+    return found
+
+
+def _cells(records: Iterable[BenchRecord]) -> Times:
+    found: Times = {}
+    for cell in _alone(records):
+        key = _Key(_family(cell), pair=(cell.source, cell.target), pair_class="")
+        at = found.setdefault(key, {})
+        at[cell.size_bytes] = min(median(cell.time_s), at.get(cell.size_bytes, math.inf))
+    return found
+
+
+def _classes(records: Iterable[BenchRecord]) -> Times:
+    times: dict[_Key, dict[int, list[float]]] = {}
+    for cell in _alone(records):
+        if cell.pair_class:
+            at = times.setdefault(_Key(_family(cell), pair_class=cell.pair_class), {})
+            at.setdefault(cell.size_bytes, []).append(median(cell.time_s))
+    return {key: {size: median(found) for size, found in at.items()} for key, at in times.items()}
+
+
+def _alone(records: Iterable[BenchRecord]) -> Iterator[CopyCell]:
+    return (cell for record in records for cell in record.cells if cell.time_s and not cell.together)
+
+
+def _family(cell: CopyCell) -> str:
+    return f"{cell.copy} copies, {cell.direction}, {cell.endpoint} memory"
+
+
+# ---- one beside the other
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    a_s: float
+    b_s: float
+
+    @property
+    def value(self) -> float:
+        return self.a_s / self.b_s
+
+
+Ratios = Mapping[int, _Ratio]  # by size, ascending
+
+
+def _both(a: Times, b: Times) -> dict[_Key, Ratios]:
+    shared = {key: sorted(a[key].keys() & b[key].keys()) for key in a if key in b}
+    return {key: {size: _Ratio(a[key][size], b[key][size]) for size in sizes} for key, sizes in shared.items() if sizes}
+
+
+def _ratios(found: Mapping[_Key, Ratios]) -> list[BenchRatio]:
+    return [_one(key, size, ratio) for key, ratios in found.items() for size, ratio in ratios.items()]
+
+
+def _one(key: _Key, size: int, ratio: _Ratio) -> BenchRatio:
+    moved = size * (2 if ", both-ways," in key.what else 1)
+    what, gpus, pair_class = key.line
+    return BenchRatio(
+        what=what,
+        gpus=gpus,
+        source=key.pair[0] if key.pair else None,
+        target=key.pair[1] if key.pair else None,
+        pair_class=pair_class,
+        size_bytes=size,
+        a_s=ratio.a_s,
+        b_s=ratio.b_s,
+        a_GiBps=moved / ratio.a_s / GIB,
+        b_GiBps=moved / ratio.b_s / GIB,
+        ratio=ratio.value,
+    )
+
+
+def _crossings(key: _Key, ratios: Ratios) -> Iterator[BenchCrossing]:
+    """Sizes between which the lead changes; where both are level, nobody leads."""
+    what, gpus, pair_class = key.line
+    leads = [(size, math.log(ratio.value)) for size, ratio in ratios.items() if ratio.value != 1]
+    for (below, first), (above, second) in pairwise(leads):
+        if (first > 0) != (second > 0):
+            share = first / (first - second)
+            yield BenchCrossing(
+                what=what,
+                gpus=gpus,
+                pair_class=pair_class,
+                above_bytes=below,
+                below_bytes=above,
+                at_bytes=math.exp(math.log(below) + share * math.log(above / below)),
+                ahead_above="B" if second > 0 else "A",
+            )
+
+
+def _mean(key: _Key, ratios: Ratios, band_bytes: tuple[int, int]) -> Iterator[BenchMean]:
+    within = [ratio.value for size, ratio in ratios.items() if band_bytes[0] <= size <= band_bytes[1]]
+    if within:
+        what, gpus, pair_class = key.line
+        mean = math.exp(sum(map(math.log, within)) / len(within))
+        yield BenchMean(what=what, gpus=gpus, pair_class=pair_class, sizes=len(within), ratio=mean)
+
+
+def _unmatched(letter: str, own: Times, other: Times) -> Iterator[str]:
+    """What one of the two has alone, an operation once."""
+    missing: dict[str, int] = {}
+    for key, sizes in own.items():
+        if alone := len(sizes.keys() - other.get(key, {}).keys()):
+            words = key.what + (f" on {key.gpus} GPUs" if key.gpus else "")
+            missing[words] = missing.get(words, 0) + alone
+    return (f"{letter}: {words}, {count} figures" for words, count in missing.items())

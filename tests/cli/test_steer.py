@@ -1,0 +1,46 @@
+"""`resnetx steer` as a user meets it: the answer first, within a terminal's width, and as JSON."""
+
+import json
+
+import pytest
+
+from resnetx.cli import main
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_screen_answers_first_and_fits_a_terminal(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["steer", "systems=dgx1-v100", "model=alexnet", "pattern=server", "phases=true"]) == 0
+    out = capsys.readouterr().out
+    first, *others = out.splitlines()
+    assert first.startswith("dgx1-v100: total RTL ") and first.endswith("less.")
+    assert "An iteration gets SLOWER" in out
+    assert "320 RTLs calculated" in out
+    tables = [
+        line for line in others if line[:1].isdigit() or line.startswith(("to ", "GPU ", "gradients to", "phase "))
+    ]
+    assert len(tables) > 30
+    assert max(map(len, tables)) <= 80
+
+
+def test_json_has_the_names_that_scripts_read(capsys, tmp_path):
+    (tmp_path / "mine.csv").write_text("0,1\n9,0\n")
+    words = ["steer", f"{tmp_path}/mine.csv", "systems=dgx1-v100", "devices=[0,3]", "model=alexnet", "--json"]
+    assert main(words) == 0
+    (made,) = map(json.loads, capsys.readouterr().out.splitlines())
+    names = {"rtl_before", "rtl_after", "rtl_evaluations", "connectivity_before", "connectivity_after"}
+    assert {*names, "receivers_added", "iteration_s_before", "iteration_s_after"} <= made.keys()
+    assert made["connectivity_after"][3][0] == 6
+    assert made["iteration_s_after"] < made["iteration_s_before"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("0,-1\n1,0\n", "line 1: -1: expected a number of bytes, 0 or more"), ("0,1,2\n1,0,3\n", "columns")],
+)
+def test_a_bad_matrix_is_one_sentence(text, sentence, capsys, tmp_path):
+    (tmp_path / "mine.csv").write_text(text)
+    assert main(["steer", f"{tmp_path}/mine.csv", "systems=dgx1-v100"]) == 2
+    err = capsys.readouterr().err
+    assert sentence in err and err.count("\n") == 1

@@ -1,0 +1,28 @@
+"""`docs/steered.md` is what its generator says today: the table of savings, and some of the searched iterations."""
+
+import pytest
+
+from resnetx.cli.reference import steered
+from tests.documentation import ROOT
+
+PAGE = (ROOT / "docs" / "steered.md").read_text()
+pytestmark = pytest.mark.slow
+
+
+def test_the_savings_are_those_of_the_page():
+    lines = list(steered.savings())
+    assert len(lines) == 2 + 8 + 1 + len(steered.MODELS)
+    assert "\n".join(lines) in PAGE, "accept the change with: python -m resnetx.cli.reference.steered"
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "strategy", "reach"),
+    [("dgx1-v100", "AlexNet", "after", "built"), ("summit", "AlexNet", "server on GPU 0", "any")],
+)
+def test_searched_iterations_are_those_of_the_page(system, name, strategy, reach):
+    counts = range(2, steered.SEARCHED[system] + 1)
+    cells = [steered.change(system, name, strategy, reach, gpus) for gpus in counts]
+    table = PAGE.partition(f"### {system}\n")[2]
+    assert f"| {name} | {strategy} | {reach} | {' | '.join(cells)} |" in table, (
+        "accept the change with: python -m resnetx.cli.reference.steered"
+    )

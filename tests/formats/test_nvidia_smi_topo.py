@@ -1,0 +1,145 @@
+"""Reading what nvidia-smi topo prints, in the forms that people paste."""
+
+from pathlib import Path
+
+import pytest
+
+from resnetx.errors import ConfigError
+from resnetx.formats import nvidia_smi_topo
+from resnetx.loading import File
+from tests.interconnect.topo_texts import DGX1_P100, DGX1_V100, DUAL_ROOT
+
+FILE = File(Path("topo.txt"), "a text", 2**20)
+PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-19\nGPU1\tPIX\t X \t0-19\n"
+
+
+def topo(text):
+    found = nvidia_smi_topo.parse(FILE, text).topo
+    assert found is not None
+    return found
+
+
+ESC = "\x1b[4m"
+
+
+def broken(text: str, width: int) -> str:
+    """As a terminal of this width shows it, and copies it."""
+    lines = text.expandtabs(8).splitlines()
+    return "\n".join(line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)) + "\n"
+
+
+FORMS = {
+    "broken at 80 columns": broken(DGX1_V100, 80),
+    "broken within words": broken(DGX1_V100, 66),
+    "labels in two words": DGX1_V100.replace("GPU", "GPU "),
+    "small letters": DGX1_V100.replace("NV", "nv").replace(" SYS ", " sys "),
+    "blanks for tabs": DGX1_V100.expandtabs(9),
+    "Windows line ends": DGX1_V100.replace("\n", "\r\n"),
+    "a prompt above, a fence around": f"```text\n[me@box ~]$ nvidia-smi topo -m\n{DGX1_V100}```\n",
+    "quoted": "".join(f"> {line}\n" for line in DGX1_V100.splitlines()),
+    "underlined": DGX1_V100.replace("\tGPU", f"\t{ESC}GPU", 8).replace("Affinity", "Affinity\x1b[0m"),
+    "underlined, its escapes lost": DGX1_V100.replace("\tGPU", "\t[4mGPU", 8).replace("Affinity", "Affinity[0m"),
+    "glued header": DGX1_V100.replace("\tGPU", "GPU", 8).replace("GPU7\tmlx5_0", "GPU7mlx5_0", 1),
+    "title": f"GPU Topology:\n{DGX1_V100}",
+    "wrapped header": DGX1_V100.replace("\tmlx5_1", "\n\tmlx5_1", 1).replace("CPU Affinity", "CPU\nAffinity", 1),
+    "wrapped rows": DGX1_V100.replace(" SYS \t SYS \t SYS \t PIX", " SYS \t SYS \t SYS \n\t PIX"),
+    "labels with names": DGX1_V100.replace("\nGPU3\t", "\nGPU3 (Tesla V100-SXM2)\t"),
+    "table of Markdown": DUAL_ROOT.replace("\t", " | "),
+    "reordered": "\n".join(sorted(DGX1_V100.split("\n\nLegend")[0].splitlines()[1:], reverse=True)).join(
+        [DGX1_V100.splitlines()[0] + "\n", "\n"]
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_text_says_the_same(form):
+    plain = topo(DUAL_ROOT if "Markdown" in form else DGX1_V100)
+    found = topo(FORMS[form])
+    assert (found.gpus, found.words, found.affinity, found.notes) == (plain.gpus, plain.words, plain.affinity, ())
+    assert set(found.cards) == set(plain.cards)
+
+
+def test_words_of_old_drivers_are_those_of_today():
+    found = topo(DGX1_P100)
+    assert found.words["GPU0", "GPU5"] == "SYS"
+    assert found.words["mlx5_1", "GPU2"] == found.words["GPU2", "mlx5_1"] == "PIX"
+    assert found.affinity["GPU7"] == "CPUs 20-39,60-79"
+    assert topo(PAIR.replace("PIX", "PSB")).words["GPU0", "GPU1"] == "PIX"
+
+
+def test_numa_nodes_win_over_cpus_and_the_legend_names_cards():
+    text = (
+        "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+        "GPU0\t X \tSYS\tPHB\t0-9\t0\t\tN/A\nGPU1\tSYS\t X \tSYS\tN/A\tN/A\t\tN/A\nNIC0\tPHB\tSYS\t X\n"
+        "\nNIC Legend:\n\n  NIC0: mlx5_bond_0\n"
+    )
+    found = topo(text)
+    assert found.affinity == {"GPU0": "NUMA 0"}
+    assert found.card_names == {"NIC0": "mlx5_bond_0"}
+    assert (found.gpus, found.cards) == (("GPU0", "GPU1"), ("NIC0",))
+
+
+def test_a_text_that_is_cut_off_says_what_it_still_can():
+    lines = DUAL_ROOT.splitlines()
+    found = topo("\n".join([*lines[:7], lines[7][:14]]))  # rows of six GPUs, and a bit of the seventh
+    assert len(found.gpus) == 8
+    assert found.words["GPU0", "GPU7"] == "SYS"  # by the row of GPU 0
+    assert ("GPU6", "GPU7") not in found.words
+    assert found.notes == (
+        "GPU7 has no row: the text may be cut off",
+        "how near these are is not said: GPU6-GPU7",
+    )
+
+
+def test_columns_that_are_cut_off_are_found_in_rows():
+    lines = [line.expandtabs(8)[:56] for line in DUAL_ROOT.splitlines()[:9]]  # columns of six GPUs, rows of eight
+    found = topo("\n".join(lines))
+    assert (len(found.gpus), found.words["GPU0", "GPU7"], found.words["GPU6", "GPU5"]) == (8, "SYS", "PHB")
+    assert found.notes == ("how near these are is not said: GPU6-GPU7",)
+
+
+def test_without_a_header_columns_are_in_the_order_of_rows():
+    found = topo("\n".join(DUAL_ROOT.splitlines()[1:9]))
+    assert found.words == topo(DUAL_ROOT).words
+    assert found.affinity["GPU4"] == "CPUs 12-23" if found.affinity else found.notes
+    assert "no header" in found.notes[0]
+
+
+def test_peers_are_read_with_what_they_were_asked_for():
+    text = "$ nvidia-smi topo -p2p n\n \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tTNS\tX\t\n\nLegend:\n  OK = Status Ok\n"
+    (matrix,) = nvidia_smi_topo.parse(FILE, text).peers
+    assert matrix.capability == "n"
+    assert matrix.peers == {("GPU0", "GPU1"): True, ("GPU1", "GPU0"): False}
+    unknown = nvidia_smi_topo.parse(FILE, text.replace("TNS", "U").replace(" n\n", "\n", 1)).peers[0]
+    assert (unknown.capability, unknown.peers) == ("", {("GPU0", "GPU1"): True})
+
+
+def test_one_text_may_have_names_distances_and_peers():
+    text = f"GPU 0: Tesla P100-SXM2-16GB (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n\n{PAIR}\n"
+    text += "nvidia-smi topo -p2p r\n\tGPU0\tGPU1\nGPU0\tX\tGNS\nGPU1\tGNS\tX\n"
+    found = nvidia_smi_topo.parse(FILE, text)
+    assert found.names == {0: "Tesla P100-SXM2-16GB", 1: "NVIDIA H200"}
+    assert found.topo is not None and found.topo.words["GPU0", "GPU1"] == "PIX"
+    assert found.peers[0].peers["GPU0", "GPU1"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "no line of it is a row of nvidia-smi topo -m or -p2p"),
+        (PAIR.replace("\tPIX\t0", "\tPXX\t0"), "topo.txt, line 2: PXX is no word of nvidia-smi topo -m"),
+        (PAIR.replace("GPU1\tPIX", "GPU1\tSYS"), "line 3: the matrix contradicts itself: GPU0 to GPU1 is PIX, but"),
+        (PAIR.replace("GPU1\tPIX\t X ", "GPU1\tX\tPIX"), "line 3: the row of GPU1 says X in the column of GPU0"),
+        (PAIR.replace("GPU1\tPIX\t X ", "GPU0\t X \tPIX"), "line 3: GPU0 has two rows in one matrix"),
+        (PAIR.replace("\t X \tPIX", "\tY\tPIX"), "line 2: GPU0 to itself is Y; expected X"),
+        ("GPU0 Tesla P100: X\n", "GPU0 to itself is Tesla"),
+        (PAIR.replace("\tGPU1\tCPU", "\tGPU0\tCPU"), "GPU0 has two columns"),
+        (PAIR + PAIR, "two matrices of nvidia-smi topo -m"),
+        ("\tGPU0\tGPU1\nGPU0\tX\tOK\nGPU1\tKO\tX\n", "line 3: KO is no state of nvidia-smi topo -p2p"),
+    ],
+)
+def test_garbage_is_refused_with_a_sentence(text, sentence):
+    with pytest.raises(ConfigError) as refused:
+        nvidia_smi_topo.parse(FILE, text)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)

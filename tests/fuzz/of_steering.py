@@ -1,0 +1,53 @@
+"""The targets that read traffic, and records of steering."""
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+import resnetx
+from resnetx.api.load import load
+from resnetx.cli.tables import show_steer
+from resnetx.formats.nccl_channels import read_channels
+from resnetx.formats.traffic_csv import read_traffic
+from resnetx.interconnect.steering.best import best
+from resnetx.interconnect.steering.problem import steering_problem
+from resnetx.record.steering import Steering
+from resnetx.reporting.charts.steering_matrices import matrices
+from tests.fuzz.harness import Target
+
+TRAFFIC = [
+    b"to,gpu0,gpu1,gpu2\ngpu0,0,120e6,40e6\ngpu1,120e6,0,0\ngpu2,40e6,,0\n",
+    b"0,1\n2,0\n",
+]
+LOG = b"""\
+n:1:2 [0] NCCL INFO Channel 00/02 : 0 3 2 1
+n:1:2 [0] NCCL INFO Channel 01/0 : 0[0] -> 3[3] via P2P/CUMEM
+n:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 1024 datatype 7 op 0 root 0 comm 0x5
+"""
+
+
+def _use_traffic(path: Path) -> None:
+    traffic = read_traffic(path)
+    if len(traffic) <= 8:
+        best(steering_problem(traffic, [[2 * (to != by) for by in range(len(traffic))] for to in range(len(traffic))]))
+
+
+@cache
+def _steerings() -> list[bytes]:
+    made = resnetx.steer(systems="dgx1-v100", model="alexnet", pattern="server", phases=True, switch="sip-mems-64")
+    return [msgspec.json.encode(made)]
+
+
+def _use_steering(path: Path) -> None:
+    found = load(path)
+    if isinstance(found, Steering):
+        show_steer.steering(found)
+        matrices(found)
+
+
+TARGETS = [
+    Target("traffic", "traffic.csv", lambda: TRAFFIC, _use_traffic),
+    Target("nccl-log", "nccl.log", lambda: [LOG], read_channels),
+    Target("steering", "steering.json", _steerings, _use_steering),
+]

@@ -1,0 +1,82 @@
+"""Collectives of a bench beside the plan of a described system."""
+
+import msgspec
+import pytest
+
+from resnetx.choices import Lab
+from resnetx.config import CONFIGS
+from resnetx.interconnect import bench_reading
+from resnetx.interconnect.imported import import_bench
+from resnetx.interconnect.lab_plan import lab_plan
+from resnetx.interconnect.system import load
+from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, cut_short
+
+HEAD = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """What is read of all-reduces: {size: seconds} on so many GPUs of a system."""
+
+    def reads(times_s, gpus=8, system="dgx-h200"):
+        file = tmp_path / "all_reduce.txt"
+        rows = (f"{size} {size // 4} float sum -1 {time_s * 1e6} 0 0 0\n" for size, time_s in times_s.items())
+        file.write_text(HEAD + "".join(rows))
+        record = import_bench(file, "allreduce", gpus)
+        return bench_reading.with_readings(record, load(system) if system else None).points
+
+    return reads
+
+
+@pytest.mark.parametrize(
+    ("busbw_GBps", "verdict"),
+    [(473, "as expected"), (250, "low"), (900, "above the link")],  # 473: ml-engineering, 8 H200, 8 GiB
+)
+def test_a_collective_is_judged_by_its_plan(read, busbw_GBps, verdict):
+    size = 8 * 2**30
+    (point,) = read({size: size * 1.75 / (busbw_GBps * 1e9)})
+    assert point.verdict == verdict
+    assert size * 1.75 / point.expected_s == pytest.approx(473e9, rel=0.05)
+    assert bool(point.causes) == (verdict != "as expected")
+
+
+def test_above_rings_is_explained_by_reduction_in_switches(read, tmp_path):
+    """What NVLS reaches on 8 H100 (nccl-tests issue 212: 480 GB/s), beside a description that has rings only."""
+    size = 8 * 2**30
+    text = (CONFIGS / "system" / "dgx-h100.yaml").read_text()
+    assert "library: nvls" in text
+    (tmp_path / "rings.yaml").write_text(text.replace("library: nvls", "library: nccl2.4"))
+    (point,) = read({size: size * 1.75 / 480e9}, system=str(tmp_path / "rings.yaml"))
+    assert (point.verdict, point.causes[0]) == ("above the link", bench_reading.IN_SWITCH.format(library="nccl2.4"))
+
+
+def test_a_slow_small_collective_asks_for_the_host_first(read):
+    small, large = read({8: 1.0, 2**30: 10.0})
+    assert small.causes[0] == bench_reading.SLOW_HOST
+    assert large.causes[0] == bench_reading.OTHER_RINGS
+
+
+@pytest.mark.parametrize(("gpus", "system"), [(8, None), (None, "dgx-h200"), (16, "dgx-h200"), (1, "dgx-h200")])
+def test_what_no_plan_fits_is_not_judged(read, gpus, system):
+    (point,) = read({2**20: 1e-3}, gpus, system)
+    assert (point.expected_s, point.verdict, point.causes) == (None, "not judged", [])
+
+
+def test_in_the_lab_a_collective_stands_beside_what_its_links_allow_and_is_not_judged(tmp_path):
+    lab = Lab(system="gx8", scale=100, transport="auto")
+    request = BenchRequest(
+        collectives=["gather", "reduce"], sizes_bytes=[2**20], gpus=4, devices=None, env={}, threads=1, warmup=1,
+        iterations=1, seed=0, lab=lab,
+    )  # fmt: skip
+    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=60)
+    points = [
+        BenchPoint(collective=name, size_bytes=2**20, times_s=[1.0], wrong=0, cpu_share=1.0)
+        for name in ("gather", "reduce")
+    ]
+    ended = msgspec.structs.replace(cut_short(task, 0.0, "ok", ""), points=points)
+    read = bench_reading.with_readings(ended, None)
+    gather, reduce = read.points
+    assert gather.expected_s == lab_plan(load("gx8"), lab, range(4), "gather").cost(2**20).time_s
+    assert (gather.verdict, reduce.verdict, reduce.expected_s) == ("not judged", "not judged", None)
+    assert read.unknown["points.1.expected_s"] == "what gloo does for it in the lab is not modelled"
+    assert "points.0.expected_s" not in read.unknown

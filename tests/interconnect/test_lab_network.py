@@ -1,0 +1,80 @@
+"""The network that the lab builds for a system, and what gloo's messages cost over it."""
+
+import pytest
+
+from resnetx.choices import Lab
+from resnetx.errors import ConfigError
+from resnetx.interconnect import system
+from resnetx.interconnect.lab_network import lab_network, next_hops
+from resnetx.interconnect.lab_plan import STEP_S, lab_plan, lab_star
+from resnetx.interconnect.paths import copy_path
+
+GX8 = Lab(system="gx8", scale=100, transport="auto")
+
+
+@pytest.fixture(scope="module")
+def gx8():
+    return system.load("gx8")
+
+
+def carried(network, source, target):
+    """Names that data passes if every namespace forwards by its own table."""
+    hops, name, arrival = next_hops(network), network.ranks[source], -1
+    passed = [name]
+    while name != network.ranks[target]:
+        name, arrival = hops[name][arrival][network.ranks[target]]
+        passed.append(name)
+    return passed
+
+
+@pytest.mark.parametrize("name", ["gx8", "dgx1-p100", "dgx2", "single-root-1080ti", "summitdev"])
+@pytest.mark.parametrize("transport", ["auto", "host"])
+def test_data_takes_the_described_path(name, transport):
+    machine = system.load(name)
+    ranks = min(8, len(machine.gpus))
+    network = lab_network(machine, None, ranks, 100, transport)
+    for source in range(ranks):
+        for target in set(range(ranks)) - {source}:
+            assert carried(network, source, target) == copy_path(machine, source, target, transport).names
+
+
+def test_links_are_as_much_slower_as_the_scale_says(gx8):
+    network = lab_network(gx8, [0, 1], 2, 100)
+    (rate_Bps,) = {link.rate_Bps for link in network.links}
+    assert rate_Bps * 100 == pytest.approx(copy_path(gx8, 0, 1).bandwidth_Bps)
+    assert lab_network(gx8, [0, 1], 2, 50).links[0].rate_Bps == 2 * rate_Bps
+
+
+def test_ranks_stand_for_the_gpus_that_are_chosen(gx8):
+    assert lab_network(gx8, [0, 7], 2, 100).ranks == ["gpu0", "gpu7"]
+    with pytest.raises(ConfigError, match="gpus=9: gx8 in the lab has 8 ranks"):
+        lab_network(gx8, None, 9, 100)
+
+
+def test_a_ring_moves_at_the_rate_of_its_most_shared_link(gx8):
+    near, all_gpus = (lab_plan(gx8, GX8, range(ranks)).cost(2**30) for ranks in (4, 8))
+    assert near.busbw_Bps == pytest.approx(copy_path(gx8, 0, 1).bandwidth_Bps / 100, rel=1e-3)
+    assert all_gpus.busbw_Bps < near.busbw_Bps  # across the sockets
+    assert "cpu" in all_gpus.limiting_link
+
+
+def test_a_ring_whose_order_crosses_a_link_twice_has_half_of_it(gx8):
+    across = lab_plan(gx8, GX8, [0, 4, 1, 5]).cost(2**30)
+    once = lab_plan(gx8, GX8, [0, 1, 4, 5]).cost(2**30)
+    assert across.busbw_Bps == pytest.approx(once.busbw_Bps / 2, rel=1e-3)
+
+
+def test_copies_to_one_rank_share_its_link(gx8):
+    two, four = (lab_star(gx8, GX8, range(ranks)).inward.bandwidth_Bps for ranks in (2, 4))
+    assert four == pytest.approx(two / 3)
+
+
+def test_messages_in_the_lab_take_the_time_of_the_busiest_link(gx8):
+    link_Bps = copy_path(gx8, 0, 1).bandwidth_Bps / 100
+    for name, share in (("alltoall", 3 / 4), ("gather", 3 / 4), ("scatter", 3 / 4), ("sendrecv", 1.0)):
+        made = lab_plan(gx8, GX8, range(4), name)
+        (algorithm,) = made.algorithms
+        assert algorithm.s_per_byte == pytest.approx(share / link_Bps, rel=1e-3)
+        assert algorithm.fixed_s == pytest.approx((1 if name == "sendrecv" else 3) * STEP_S)
+    with pytest.raises(ConfigError, match="collective=broadcast: what gloo does for it in the lab is not modelled"):
+        lab_plan(gx8, GX8, range(4), "broadcast")

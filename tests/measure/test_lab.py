@@ -1,0 +1,83 @@
+"""The lab: what it builds, that it slows links down, and that nothing of it stays."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resnetx.measure.lab import namespaces
+
+missing = namespaces.missing()
+SLOW = 2000  # a scale at which the links, not the cores of a busy machine, bound what is measured
+pytestmark = [pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
+
+
+def lab(*words, folder, system="gx8", scale=100, **more):
+    own = [sys.executable, "-m", "resnetx", "lab", f"systems={system}", f"scale={scale}", "--"]
+    own += [*words, f"results={folder}"]
+    return subprocess.Popen(own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def network_namespaces():
+    """The namespaces that any process is in."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found.add(str((process / "ns" / "net").readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_bench_recovers_the_described_bandwidth(tmp_path):
+    words = ["collective=allreduce", "size=[8,4MiB]", "gpus=2", "iterations=5", "--json"]
+    child = lab("bench", *words, folder=tmp_path, scale=SLOW)
+    out, err = child.communicate(timeout=300)
+    assert child.returncode == 0, err
+    record = json.loads(out)
+    (large,) = (point for point in record["points"] if point["size_bytes"] == 2**22)
+    described_Bps = 13.12e9 / SLOW
+    assert 2**22 / min(large["times_s"]) == pytest.approx(described_Bps, rel=0.1)  # the tool's own bar: docs/lab.md
+    assert record["transport"]["evidence"][0].startswith(f"gpu0 to riser0: 6.55 MB/s each way, shaped to gx8 / {SLOW}")
+    assert record["request"]["lab"] == {"system": "gx8", "scale": SLOW, "transport": "auto"}
+
+
+def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
+    machine = Path(__file__).parents[2] / "results" / "lab" / "degraded" / "gx8-gpu2-x8.yaml"
+    words = ["copy=device", "gpus=4", "size=[64KiB,256KiB]", "iterations=9", "--json"]
+    child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
+    out, err = child.communicate(timeout=300)
+    assert child.returncode == 0, err
+    record = json.loads(out)
+    slow = [warning["message"] for warning in record["warnings"] if warning["code"] == "slow-gpu"]
+    assert any("GPU 2 is slow with most others" in message for message in slow)
+    assert not any("GPU 0 is slow" in message for message in slow)
+
+
+def test_a_lab_that_is_killed_leaves_nothing(tmp_path):
+    before = network_namespaces()
+    child = lab("bench", "size=64MiB", "gpus=2", "iterations=1000", folder=tmp_path)
+    limit = time.monotonic() + 300  # another lab of this machine may have its turn
+    while network_namespaces() <= before and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert network_namespaces() - before, "no namespace was made"
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    while network_namespaces() - before and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not network_namespaces() - before
+
+
+def test_the_namespace_of_the_process_is_left_as_it_was():
+    before = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
+    from resnetx.interconnect import system
+    from resnetx.interconnect.lab_network import lab_network
+
+    own = str(Path("/proc/self/ns/net").readlink())
+    with namespaces.built(lab_network(system.load("gx8"), None, 8, 100)):
+        assert str(Path("/proc/self/ns/net").readlink()) == own
+    assert subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout == before

@@ -1,0 +1,207 @@
+"""Commands on several nodes, job scripts, and what Slurm's log says of the end of a job."""
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from resnetx.api.obstacles import obstacle_to_launch
+from resnetx.api.submission import submission
+from resnetx.errors import ConfigError
+from resnetx.launching import Container, Launch, Site
+from resnetx.measure.launch import ending, on_node, slurm
+from resnetx.measure.launch.batch import job_script
+from resnetx.measure.launch.executor import executor_of
+from resnetx.measure.launch.several_nodes import TEMPLATES
+from resnetx.record import Failure, RunFolder, write
+
+SLURM = Launch(launcher="slurm", nodes=2, site=Site(interface="ib0"))
+
+
+@pytest.fixture(autouse=True)
+def _outside(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("SLURM")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def command(task_of, tmp_path):
+    """The words that start 16 ranks on two nodes."""
+
+    def make(launch):
+        task = task_of({"gpus": 16, "batch_size": 64})
+        task = msgspec.structs.replace(task, launch=launch, request=msgspec.structs.replace(task.request, nodes=2))
+        return executor_of(task)(task, RunFolder(tmp_path))
+
+    return make
+
+
+def test_srun_starts_one_process_on_each_node(command):
+    made = command(SLURM)
+    assert made.words[0] == "srun" and {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1"} < set(made.words)
+    place = made.words.index("resnetx.measure.launch.on_node")
+    assert made.words[place + 1 : place + 5] == ["2", "8", "FIRST_NODE:PORT", "c10d"]
+    assert made.variables == {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert made.gently, "SIGKILL would leave the step running"
+
+
+def test_a_container_is_inside_of_what_starts(command):
+    box = Container(kind="apptainer", image="resnetx.sif", mounts=("/scratch", "/data"))
+    words = command(msgspec.structs.replace(SLURM, site=Site(container=box))).words
+    place = words.index("bash")
+    assert words[place + 2 : place + 6] == ["apptainer", "resnetx.sif", "/scratch,/data", "python3"]
+
+
+def test_mpirun_carries_variables_in_words(command, monkeypatch):
+    made = command(Launch(launcher="mpi", nodes=2))
+    assert made.words[:5] == ["mpirun", "--map-by", "ppr:1:node", "-np", "2"]
+    carried = made.carrying({"RESNETX_RUN_FOLDER": "x"})
+    assert carried[4:7] == ["2", "env", "RESNETX_RUN_FOLDER=x"]
+
+
+def test_torchrun_by_hand_has_the_number_of_its_node(command):
+    words = command(Launch(launcher="torchrun", nodes=2, node_rank=0, rendezvous="10.1.0.1:29500")).words
+    assert {"--nnodes=2", "--node-rank=0", "--master-addr=10.1.0.1", "--nproc-per-node=8"} < set(words)
+
+
+@pytest.mark.parametrize("place", ["0", "1"])
+def test_the_first_node_alone_serves_the_rendezvous(place, monkeypatch, tmp_path):
+    monkeypatch.setenv("SLURM_PROCID", place)
+    c10d = on_node.torchrun_here(2, 8, "n1:4000", "c10d", ["-m", "x"], tmp_path).words
+    assert f"--rdzv-conf=is_host={int(place == '0')}" in c10d and c10d[-2:] == ["-m", "x"]
+    assert f"--node-rank={place}" in on_node.torchrun_here(2, 8, "n1:4000", "static", [], tmp_path).words
+    assert "--rdzv-conf=store_type=file" in on_node.torchrun_here(1, 8, "", "c10d", [], tmp_path).words
+
+
+# ---- job scripts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_job_has_what_the_site_and_the_command_ask_for(tmp_path):
+    site = Site(partition="gpu", account="a1", gpus_per_node=8, modules=("cuda/12.6",), environment={"X": "a b"})
+    launch = Launch(launcher="slurm", nodes=2, walltime=5400, jobs=3, site=site)
+    script = job_script("sweep", ["study=paper", "model.x=[1,4]"], launch, tmp_path)
+    options = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
+    wanted = {"nodes=2", "partition=gpu", "account=a1", "gpus-per-node=8", "time=90", "exclusive", "requeue"}
+    assert wanted | {"array=1-3%1", "signal=B:TERM@60", "open-mode=append"} <= set(options)
+    assert script.index("module load cuda/12.6") < script.index("export X='a b'") < script.index("exec ")
+    assert script.endswith(f"exec {sys.executable} -m resnetx sweep study=paper 'model.x=[1,4]'\n")
+    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+
+
+def test_more_ranks_than_a_node_has_gpus_are_refused(tmp_path):
+    launch = Launch(launcher="slurm", nodes=2, site=Site(gpus_per_node=4))
+    with pytest.raises(ConfigError, match=r"gpus=16 on nodes=2: 8 on each node, which have 4 .*; use nodes=4"):
+        submission("sweep", {}, launch, tmp_path, 16)
+
+
+def test_inside_of_a_job_nothing_is_submitted(monkeypatch, tmp_path):
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert submission("sweep", {}, SLURM, tmp_path, 16) is None
+    monkeypatch.setattr(slurm, "node_names", lambda: ["node1"])
+    assert obstacle_to_launch(SLURM).startswith("nodes=2: this job has 1")
+
+
+def test_what_cannot_be_started_from_here_is_refused():
+    assert obstacle_to_launch(SLURM).startswith("launcher=slurm: this is no job of Slurm")
+    by_hand = Launch(launcher="torchrun", nodes=2, node_rank=0, rendezvous="a:1")
+    assert obstacle_to_launch(by_hand) == ""
+    assert "for one run" in obstacle_to_launch(by_hand, runs=2)
+    absent = Launch(launcher="mpi", nodes=2, site=Site(mpirun=("no-mpirun",)))
+    assert obstacle_to_launch(absent).startswith("launcher=mpi: no no-mpirun here")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("apptainer", "exec --pwd {cwd} --bind {cwd} --bind /data img x"), ("enroot", "start --rw --mount {cwd}:{cwd}")],
+)
+def test_the_container_script_binds_folders(kind, words, tmp_path):
+    """A program of the runtime's name prints its words, as none is installed here."""
+    (tmp_path / kind).write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / kind).chmod(0o755)
+    script = TEMPLATES / "container.sh"
+    said = subprocess.run(
+        ["bash", script, kind, "img", "/data", "x"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.replace("--nv ", "")
+    assert said.startswith(words.format(cwd=tmp_path))
+
+
+# ---- the end of a job -----------------------------------------------------------------------------------------------
+
+NOW = "2026-01-01T00:00:00"
+LINE = f"slurmstepd-node1: error: *** %s ON node1 CANCELLED AT {NOW}%s ***\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (LINE % ("JOB 12", ""), "cancelled"),
+        (LINE % ("STEP 12.0", " DUE TO TIME LIMIT"), "time limit"),
+        (LINE % ("JOB 12", " DUE TO PREEMPTION"), "preempted"),
+        (LINE % ("JOB 12", " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"), "a node was lost"),
+        (LINE % ("JOB 12", " DUE TO JOB REQUEUE"), "requeued"),
+        ("srun: error: Node failure on node2\n" + LINE % ("STEP 12.0", ""), "node node2 was lost"),
+        ("Traceback (most recent call last):\n", ""),
+    ],
+)
+def test_the_log_of_a_step_says_why_it_ended(log, cause):
+    assert slurm.cause(log) == cause
+    found = ending.cause(ending.Ending(status=143, by_slurm=slurm.cause(log)), 2)
+    assert (found == ("failed", f"Slurm ended the job: {cause}")) == bool(cause)
+
+
+def test_a_step_that_cannot_start_is_none_of_torchruns():
+    line = "srun: error: Unable to create step for job 1: More processors requested than permitted"
+    assert ending.cause(ending.Ending(status=1, stderr=line), 2) == ("failed", f"srun exited with status 1: {line}")
+
+
+def test_a_requeued_job_does_not_tell_of_its_earlier_end():
+    old = (datetime.now() - timedelta(minutes=5)).isoformat(timespec="seconds")
+    log = LINE.replace(NOW, old) % ("JOB 12", " DUE TO NODE FAILURE")
+    assert slurm.cause(slurm._fresh(log)) == ""
+    assert (
+        slurm.cause(slurm._fresh(log + LINE.replace(NOW, datetime.now().isoformat()) % ("JOB 12", ""))) == "cancelled"
+    )
+
+
+@pytest.mark.parametrize(
+    ("job", "cause"),
+    [
+        ("JobId=7 JobState=RUNNING RunTime=00:01:10 TimeLimit=00:02:00", "time limit"),
+        ("JobId=7 JobState=RUNNING RunTime=00:01:10 TimeLimit=1-00:00:00", ""),
+        ("JobId=7 JobState=RUNNING RunTime=00:01:10 TimeLimit=UNLIMITED", ""),
+        ("JobId=8 JobState=RUNNING\nJobId=7 JobState=COMPLETING RunTime=00:01:10", "cancelled"),
+    ],
+)
+def test_a_signal_is_explained_by_the_state_of_the_job(job, cause, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(slurm, "said", lambda _: job)
+    monkeypatch.setattr(slurm, "_end_of_own_log", lambda: "")
+    assert slurm.cause_of_signal() == cause
+
+
+def test_the_first_failure_of_several_nodes_is_that_of_the_time_of_day(tmp_path):
+    """Seconds since boot compare nothing between hosts."""
+    folder = RunFolder(tmp_path)
+    for rank, time_s, monotonic_s in ((0, 20.0, 1.0), (1, 10.0, 2.0)):
+        failure = Failure(rank=rank, kind="error", time_s=time_s, message="", traceback="", monotonic_s=monotonic_s)
+        write(folder.failure(rank), msgspec.structs.replace(failure, node=f"node{rank}"))
+    assert [failure.rank for failure in ending.read(ending.Ending(), folder, tmp_path).failures] == [1, 0]
+
+
+def test_a_job_is_known_by_its_variables(monkeypatch):
+    assert slurm.job() == "not part of a job of Slurm"
+    monkeypatch.setattr(slurm, "node_names", lambda: ["node1"])
+    variables = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2", "SLURM_RESTART_COUNT": "1"}
+    for name, value in {**variables, "SLURM_TOPOLOGY_ADDR": "spine.leaf1.node1"}.items():
+        monkeypatch.setenv(name, value)
+    found = slurm.job()
+    assert (found.id, found.restarts) == ("7_2", 1)
+    assert slurm.switches() == "spine.leaf1"

@@ -1,0 +1,92 @@
+"""What two systems share of the error of scaling, counted over published rates of one source on both."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import combinations
+
+import pytest
+
+from resnetx.prediction.scaling_check import ScalingCase, cases
+from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.record.system_comparison import Estimate, SystemSide
+from resnetx.reporting.systems.rate_ratios import SHARED_SCALING, lead, ratio
+
+PARTS = {"outcome": "ok", "reason": "", "images_per_s": None, "speedup": None, "limited_by": None, "limit_share": None}
+TIMES = ("compute_s", "communication_s", "exposed_communication_s", "compute_source", "compute_error")
+
+
+@dataclass(frozen=True)
+class Side:
+    """A published rate, and its prediction without its publisher."""
+
+    case: ScalingCase
+    error: float
+    side: SystemSide
+
+
+def side(case):
+    iteration = case.iteration(scaling_errors().without[case.publisher])
+
+    def rate(interval_s):
+        return Estimate(1 / iteration.time_s, 1 / interval_s[1], 1 / interval_s[0])
+
+    made = SystemSide(
+        system=case.series.system,
+        library=case.series.library,
+        iterations_per_s=rate(iteration.interval_s),
+        by_scaling=rate(iteration.interval_by_scaling_s),
+        **PARTS,
+        **dict.fromkeys(TIMES),
+    )
+    return Side(case, case.log_error(case.point.batch_size / iteration.time_s), made)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Pairs of rates that differ in the system (and its batch) alone; TF32 is what an A100 does of single precision."""
+    alike = defaultdict(list)
+    for case in cases():
+        of = case.series
+        precision = "fp32" if of.precision == "tf32" else of.precision
+        alike[case.publisher, of.network, precision, of.exchange, of.input, case.gpus].append(case)
+    found = [
+        (a, b)
+        for together in alike.values()
+        for a, b in combinations(together, 2)
+        if a.series.system != b.series.system and _whose(a) == _whose(b)
+    ]
+    made = {id(case): side(case) for pair in found for case in pair}
+    return [(made[id(a)], made[id(b)]) for a, b in found]
+
+
+def _whose(case):
+    return case.series.source.removesuffix("-gce")  # TensorFlow's pages of May 2017 are one
+
+
+def shared(pairs):
+    """The covariance of both errors over the mean of their variances, about zero."""
+    return sum(2 * a.error * b.error for a, b in pairs) / sum(a.error**2 + b.error**2 for a, b in pairs)
+
+
+@pytest.mark.slow
+def test_half_of_the_variance_is_shared_whichever_source_is_left_out(pairs):
+    assert len(pairs) == 30
+    sources = {_whose(a.case) for a, _ in pairs}
+    assert len(sources) == 3
+    assert shared(pairs) == pytest.approx(0.54, abs=0.01)
+    for source in sources:
+        assert shared([pair for pair in pairs if _whose(pair[0].case) != source]) >= SHARED_SCALING - 0.01
+
+
+@pytest.mark.slow
+def test_margins_with_that_share_still_hold_nine_of_ten_published_ones_and_no_verdict_is_wrong(pairs):
+    held, ahead = 0, []
+    for a, b in pairs:
+        margin = ratio(a.side, b.side)
+        measured = math.exp(b.error - a.error) * margin.value  # of steps per second
+        held += margin.low <= measured <= margin.high
+        if lead(margin) == "ahead":
+            ahead.append((measured > 1) == (margin.value > 1))
+    assert held >= 0.9 * len(pairs)
+    assert len(ahead) >= 20 and all(ahead)

@@ -1,0 +1,113 @@
+"""The page of benches: heat maps of pairs, lines over size and GPUs with what is expected, each as files."""
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx import record
+from resnetx.cli import main
+from resnetx.interconnect.bench_reading import with_readings
+from resnetx.interconnect.imported import import_bench
+from resnetx.interconnect.pair_figures import published
+from resnetx.interconnect.system import load
+from resnetx.reporting.benches import page
+from resnetx.reporting.benches.page import figures
+from resnetx.reporting.charts.figure import specification
+
+SIZES = [2**power for power in range(10, 27, 2)]
+
+
+def tartan():
+    """Its matrices as the program prints them."""
+    titles = {
+        ("host", "one-way"): "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+        ("peer", "one-way"): "Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)",
+        ("host", "both-ways"): "Bidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+    }
+    text = "P2P (Peer-to-Peer) GPU Bandwidth Latency Test\n"
+    for matrix in published().matrices:
+        title = titles.get((matrix.transport, matrix.direction), "") if matrix.bandwidth_GBps else ""
+        title = title or f"P2P={'Enabled' if matrix.transport == 'peer' else 'Disabled'} Latency Matrix (us)"
+        rows = matrix.bandwidth_GBps or matrix.latency_us
+        text += f"{title}\n   D\\D 0 1 2 3 4 5 6 7\n"
+        text += "".join(f"{place} {' '.join(map(str, row))}\n" for place, row in enumerate(rows))
+    return text.encode()
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A bench of all pairs of a DGX-1, read."""
+    file = tmp_path_factory.mktemp("pairs") / "dgx1.txt"
+    file.write_bytes(tartan())
+    return with_readings(import_bench(file, None, None), load("dgx1-p100"))
+
+
+@pytest.fixture(scope="module")
+def collectives(tmp_path_factory):
+    """All-reduces on 2 and 8 GPUs, read."""
+    found = []
+    for gpus, rate_GBps in ((2, 17), (8, 30)):
+        file = tmp_path_factory.mktemp("reduced") / "all_reduce.txt"
+        rows = "".join(f"{size} {size // 4} float sum -1 {20 + size / rate_GBps / 1e3} 0 0 0\n" for size in SIZES)
+        file.write_text("# size count type redop root time algbw busbw #wrong\n" + rows)
+        found.append(with_readings(import_bench(file, "allreduce", gpus), load("dgx1-p100")))
+    return found
+
+
+def test_a_heat_map_has_a_square_for_each_pair_and_its_figure(pairs):
+    found = {figure.name: figure for figure in figures([pairs])}
+    matrix = found["staged_both-ways_device_bandwidth"]
+    assert len(matrix.table.rows) == 56
+    plain = specification(matrix.chart)
+    squares, words = plain["layer"]
+    assert (squares["mark"]["type"], words["mark"]["type"]) == ("rect", "text")
+    assert words["encoding"]["text"]["field"] == "GBps"
+    rates = {(row["source"], row["target"]): row["GBps"] for row in plain["datasets"]["pairs"]}
+    assert rates["0", "1"] == pytest.approx(10.45)  # both below one uplink
+    assert squares["encoding"]["color"]["scale"]["domain"] == [min(rates.values()), max(rates.values())]
+    assert "device_one-way_device_latency" in found
+
+
+def test_lines_of_pairs_are_by_class_with_what_is_expected(pairs):
+    figure = {each.name: each for each in figures([pairs])}["device_one-way_device_bandwidth_by_size"]
+    assert {(row["line"], row["kind"]) for row in figure.table.records()} == {
+        (line, kind) for line in ("one NVLink", "across sockets") for kind in ("measured", "expected")
+    }
+    scales = specification(figure.chart)["encoding"]
+    assert scales["strokeDash"]["scale"]["domain"] == ["measured", "expected"]
+    assert scales["color"]["scale"]["domain"] == ["across sockets", "one NVLink"]
+
+
+def test_collectives_are_over_size_and_over_gpus(collectives):
+    found = {figure.name: figure for figure in figures(collectives)}
+    assert list(found) == [
+        f"allreduce_{kind}" for kind in ("time_by_size", "busbw_by_size", "effective", "busbw_by_gpus")
+    ]
+    lines_of = {(row["line"], row["kind"]) for row in found["allreduce_busbw_by_size"].table.records()}
+    assert lines_of == {(f"{gpus} GPUs", kind) for gpus in (2, 8) for kind in ("measured", "expected")}
+    row = found["allreduce_effective"].table.records()[-2]
+    assert row["GiBps"] == pytest.approx(row["size_bytes"] / row["time_us"] * 1e6 / 2**30)
+    assert {row["line"] for row in found["allreduce_busbw_by_gpus"].table.records()} == {"64 MiB"}
+    assert specification(found["allreduce_effective"].chart)["encoding"]["y"]["title"] == "GiB/s"
+
+
+@pytest.mark.slow
+def test_report_writes_a_page_and_a_file_of_each_figure(pairs, tmp_path, capsys):
+    pairs = msgspec.structs.replace(pairs, cells=[cell for cell in pairs.cells if cell.copy == "staged"])
+    record.write(record.RunFolder(tmp_path / "kept" / "pairs").record, pairs)
+    written = resnetx.report(str(tmp_path / "kept"), out=str(tmp_path / "drawn"))
+    text = written.read_text()
+    assert written == tmp_path / "drawn" / "index.html"
+    assert text.count("<figure>") == len(list((tmp_path / "drawn").glob("*.svg"))) == len(resnetx.figures(pairs))
+    assert "anti-locality" in text
+    assert "<script" not in text
+    assert main(["report", str(tmp_path / "kept"), "baseline=2"]) == 2
+    assert "benches have no speed-ups" in capsys.readouterr().err
+    (tmp_path / "other").mkdir()
+    assert main(["report", str(tmp_path / "kept"), str(tmp_path / "other")]) == 2
+    assert "report studies and benches one after the other" in capsys.readouterr().err
+
+
+def test_words_of_a_record_are_escaped(pairs, tmp_path):
+    bad = msgspec.structs.replace(pairs, cells=[], points=[], source="<script>alert(1)</script>")
+    assert "<script>" not in page.write([bad], tmp_path).read_text()

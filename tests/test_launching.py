@@ -1,0 +1,137 @@
+"""Site files, and how ranks spread over nodes."""
+
+import msgspec
+import pytest
+
+from resnetx import launching
+from resnetx.api.train import asked_run
+from resnetx.config import check, request_from, run_settings_from
+from resnetx.errors import ConfigError
+from resnetx.launching import Launch, Site, launch_from, read_site
+from resnetx.record import write
+from resnetx.reporting.study.labels import varying_settings
+from resnetx.settings.compose import compose
+
+SLURM = {"input": "synthetic", "launcher": "slurm"}
+
+
+def site(tmp_path, text):
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_site_file_has_the_habits_of_a_cluster(tmp_path):
+    text = (
+        "partition: gpu\ninterface: ib0\nmodules: [cuda/12.6]\nenvironment: {NCCL_IB_HCA: mlx5, NCCL_IB_GID_INDEX: 3}"
+    )
+    found = read_site(site(tmp_path, text))
+    assert (found.partition, found.modules, found.exclusive) == ("gpu", ("cuda/12.6",), True)
+    assert found.variables == {
+        "GLOO_SOCKET_IFNAME": "ib0",
+        "NCCL_SOCKET_IFNAME": "ib0",
+        "NCCL_IB_HCA": "mlx5",
+        "NCCL_IB_GID_INDEX": "3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("partition: gpu\npartiton: gpu\n", 2, "partiton: a site file has no such setting; known: name, partition"),
+        ("partition: gpu\ncontainer:\n  kind: docker\n", 3, "not one of the known values (apptainer, enroot)"),
+        ("container: {kind: enroot, image: x, mount: [/a]}", 1, "known: kind, image, mounts, python"),
+        ("\n\ngpus_per_node: eight\n", 3, "expected a whole number"),
+        ("walltime: soon\n", 1, "walltime=soon: expected a duration"),
+        ("name: a/b\n", 1, "expected a name, not a path"),
+        ("partition: gpu; rm -rf x\n", 1, "partition: expected a word"),
+        ("environment: {LD_PRELOAD: x.so}\n", 1, "env.LD_PRELOAD: could load other code"),
+        ("- gpu\n", None, "expected a mapping of settings"),
+    ],
+)
+def test_a_mistake_in_a_site_file_is_told_with_its_line(tmp_path, text, line, said):
+    path = site(tmp_path, text)
+    with pytest.raises(ConfigError) as refused:
+        read_site(path)
+    assert str(refused.value).startswith(f"{path}, line {line}: " if line else f"{path}: ")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"nodes": 2}, "nodes=2: without a launcher, ranks run on this node alone; add launcher=slurm"),
+        ({"jobs": 2}, "jobs=2: without a launcher"),
+        ({"launcher": "mpi", "jobs": 2}, "jobs=2: jobs of Slurm"),
+        ({"launcher": "torchrun", "nodes": 2}, "node_rank is missing"),
+        ({"launcher": "torchrun", "nodes": 2, "node_rank": 2, "rendezvous": "a:1"}, "node_rank=2: nodes=2 are counted"),
+        ({"launcher": "torchrun", "nodes": 2, "node_rank": 1, "rendezvous": "a"}, "expected HOST:PORT"),
+        ({"launcher": "slurm", "rendezvous": "a:1"}, "rendezvous=a:1: of launcher=torchrun"),
+        ({"launcher": "slurm", "walltime": "soon"}, "walltime=soon: expected a duration"),
+        ({"launcher": "slurm", "nodes": 0}, "nodes=0: expected at least 1"),
+        ({"launcher": "pbs"}, "launcher=pbs: not one of the known values (slurm, torchrun, mpi)"),
+    ],
+)
+def test_a_launcher_that_cannot_do_it_is_refused(settings, said):
+    with pytest.raises(ConfigError) as refused:
+        run_settings_from(compose(settings))
+    assert said in str(refused.value)
+
+
+def test_the_nodes_of_predictions_are_no_launchers():
+    assert request_from(compose({"input": "synthetic", "nodes": 4, "gpus": 8})).nodes == 1
+
+
+def test_few_ranks_are_on_few_nodes():
+    """As many ranks on a node as spread the most ranks over all nodes."""
+    spread = {gpus: request_from(compose({**SLURM, "nodes": 2, "gpus": gpus}), 16).nodes for gpus in (1, 2, 8, 16)}
+    assert spread == {1: 1, 2: 1, 8: 1, 16: 2}
+    assert request_from(compose({**SLURM, "nodes": 2, "gpus": 2})).nodes == 2
+
+
+def test_threads_are_shared_by_the_ranks_of_a_node(monkeypatch):
+    monkeypatch.setattr("resnetx.config.cores", lambda: 8)
+    assert request_from(compose({**SLURM, "nodes": 2, "gpus": 4})).threads == 4
+
+
+def test_the_baseline_of_two_nodes_is_one_rank_on_one():
+    two = request_from(compose({**SLURM, "nodes": 2, "gpus": 4, "batch_size": 64}))
+    assert (two.nodes, two.on(1).nodes, two.on(2).nodes, two.on(4).nodes) == (2, 1, 1, 2)
+    assert two.key != msgspec.structs.replace(two, nodes=1).key
+    assert two.on(1).key == msgspec.structs.replace(two, nodes=1).on(1).key
+
+
+def test_ranks_that_do_not_spread_evenly_are_refused():
+    uneven = request_from(compose({**SLURM, "nodes": 2, "gpus": 3, "batch_size": 33}))
+    with pytest.raises(ConfigError, match="gpus=3 does not divide over nodes=2"):
+        check(uneven)
+    chosen = request_from(compose({**SLURM, "nodes": 2, "gpus": 2, "devices": [0, 1]}))
+    with pytest.raises(ConfigError, match=r"devices=\[0, 1\] with nodes=2"):
+        check(chosen)
+
+
+def test_a_time_limit_of_the_command_goes_before_that_of_the_site(tmp_path):
+    path = str(site(tmp_path, "walltime: 2h"))
+    limits = [launch_from(compose({**SLURM, "site": path, **more})).walltime for more in ({}, {"walltime": "30min"})]
+    assert limits == [7200, 1800]
+
+
+def test_a_run_file_starts_no_launcher(tmp_path, task_of):
+    """It names programs and images, and may be by anybody."""
+    path = tmp_path / "run.json"
+    write(path, msgspec.structs.replace(task_of(), launch=Launch(launcher="mpi", nodes=2, site=Site(mpirun=("rm",)))))
+    with pytest.raises(ConfigError, match="launcher=mpi, which a run file does not repeat"):
+        asked_run(path, {})
+
+
+def test_a_curve_goes_on_over_nodes(request_of):
+    """As with devices: more GPUs are on more nodes, and are no other line."""
+    one, two = (request_of(gpus=gpus, batch_size=64, threads=1) for gpus in (1, 2))
+    spread = msgspec.structs.replace(two, nodes=2)
+    assert varying_settings([(one, ""), (spread, "")]) == []
+    assert varying_settings([(one, ""), (two, ""), (spread, "")]) == ["nodes"]
+
+
+def test_what_is_not_set_is_left_to_the_cluster():
+    assert Site().variables == {}
+    assert launching.launch_from(compose({})) is None

@@ -1,0 +1,55 @@
+"""Figures that pages and the README quote in a sentence are those of their source."""
+
+import re
+
+import pytest
+
+from resnetx.choices import Torchvision
+from resnetx.interconnect.system import parts_table
+from resnetx.prediction import roofline
+from resnetx.prediction.messages import BETWEEN_NODES, CONTENTION
+from resnetx.prediction.scaling_errors import Kind, scaling_errors
+from resnetx.prediction.stated_rate import BETWEEN, OUTSIDE, RATE_ERROR
+from resnetx.workloads import tables
+from tests.documentation import ROOT
+
+
+def one_node():
+    return scaling_errors().of(Kind("allreduce", "one node", "none"))
+
+
+def variation():
+    return f"{scaling_errors().costs.variation:.0%}"[:-1]
+
+
+def backward_s(gpu, clock_Hz=None):
+    """Of 32 images of ResNet-50, by the roofline."""
+    part, layers = parts_table("gpus")[gpu], tables.kept(Torchvision(name="resnet50", classes=1000), 224)
+    times = roofline.layer_times(roofline.fitted(part), layers, 224, 32, part, "fp32", clock_Hz)
+    return sum(layer.backward_s for layer in times)
+
+
+def systems():
+    return [path for path in (ROOT / "configs" / "system").glob("*.yaml") if path.stem != "cpu-host"]
+
+
+QUOTED = [
+    ("README.md", r"(\d+) published rates of 2 to 16 GPUs of one node", lambda: f"{one_node().points}"),
+    ("README.md", r"of one node are\s+predicted to (\S+) %", lambda: f"{one_node().mean:.1%}"[:-1]),
+    ("docs/predict.md", r"else the (\d+) % that fits published rates best", variation),
+    ("docs/predict.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
+    ("docs/predict.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),
+    ("docs/predict.md", r"within: (\d+) % of a stated rate", lambda: f"{RATE_ERROR:.0%}"[:-1]),
+    ("docs/predict.md", r"(\S+) % between two\s+known batches", lambda: f"{BETWEEN:.1%}"[:-1]),
+    ("docs/predict.md", r"and (\S+) % outside of them", lambda: f"{OUTSIDE:.1%}"[:-1]),
+    ("docs/predict.md", r"between nodes at least (\d+) %", lambda: f"{BETWEEN_NODES:.0%}"[:-1]),
+    ("docs/predict.md", r"3.9 times apart; (\S+) and", lambda: f"{backward_s('k80-562mhz'):.3f}"),
+    ("docs/predict.md", r"and (\S+) s are predicted", lambda: f"{backward_s('v100-sxm2-16gb', 1370e6):.3f}"),
+    ("docs/interconnect.md", r"(\d+) machines are described", lambda: f"{len(systems())}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "pattern", "source"), QUOTED, ids=[f"{page}: {text}" for page, text, _ in QUOTED])
+def test_a_quoted_figure_is_that_of_its_source(page, pattern, source):
+    (quoted,) = re.findall(pattern, (ROOT / page).read_text())
+    assert quoted == source()
