@@ -11,6 +11,7 @@ bad as they may be (`result`).
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from statistics import NormalDist
 
 from resnetx.choices import Server
@@ -131,12 +132,17 @@ def _crowding(point: Point) -> float:
 
 
 def slowest_of(ranks: int, jitter: float) -> float:
-    """The expected time of the slowest of so many ranks, whose steps vary by themselves, over that of one of them.
+    """The expected time of the slowest of so many ranks, whose steps vary by themselves, over that of one of them."""
+    return 1.0 if ranks == 1 else 1 + jitter * _largest_of(ranks)
 
-    By Blom's approximation of the largest of normal values (Statistical Estimates and Transformed Beta-Variables,
-    1958).
+
+@cache
+def _largest_of(count: int) -> float:
+    """The expected largest of so many standard normal values.
+
+    By Blom's approximation (Statistical Estimates and Transformed Beta-Variables, 1958).
     """
-    return 1.0 if ranks == 1 else 1 + jitter * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
 def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:

@@ -20,7 +20,7 @@ from resnetx.errors import ConfigError
 from resnetx.interconnect.calibration import Curve
 
 LARGEST = 10.0  # factor on a step, either way: beyond it, the rate is of something else
-STEPS = 40  # of halving an interval: to a part in 10^11
+EXACT = 1e-11  # of the factor, relative
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,12 @@ class Slowness:
 
 def _factor(step_s: Callable[[float], float], measured_s: float) -> float | None:
     """The factor with which a step takes what was measured; None: there is none."""
-    low, high = 1 / LARGEST, LARGEST
-    if not step_s(low) < measured_s < step_s(high):
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+    def excess_s(logarithm: float) -> float:
+        return step_s(exp(logarithm)) - measured_s
+
+    most = log(LARGEST)
+    if not excess_s(-most) < 0 < excess_s(most):
         return None
-    for _ in range(STEPS):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if step_s(middle) < measured_s else (low, middle)
-    return high
+    return exp(brentq(excess_s, -most, most, xtol=EXACT))

@@ -14,16 +14,18 @@ from itertools import product
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from resnetx.prediction.scaling_check import ScalingCase, cases
 from resnetx.prediction.scaling_errors import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
 from resnetx.prediction.scenario import ScalingCosts
 
-# The grid that is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
-_VARIATIONS = [share / 2000 for share in range(101)]
-_HOST_LOADS = [share / 100 for share in range(51)]
+# What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
+_GRID = [ScalingCosts(variation / 2000, load / 100) for variation, load in product(range(101), range(51))]
 _FEWEST_PUBLISHERS = 4  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 4
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,29 @@ class Judged:
 
 def fit(chosen: Sequence[ScalingCase]) -> ScalingCosts:
     """The figures with the least sum of absolute errors over rates on one node."""
-    inside = [case for case in chosen if case.kind.nodes == "one node"]
-    grid = (ScalingCosts(*costs) for costs in product(_VARIATIONS, _HOST_LOADS))
-    return min(grid, key=lambda costs: sum(abs(case.log_error(case.nearly(costs))) for case in inside))
+    return _best(_errors(_on_one_node(chosen)))
+
+
+def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
+    return [case for case in chosen if case.kind.nodes == "one node"]
+
+
+def _errors(chosen: Sequence[ScalingCase]) -> Floats:
+    """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
+    return np.array([[abs(case.log_error(case.nearly(costs))) for costs in _GRID] for case in chosen])
+
+
+def _best(errors: Floats) -> ScalingCosts:
+    return _GRID[int(errors.sum(axis=0).argmin())]
 
 
 def judged(chosen: Sequence[ScalingCase]) -> list[Judged]:
     """Each rate, predicted by a fit to the rates of all other publishers."""
+    inside = _on_one_node(chosen)
+    errors, publishers = _errors(inside), np.array([case.publisher for case in inside])
     found = []
     for publisher in dict.fromkeys(case.publisher for case in chosen):
-        costs = fit([case for case in chosen if case.publisher != publisher])
+        costs = _best(errors[publishers != publisher])
         own = (case for case in chosen if case.publisher == publisher)
         found += [Judged(case, costs, case.predicted(costs)) for case in own]
     return found
