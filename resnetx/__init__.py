@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from resnetx.api.bench import bench
+    from resnetx.api.check import check
     from resnetx.api.compare import compare
     from resnetx.api.describe import describe
     from resnetx.api.doctor import doctor
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfigError",
     "bench",
+    "check",
     "compare",
     "config_dir",
     "describe",

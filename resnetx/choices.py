@@ -101,7 +101,7 @@ class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
 Model = ResNetXSettings | AlexNetSettings | GoogLeNetSettings | Torchvision  # each has its entry in `workloads.kinds`
 
 
-class Folders(Choice, frozen=True):
+class Folders(Choice, frozen=True, kw_only=True):
     """Real images: a folder of class folders of JPEG files, as ILSVRC2012 is usually unpacked."""
 
     root: str
@@ -110,9 +110,10 @@ class Folders(Choice, frozen=True):
     recipe: Literal["imagenet", "paper"]
     threads: int  # decoding threads (torchvision: worker processes) of each rank
     prefetch: int  # batches prepared ahead
+    stage: str | None = None  # folder of each node that images are copied to, and read from; None: read from `root`
 
 
-class DaliInput(Folders, frozen=True, tag="dali"):
+class DaliInput(Folders, frozen=True, kw_only=True, tag="dali"):
     """NVIDIA DALI; decodes on the GPU if the run has one, unless `decoder=cpu`."""
 
     decoder: Literal["auto", "cpu"]

@@ -14,7 +14,15 @@ from resnetx import bounds
 from resnetx.choices import Convention, Folders, Lab, Model, NoExchange, Server, SyntheticInput, Tracker
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.host import cores
-from resnetx.launching import Launch, check_nodes, launch_from, nodes_of, ranks_per_node, refuse_unlaunched
+from resnetx.launching import (
+    Launch,
+    check_nodes,
+    launch_from,
+    nodes_of,
+    of_ranks,
+    ranks_per_node,
+    refuse_unlaunched,
+)
 from resnetx.request import Request
 from resnetx.transports import Way
 from resnetx.units import frequency, size
@@ -25,7 +33,10 @@ _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
 
 # Settings that are or may be paths, in which a leading `~` is the user's home.
-PATHS = ("study", "input.root", "lab.system", "replay", "results", "out", "calibration", "rate", "systems", "site")
+PATHS = (
+    *("study", "input.root", "input.stage", "lab.system", "replay", "results", "out", "calibration", "rate"),
+    *("systems", "site", "prometheus"),
+)
 GROUPS = (
     "model",
     "input",
@@ -73,7 +84,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
     if chosen["gpus"] is None:
         chosen["gpus"] = len(chosen["devices"]) if isinstance(chosen["devices"], list) else 1
-    per_node = ranks_per_node(launch_from(tree), max_gpus or chosen["gpus"])
+    launch = launch_from(tree)
+    per_node = ranks_per_node(launch, max_gpus or chosen["gpus"])
     share = threads_share(per_node)
     chosen["threads"] = share if chosen["threads"] is None else chosen["threads"]
     given = chosen["input"]
@@ -87,6 +99,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
     chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"], "16GB")
     request: Request = convert(chosen, Request)
+    request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
     bounds.check(msgspec.to_builtins(request))
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)
@@ -94,6 +107,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
         request = msgspec.structs.replace(request, split="even")
     if request.gpus == 1 and (max_gpus or 1) > 1:  # the baseline of a comparison of transports has none
         request = request.alone
+    if request.nodes == 1 and launch and launch.nodes > 1:  # the points of a study that are on one of its nodes
+        request = request.on_one_node
     return request
 
 
@@ -233,6 +248,8 @@ def check(r: Request) -> None:
     bounds.check(msgspec.to_builtins(r), least)
     if isinstance(r.input, Folders) and not r.input.root:
         raise ConfigError("input.root is empty: expected a folder of class folders of JPEG files")
+    if isinstance(r.input, Folders) and r.input.stage == "":
+        raise ConfigError("input.stage is empty: expected a folder of each node, e.g. /local, or null for none")
     if r.split == "uneven" and r.batch_size < r.gpus:
         raise ConfigError(f"batch_size={r.batch_size} leaves some of gpus={r.gpus} without an image; raise batch_size")
     if r.batch_size % r.gpus and r.split == "even":
@@ -278,7 +295,7 @@ def _check_exchange(r: Request) -> None:
     check_way(r.way, r.env)
     if r.way == Way():
         return
-    setting = f"transport={r.transport}" if r.transport != "auto" else f"interface={r.interface}"
+    setting = r.way.words[0]
     if r.gpus == 1 or r.measure == "input" or isinstance(r.strategy, NoExchange):
         raise ConfigError(f"{setting}: this run exchanges no gradients; leave it out, or use gpus=2 or more")
     if isinstance(r.strategy, Server) and r.strategy.device == "cpu" and r.transport not in ("auto", "socket"):
@@ -286,13 +303,24 @@ def _check_exchange(r: Request) -> None:
             f"{setting} with strategy=server: gradients go to the server on the host over sockets; use "
             "transport=socket, or strategy.device=gpu"
         )
+    check_gpudirect(r.way, r.nodes)
 
 
 def check_way(way: Way, env: Mapping[str, str]) -> None:
     """Refuses variables that contradict the settings of an exchange."""
     if name := way.conflict(env):
-        key = "interface" if name.endswith("_IFNAME") else "transport"
-        raise ConfigError(f"env.{name}: set by {key}={getattr(way, key)}; leave one of them out")
+        raise ConfigError(f"env.{name}: set by {way.setter_of(name)}; leave one of them out")
+
+
+def check_gpudirect(way: Way, nodes: int) -> None:
+    """Refuses GPUDirect RDMA where no network card takes part."""
+    if way.gpudirect is None:
+        return
+    word = way.words[-1]
+    if nodes == 1:
+        raise ConfigError(f"{word}: of network cards, and these ranks are on one node; use nodes=2, or leave it out")
+    if way.transport == "socket":
+        raise ConfigError(f"{word} with transport=socket: sockets send from memory of the host; leave one of them out")
 
 
 def _check_server(r: Request) -> None:

@@ -98,7 +98,7 @@ COPIES = {
             name="device",
             moves="from each GPU (or CPU rank) to each other one",
             flows=_pairs,
-            reads=frozenset({"direction", "endpoint", "transport", "interface"}),
+            reads=frozenset({"direction", "endpoint", "transport", "interface", "gpudirect"}),
             least_gpus=2,
         ),
         CopyKind(

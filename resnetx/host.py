@@ -29,8 +29,12 @@ def node_name() -> str:
     return re.sub(r"[^A-Za-z0-9._-]+|^[.-]+", "-", name)  # it names a folder
 
 
-def exit_status(child: "subprocess.Popen[Any]", timeout_s: float | None = None) -> int:
+def exit_status(
+    child: "subprocess.Popen[Any]", timeout_s: float | None = None, look_up: Callable[[], None] = lambda: None
+) -> int:
     """Waits until a child has ended; its exit status, below 0 where a signal ended it. Raises `TimeoutExpired`.
+
+    `look_up`: called between looks at the child; what it raises ends the waiting, of a thread that gets no signals.
 
     In place of `Popen.wait`, which takes a lock for each look at the child: an exception that a signal handler raises
     between taking and keeping it leaves it locked, and whoever waits next waits for ever (seen with CPython 3.11).
@@ -43,6 +47,7 @@ def exit_status(child: "subprocess.Popen[Any]", timeout_s: float | None = None) 
         elif time.monotonic() >= limit:
             raise subprocess.TimeoutExpired(child.args, timeout_s or 0)
         else:
+            look_up()
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 0.05)
     return int(child.returncode)

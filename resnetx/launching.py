@@ -14,11 +14,12 @@ A site file keeps what is the same for every study of a cluster out of the comma
     environment: {NCCL_IB_HCA: mlx5}
     container: {kind: apptainer, image: resnetx.sif, mounts: [/scratch]}
 
-None of it changes what a run measures; how many nodes its ranks are on does, and is part of the request (`nodes_of`).
+How many nodes the ranks of a run are on is part of its request (`nodes_of`), and so are the variables of a site by
+which libraries communicate and compute (`of_ranks`); nothing else here changes what a run measures.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,7 +30,7 @@ from resnetx import bounds
 from resnetx.errors import ConfigError, FileError, convert
 from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.loading.yaml_file import Path_, steps
-from resnetx.variables import check_variables
+from resnetx.variables import check_variables, tuning
 
 LauncherName = Literal["slurm", "torchrun", "mpi"]
 # Without a blank or a sign that means something to a shell: they become words of commands, and lines of a script.
@@ -81,6 +82,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     node_rank: int | None = None  # of this node, where torchrun is started on each by hand
     rendezvous: str | None = None  # HOST:PORT, likewise
     walltime: float | None = None  # seconds that a job may take; None: the partition's limit
+    on: tuple[str, ...] = ()  # names of the run's nodes, in the job's order; (): the job's first ones
     jobs: int = 1  # of one array, one after the other, each of which goes on where the one before ended
     site: Site = Site()
 
@@ -132,6 +134,15 @@ def _check(launch: Launch) -> None:
         raise ConfigError(f"jobs={launch.jobs}: jobs of Slurm; use launcher=slurm")
     if by_hand and launch.site.container:
         raise ConfigError("container: with launcher=torchrun, start resnetx inside the container on each node")
+
+
+def of_ranks(launch: Launch | None, env: Mapping[str, str], settled: Iterable[str]) -> dict[str, str]:
+    """The variables of a request: those of the site that change what is measured, and, before them, its own.
+
+    `settled`: variables that settings of the request set, which go before the site's, too.
+    """
+    site = tuning(launch.site.variables) if launch else {}
+    return {**{name: value for name, value in site.items() if name not in settled}, **env}
 
 
 # ---- ranks on nodes -------------------------------------------------------------------------------------------------

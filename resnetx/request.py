@@ -55,17 +55,18 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     transport: TransportName = "auto"  # how gradients travel between ranks
     interface: str | None = None  # the network interface that ranks meet on; None: loopback, or the library's own
     nodes: int = 1  # that the ranks are on, as many on each
+    gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
 
     @property
     def way(self) -> Way:
         """What is asked of the exchange between ranks."""
-        return Way(self.transport, self.interface)
+        return Way(self.transport, self.interface, self.gpudirect)
 
     @property
     def key(self) -> str:
         """Eight hexadecimal digits that differ between any two different requests."""
         given = msgspec.to_builtins(self, order="deterministic")
-        leave_out_defaults(given, Request)
+        leave_out_later(given, self)
         return hashlib.sha256(msgspec.json.encode(given)).hexdigest()[:8]
 
     @property
@@ -82,12 +83,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         split: Literal["even", "uneven"] = "uneven" if batch_size % gpus else "even"
         nodes = nodes_of(gpus, self.gpus // self.nodes)
         there = msgspec.structs.replace(self, gpus=gpus, devices=None, batch_size=batch_size, split=split, nodes=nodes)
-        return there.alone if gpus == 1 else there
+        return there.alone if gpus == 1 else there.on_one_node if nodes == 1 else there
 
     @property
     def alone(self) -> "Request":
         """The same without anything that only an exchange has."""
-        return msgspec.structs.replace(self, transport="auto", interface=None)
+        return msgspec.structs.replace(self, transport="auto", interface=None, gpudirect=None)
+
+    @property
+    def on_one_node(self) -> "Request":
+        """The same without anything that only an exchange between nodes has."""
+        return msgspec.structs.replace(self, gpudirect=None)
 
     def share(self, rank: int) -> int:
         """Images of each batch that a rank trains on: the first ranks take the remainder."""
@@ -138,6 +144,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         strategy = "" if isinstance(self.strategy, Bucket) else f"{self.strategy.kind}_"
         measure = "" if self.measure == "step" else f"{self.measure}_"
         return f"{self.model_slug}_b{self.batch_size}_g{self.gpus}_{strategy}{measure}{self.key}"
+
+
+def leave_out_later(tree: dict[str, Any], request: Request) -> None:
+    """Removes settings that were added later, and have their default, from the plain values of a request."""
+    leave_out_defaults(tree, Request)
+    leave_out_defaults(tree["input"], type(request.input))
 
 
 def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None:

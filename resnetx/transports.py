@@ -6,10 +6,11 @@
     host     through memory that ranks share on the host
     socket   over TCP, also inside a node
 
-gloo, between CPU ranks, sends over TCP only: there, auto and socket are the same.
+gloo, between CPU ranks, sends over TCP only: there, auto and socket are the same. Between nodes, `gpudirect` says
+whether network cards reach memory of GPUs, or the host's, to which and from which NCCL then copies.
 
 Reference: NCCL User Guide, "Environment Variables" (NCCL_P2P_DISABLE, NCCL_P2P_LEVEL, NCCL_SHM_DISABLE, NCCL_NET,
-NCCL_IB_DISABLE, NCCL_NVLS_ENABLE, NCCL_MNNVL_ENABLE, NCCL_SOCKET_IFNAME).
+NCCL_IB_DISABLE, NCCL_NVLS_ENABLE, NCCL_MNNVL_ENABLE, NCCL_SOCKET_IFNAME, NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_READ).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,12 @@ _NCCL: Mapping[str, Mapping[str, str]] = {
     "host": {**_NO_PEERS, "NCCL_SHM_DISABLE": "0"},
     "socket": {**_NO_PEERS, "NCCL_SHM_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1"},
 }
+# SYS: at any distance between GPU and card; LOC: never. READ: also to send.
+_GPUDIRECT: Mapping[bool | None, Mapping[str, str]] = {
+    None: {},
+    True: {"NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1"},
+    False: {"NCCL_NET_GDR_LEVEL": "LOC", "NCCL_NET_GDR_READ": "0"},
+}
 _INTERFACE = {"nccl": "NCCL_SOCKET_IFNAME", "gloo": "GLOO_SOCKET_IFNAME"}
 
 # What NCCL's log calls a connection ("P2P/CUMEM", "NET/Socket/0"), by what it begins with, for each setting.
@@ -40,21 +47,41 @@ class Way:
 
     transport: TransportName = "auto"
     interface: str | None = None  # None: loopback on one node, else what the library takes
+    gpudirect: bool | None = None  # whether network cards reach GPU memory; None: as NCCL decides
 
     @property
     def nccl(self) -> dict[str, str]:
         """The variables that NCCL obeys."""
-        return {**_NCCL[self.transport], **self._interface("nccl", "=")}
+        return {**_NCCL[self.transport], **_GPUDIRECT[self.gpudirect], **self._interface("nccl", "=")}
 
     @property
     def gloo(self) -> dict[str, str]:
         """The variables that gloo obeys."""
         return self._interface("gloo")
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those of both."""
+        return {**self.nccl, **self.gloo}
+
+    @property
+    def words(self) -> list[str]:
+        """The settings that ask for something."""
+        asked = {
+            "transport": None if self.transport == "auto" else self.transport,
+            "interface": self.interface,
+            "gpudirect": None if self.gpudirect is None else str(self.gpudirect).lower(),
+        }
+        return [f"{key}={value}" for key, value in asked.items() if value is not None]
+
     def conflict(self, variables: Iterable[str]) -> str:
         """A variable that the settings set as well; "" where there is none."""
-        own = {**self.nccl, **self.gloo}
-        return next((name for name in variables if name in own), "")
+        return next((name for name in variables if name in self.variables), "")
+
+    def setter_of(self, variable: str) -> str:
+        """The setting that sets a variable."""
+        key = "interface" if variable in _INTERFACE.values() else "gpudirect" if "_GDR_" in variable else "transport"
+        return next(word for word in self.words if word.startswith(key))
 
     def contradicted(self, used: Iterable[str], one_node: bool) -> list[str]:
         """The connections, of those that NCCL used, that are not what was asked for."""

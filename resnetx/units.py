@@ -32,12 +32,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1, "s": 1, "min": 60, "h": 3600, "d": 86400}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def seconds(text: str) -> float:
-    """The seconds in "90", "90s", "15min", "2h", "1.5 h" or "20us"; a `ValueError` for anything else."""
-    match = re.fullmatch(rf"\s*{_NUMBER}\s*(us|ms|s|min|h|d|)\s*", text)
+    """The seconds in "90", "90s", "15min", "2m", "2h", "1.5 h" or "20us"; a `ValueError` for anything else."""
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*(us|ms|s|m|min|h|d|)\s*", text)
     if not match:
         raise ValueError(f"{text[:100]}: not a duration")
     return float(match[1]) * _SECONDS[match[2]]

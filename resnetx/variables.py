@@ -41,6 +41,9 @@ _HARMLESS = re.compile(r"CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF")
 _OPENING = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_COMM_ID")
 _LOOPBACK = re.compile(r"=?lo0?$|127\.|localhost:|\[?::1\]?")
 
+# Names of a machine's own network interfaces and cards.
+_NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|UCX_NET_DEVICES")
+
 _SECRET = re.compile(
     r"(?:^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|$)|(^|_)TOKENS?(_|$)"
     r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|$)|CREDENTIAL",
@@ -54,6 +57,11 @@ def is_secret(name: str) -> bool:
     UCX_IB_PKEY, the number of a partition, does not.
     """
     return bool(_SECRET.search(name))
+
+
+def names_network(name: str) -> bool:
+    """Whether the value of a variable names network interfaces or cards, as every machine has its own."""
+    return bool(_NETWORK.fullmatch(name))
 
 
 def check_variables(env: Mapping[str, str]) -> None:
@@ -85,6 +93,11 @@ def check_file_variables(names: Iterable[str], where: str) -> None:
             f"{where}: env.{name[:80]}: not allowed in a file, as it may load code or write files; set it "
             "on the command line or in the shell"
         )
+
+
+def tuning(env: Mapping[str, str]) -> dict[str, str]:
+    """Those of some variables that set how libraries communicate, compute and allocate."""
+    return {name: value for name, value in env.items() if _TUNING.fullmatch(name)}
 
 
 def unlisted(names: Iterable[str]) -> list[str]:

@@ -105,5 +105,5 @@ def test_planned_time_counts_bytes_copies_and_cells():
 
 
 def test_kinds_read_settings_that_there_are():
-    known = {"direction", "endpoint", "through", "numa", "transport", "interface"}
+    known = {"direction", "endpoint", "through", "numa", "transport", "interface", "gpudirect"}
     assert set().union(*(kind.reads for kind in COPIES.values())) == known

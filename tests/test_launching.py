@@ -135,3 +135,30 @@ def test_a_curve_goes_on_over_nodes(request_of):
 def test_what_is_not_set_is_left_to_the_cluster():
     assert Site().variables == {}
     assert launching.launch_from(compose({})) is None
+
+
+def test_the_variables_of_a_site_that_change_what_is_measured_are_part_of_the_request(tmp_path):
+    text = "interface: ib0\nenvironment: {NCCL_IB_HCA: mlx5_0, NCCL_NET_GDR_LEVEL: PHB, SCRATCH: /scratch/me}"
+    settings = {**SLURM, "nodes": 2, "gpus": 2, "site": f"{site(tmp_path, text)}"}
+    found = request_from(compose(settings))
+    cards = {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5_0"}
+    assert found.env == {**cards, "NCCL_NET_GDR_LEVEL": "PHB"}
+    own = request_from(compose({**settings, "env.NCCL_IB_HCA": "mlx5_1"}))
+    assert own.env["NCCL_IB_HCA"] == "mlx5_1" and own.key != found.key
+
+
+def test_settings_go_before_the_variables_of_a_site(tmp_path):
+    text = "interface: ib0\nenvironment: {NCCL_NET_GDR_LEVEL: PHB}"
+    settings = {**SLURM, "nodes": 2, "gpus": 2, "site": f"{site(tmp_path, text)}"}
+    found = request_from(compose({**settings, "interface": "lo", "gpudirect": False}))
+    assert found.env == {} and found.way.nccl["NCCL_NET_GDR_LEVEL"] == "LOC"
+    check(found)
+
+
+def test_gpudirect_is_for_what_is_on_several_nodes(tmp_path):
+    settings = {**SLURM, "nodes": 2, "batch_size": 8, "gpudirect": True}
+    two, one = (request_from(compose({**settings, "gpus": gpus}), max_gpus=4) for gpus in (4, 2))
+    assert (two.gpudirect, one.gpudirect, two.on(2).gpudirect) == (True, None, None)
+    assert (two.nodes, one.nodes, one.key) == (2, 1, two.on(2).key)
+    with pytest.raises(ConfigError, match="gpudirect=true: of network cards, and these ranks are on one node"):
+        check(request_from(compose({"input": "synthetic", "gpus": 2, "gpudirect": True})))

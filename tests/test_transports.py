@@ -30,6 +30,11 @@ def test_nccl_is_told_what_it_may_use(transport, told):
     assert bool(Way(transport).nccl) == bool(told)
 
 
+def test_gpudirect_tells_nccl_how_far_cards_reach():
+    assert Way(gpudirect=True).nccl == {"NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1"}
+    assert Way(gpudirect=False).nccl == {"NCCL_NET_GDR_LEVEL": "LOC", "NCCL_NET_GDR_READ": "0"}
+
+
 def test_an_interface_is_named_exactly():
     way = Way("socket", "eth1")
     assert way.nccl["NCCL_SOCKET_IFNAME"] == "=eth1"  # else eth10 is one, too
@@ -77,6 +82,8 @@ def test_twins_that_exchange_nothing_have_no_transport():
         ({"interface": "lo", "gpus": 1}, "interface=lo: this run exchanges no gradients"),
         ({"transport": "host", "env.NCCL_P2P_DISABLE": 1}, "env.NCCL_P2P_DISABLE: set by transport=host; leave one"),
         ({"interface": "lo", "env.GLOO_SOCKET_IFNAME": "lo"}, "env.GLOO_SOCKET_IFNAME: set by interface=lo; leave one"),
+        ({"gpudirect": False, "gpus": 1}, "gpudirect=false: this run exchanges no gradients"),
+        ({"gpudirect": True, "env.NCCL_NET_GDR_LEVEL": "PIX"}, "env.NCCL_NET_GDR_LEVEL: set by gpudirect=true; leave"),
         ({"transport": "host", "strategy": "server", "strategy.device": "cpu"}, "over sockets; use transport=socket"),
     ],
 )
@@ -95,6 +102,7 @@ def test_the_baseline_of_a_comparison_of_transports_has_none():
     [
         (Way("socket"), 0, ""),
         (Way("auto", "lo"), 0, ""),
+        (Way(gpudirect=True), 0, "gpudirect=true: network cards reach memory of GPUs, and this machine has none"),
         (Way("host"), 0, "transport=host: gloo sends over TCP only"),
         (Way("peer"), 0, "transport=peer: between GPUs, and this machine has none"),
         (Way("auto", "none0"), 0, "interface=none0: this host has no such network interface; it has "),

@@ -14,6 +14,7 @@ from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_
 from resnetx.api.runs import Kept, announce_variables, machine_name, run_folder
 from resnetx.config import (
     check,
+    check_gpudirect,
     check_ranks,
     check_way,
     given_path,
@@ -28,7 +29,7 @@ from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import bench_reading, system
 from resnetx.interconnect.measured import telling_times
 from resnetx.interconnect.system import System
-from resnetx.launching import Launch, check_nodes, nodes_of, ranks_per_node
+from resnetx.launching import Launch, check_nodes, nodes_of, of_ranks, ranks_per_node
 from resnetx.operations import OPERATIONS, Place
 from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder
 from resnetx.record.bench import DType, Timing
@@ -40,7 +41,7 @@ from resnetx.settings.compose import asked, compose, points_of, struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
-from resnetx.transports import TransportName
+from resnetx.transports import TransportName, Way
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
@@ -62,6 +63,7 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     numa: int | None
     transport: TransportName
     interface: str | None
+    gpudirect: bool | None
     gpus: list[int | None]
     devices: list[int] | None
     env: dict[str, str | int | float]
@@ -216,13 +218,16 @@ def _requests(
     per_node = ranks_per_node(launch, max(counts))
     kinds = [name for name in dict.fromkeys(asked.copy) if name is not None]
     names = _collectives(asked, instead=not kinds)
+    env = of_ranks(launch, variables(asked.env), _settled(asked))
+    on_nodes = {count: nodes_of(count, per_node) for count in counts}
+    several = max(on_nodes.values()) > 1
     return [
         BenchRequest(
             collectives=names,
             sizes_bytes=sorted({*(SIZES if sizes is None else sizes), *payloads}) if names else [],
             gpus=count,
             devices=asked.devices,
-            env=variables(asked.env),
+            env=env,
             threads=threads_share(per_node) if asked.threads is None else asked.threads,
             warmup=asked.warmup,
             iterations=ITERATIONS if asked.iterations is None else asked.iterations,
@@ -242,10 +247,18 @@ def _requests(
             timing=asked.timing,
             algorithm=asked.algorithm,
             protocol=asked.protocol,
-            nodes=nodes_of(count, per_node),
+            nodes=on_nodes[count],
+            gpudirect=asked.gpudirect if on_nodes[count] > 1 or not several else None,
         )
         for count in dict.fromkeys(counts)
     ]
+
+
+def _settled(asked: BenchSettings) -> list[str]:
+    """The variables that settings of a bench set."""
+    way = Way(asked.transport, asked.interface, asked.gpudirect)
+    forced = {"NCCL_ALGO": asked.algorithm, "NCCL_PROTO": asked.protocol}
+    return [*way.variables, *(name for name, value in forced.items() if value is not None)]
 
 
 def _ranks(count: int | None, devices: list[int] | None) -> int:
@@ -327,6 +340,7 @@ def check_bench(r: BenchRequest) -> None:
     check_ranks(r.gpus, r.devices, r.env)
     check_nodes(r.gpus, r.nodes, r.devices)
     check_way(r.way, r.env)
+    check_gpudirect(r.way, r.nodes)
     bench_copies.check(r)
     times = len(r.collectives) * len(r.sizes_bytes) * (r.iterations + QUEUES)
     if times * MEASURED_BYTES > MAX_BYTES:

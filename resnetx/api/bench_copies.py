@@ -15,7 +15,7 @@ from resnetx.units import si
 
 # Settings of copies alone; what a kind does not read is refused where nothing that is asked for reads it.
 OWN = ("direction", "endpoint", "through", "numa")
-OF_EXCHANGE = ("transport", "interface")  # which collectives read, too
+OF_EXCHANGE = ("transport", "interface", "gpudirect")  # which collectives read, too
 
 # Rates that the announced time takes for every copy: sockets and memory of a small host; PCIe 3.0 with 16 lanes, which
 # gets 12 GB/s at most, as anything faster is over sooner.
@@ -73,6 +73,11 @@ def check(r: BenchRequest) -> None:
         raise ConfigError(
             f"copy=relay with through={'null' if r.through is None else r.through}: expected the GPU that relays, "
             f"through=0 to through={r.gpus - 1}"
+        )
+    if r.copies and not r.collectives and r.gpudirect is not None and r.endpoint in ("pinned", "pageable"):
+        raise ConfigError(
+            f"gpudirect={str(r.gpudirect).lower()} with endpoint={r.endpoint}: copies between memory of hosts do not "
+            "touch the GPUs'; use endpoint=device, or leave gpudirect out"
         )
     if r.copies:
         entries = _entries(r)

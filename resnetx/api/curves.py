@@ -162,7 +162,9 @@ def _composed(points: Sequence[study.Point], wanted: Wanted) -> Iterator[Request
         if not isinstance(gpus, int) or isinstance(gpus, bool):
             raise ConfigError(f"gpus={gpus}: expected a number of GPUs")
         bounds.check({"gpus": gpus})
-        yield wanted.checked(known[repr(others)].on(gpus), _split(point))
+        # Their nodes are the system's; a request's are those of a launcher.
+        request = msgspec.structs.replace(known[repr(others)].on(gpus), nodes=1)
+        yield wanted.checked(request, _split(point))
 
 
 def _gpus(wanted: Wanted, counts: Sequence[int]) -> list[int]:

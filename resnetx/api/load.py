@@ -16,6 +16,7 @@ from resnetx.loading import is_file, is_folder
 from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder
 from resnetx.record.accuracy import Accuracy, accuracy_file
 from resnetx.record.bench_comparison import BenchComparison, bench_comparison_file
+from resnetx.record.check import Check, check_file
 from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
 from resnetx.record.comparison import Comparison, comparison_file
 from resnetx.record.prediction import Prediction, prediction_file
@@ -38,6 +39,7 @@ KINDS: dict[str, Any] = {
     "checked papers": CheckedPapers,
     "score": Score,
     "steering": Steering,
+    "check": Check,
 }
 
 Loaded = (
@@ -52,6 +54,7 @@ Loaded = (
     | CheckedPapers
     | Score
     | Steering
+    | Check
     | MeasuredStudy
     | System
 )
@@ -86,6 +89,7 @@ def _of_folder(folder: Path) -> Loaded:
         checked_papers_file(folder),
         score_file(folder),
         steering_file(folder),
+        check_file(folder),
         bench_comparison_file(folder),
     )  # a prediction goes before what is derived of it
     for file in files:

@@ -116,6 +116,8 @@ def obstacle_to_way(way: Way, gpus_here: int, shared_memory: bool = False) -> st
         if way.interface is not None and way.transport != "socket":
             return f"interface={way.interface}: read with transport=socket on GPUs; add it, or leave interface out"
         return ""
+    if way.gpudirect is not None:
+        return f"{way.words[-1]}: network cards reach memory of GPUs, and this machine has none; leave it out"
     if way.transport in ("peer", "pcie"):
         return (
             f"transport={way.transport}: between GPUs, and this machine has none; use transport=socket, or leave it out"

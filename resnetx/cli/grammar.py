@@ -80,6 +80,10 @@ VERBS = {
             "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
     ),
+    "check": Verb(
+        "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
+        flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
+    ),
     "topology": Verb(
         "show and draw systems: their links, the cost of copies and collectives, which GPUs to choose",
         "SYSTEM.yaml | new | FILE",

@@ -54,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     time_us: dict[str | int, float] | None = None
     ratio: dict[str | int, float] | None = None
     explained: dict[str | int, str] = {}
+    nothing_sent: bool = False  # the array has less than an element for each GPU: what a call costs, not a transfer
 
     @property
     def figures(self) -> tuple[Quantity, dict[str | int, float]]:
@@ -134,10 +135,10 @@ def published() -> Published:
 
 @cache
 def times() -> tuple[PublishedTime, ...]:
-    """Each figure once, as a time: no ratios, none that is explained, no size twice of one source."""
+    """Each figure once, as a time: no ratios, none that is explained or sends nothing, no size twice of one source."""
     found: dict[tuple[object, ...], PublishedTime] = {}
     for entry in published().entries:
-        if entry.figures[0] == "ratio":
+        if entry.figures[0] == "ratio" or entry.nothing_sent:
             continue
         for key, gpus, size_bytes, figure in entry.points():
             if entry.explained.get(key) is None:

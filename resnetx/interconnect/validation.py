@@ -23,6 +23,7 @@ from resnetx.interconnect.published import (
 from resnetx.interconnect.system import System
 
 EVERY_OTHER = "every-other"  # group of rows that are calibrated from the sizes beside them
+NOTHING_SENT = "less than an element for each GPU: nothing is sent"
 LEAST_WITHIN = 0.85  # of what is said to hold for 90 %
 
 
@@ -121,7 +122,7 @@ def _rows(entry: Entry) -> Iterator[CollectiveRow]:
         made = _plan(entry, chosen, gpus)
         predicted = _as(quantity, made, size_bytes, _plan(entry, over, gpus) if over else None)
         row = _row(entry.group, entry, made, size_bytes, quantity, figure, predicted)
-        yield replace(row, explained=entry.explained.get(key))
+        yield replace(row, explained=NOTHING_SENT if entry.nothing_sent else entry.explained.get(key))
 
 
 def _every_other() -> Iterator[CollectiveRow]:

@@ -22,16 +22,17 @@ from resnetx.record.copies import CopyCell, Pair
 from resnetx.record.equality import Deviation, Equality
 from resnetx.record.files import NewerRecordError, RecordError, RunFolder, read, write
 from resnetx.record.limits import MAX_BYTES
-from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, Job, OtherNode, Storage
+from resnetx.record.machine import Device, Environment, Gpu, GpuProcess, Job, MemoryHealth, OtherNode, Storage
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.phases import Copies, GradientBucket, Phases
 from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
 from resnetx.record.replay import ReplayedLayer, ReplayedStep
-from resnetx.record.run import InputState, RunFile, RunRecord, StartUp, Transport, Workload
+from resnetx.record.run import InputState, RunFile, RunRecord, Staging, StartUp, Workload
 from resnetx.record.run_summary import RunSummary, RunSummaryReader
 from resnetx.record.study import StudyFolder, StudyRecord
 from resnetx.record.tasks import Ended, File, TaskFile, TaskRecord, cut_short, json_schema, read_task
 from resnetx.record.trace import LayerTimes, TracedLayer
+from resnetx.record.transport import NicUse, Transport
 from resnetx.record.unknown import Unknown, if_known, known, nulls, seal
 
 __all__ = [
@@ -62,7 +63,9 @@ __all__ = [
     "Job",
     "LayerTimes",
     "LinkCounters",
+    "MemoryHealth",
     "NewerRecordError",
+    "NicUse",
     "OtherNode",
     "Outcome",
     "Pair",
@@ -76,6 +79,7 @@ __all__ = [
     "RunSummary",
     "RunSummaryReader",
     "SkippedArray",
+    "Staging",
     "StartUp",
     "Storage",
     "StudyFolder",

@@ -12,7 +12,7 @@ from resnetx.record.copies import CopyCell, Direction, Endpoint, Verdict
 from resnetx.record.machine import Device, Environment, Job, OtherNode
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.readings import HostLoad
-from resnetx.record.run import Transport
+from resnetx.record.transport import Transport
 from resnetx.record.unknown import Unknown
 from resnetx.transports import TransportName, Way
 
@@ -60,16 +60,18 @@ class BenchRequest(RecordPart, frozen=True, forbid_unknown_fields=True):
     algorithm: str | None = None  # of NCCL: forced, "auto": its own choice, which is recorded; None: not asked for
     protocol: str | None = None  # likewise
     nodes: int = 1  # that the ranks are on, as many on each
+    gpudirect: bool | None = None  # whether network cards reach GPU memory between nodes; None: as NCCL decides
 
     @property
     def way(self) -> Way:
         """What is asked of the exchange between ranks."""
-        return Way(self.transport, self.interface)
+        return Way(self.transport, self.interface, self.gpudirect)
 
     @property
     def slug(self) -> str:
         """A readable name for folders: "allreduce-broadcast_g2", "device_g4", "allreduce_g8_registered"."""
         transport = "" if self.transport == "auto" else f"_{self.transport}"
+        transport += {None: "", True: "_gdr", False: "_no-gdr"}[self.gpudirect]
         names = "-".join([*self.collectives, *self.copies])
         others = [self.algorithm, self.protocol, self.place, self.timing, self.dtype if self.dtype != "fp32" else None]
         more = "".join(f"_{each.lower()}" for each in others if each)

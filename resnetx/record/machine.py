@@ -18,6 +18,16 @@ class Device(RecordPart, frozen=True):
     cpus: str | None = None  # that the rank could run on: "0-31,64-95"; records from before it was asked lack it
 
 
+class MemoryHealth(RecordPart, frozen=True, kw_only=True):
+    """What ECC and row remapping of a GPU's memory have counted."""
+
+    ecc_corrected: int | None  # errors since the driver was loaded
+    ecc_uncorrected: int | None
+    remapped_rows: int | None  # over the life of the GPU
+    remapping_pending: bool | None  # a row is remapped at the next reset
+    remapping_failed: bool | None  # no spare row was left: the GPU is to be replaced
+
+
 class Gpu(RecordPart, frozen=True):
     """One GPU of the host, whether the run used it or not."""
 
@@ -36,6 +46,7 @@ class Gpu(RecordPart, frozen=True):
     pcie_width: int | None
     pcie_width_max: int | None
     nvlinks_active: int | None
+    memory_health: MemoryHealth | None = None  # records from before it was asked lack it
 
 
 class GpuProcess(RecordPart, frozen=True):

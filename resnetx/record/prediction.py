@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.base import RecordPart
-from resnetx.request import Request, leave_out_defaults
+from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
 
 Origin = Literal["measured here", "published", "datasheet", "assumed"]
@@ -173,8 +173,8 @@ def _points_json(points: list[PredictedPoint]) -> Iterator[bytes]:
     """The list of points as JSON, piece by piece: whole, it takes several times the memory of the points."""
     for place, point in enumerate(points):
         tree = msgspec.to_builtins(point, order="deterministic")
-        if tree["request"] is not None:
-            leave_out_defaults(tree["request"], Request)
+        if point.request is not None:
+            leave_out_later(tree["request"], point.request)
         for each in tree["sensitivity"]:
             leave_out_defaults(each, Sensitivity)
         leave_out_defaults(tree, PredictedPoint)

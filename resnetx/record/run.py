@@ -14,6 +14,7 @@ from resnetx.record.phases import Copies, GradientBucket, Phases
 from resnetx.record.readings import DeviceMemory, GpuSamples, HostLoad, LinkCounters
 from resnetx.record.replay import ReplayedStep
 from resnetx.record.trace import LayerTimes
+from resnetx.record.transport import Transport
 from resnetx.record.unknown import Unknown, known
 from resnetx.request import Request
 
@@ -49,14 +50,6 @@ class StartUp(RecordPart, frozen=True):
     first_step_s: float
 
 
-class Transport(RecordPart, frozen=True):
-    """How gradients travelled between ranks."""
-
-    requested: str
-    used: list[str] | None
-    evidence: list[str]
-
-
 class InputState(RecordPart, frozen=True):
     """What the images were when the run started."""
 
@@ -67,6 +60,20 @@ class InputState(RecordPart, frozen=True):
     page_cache_share: float | None  # share of the files' pages that were in memory at the start: 1 warm, 0 cold
     reads_bytes: int | None  # read from storage by all ranks during the windows
     decoder: str | None  # "cpu", "gpu", "gpu hardware"
+
+
+class Staging(RecordPart, frozen=True):
+    """What one node did before a run, so that its ranks read images from a folder of its own (`input.stage`)."""
+
+    node: str
+    rank: int  # the first one there
+    folder: str  # that ranks read from
+    images: int
+    size_bytes: int  # of all images
+    copied_bytes: int  # of those that were not there yet; 0: all were
+    list_s: float  # to look at all files of input.root
+    wait_s: float  # for another job of this node that copied the same images
+    copy_s: float  # to look at what is there, and to copy the others
 
 
 class RunFile(RecordPart, frozen=True):
@@ -164,6 +171,7 @@ class RunRecord(RecordPart, frozen=True, kw_only=True):
     transport: Transport | None
     devices: list[Device] | None
     input_state: InputState | None
+    staging: list[Staging] | None = None  # of each node, before anything was timed; older records lack it
     warnings: list[Warning]
     environment: Environment | None
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it

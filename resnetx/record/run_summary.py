@@ -17,7 +17,8 @@ from resnetx.record.machine import Device, Environment
 from resnetx.record.outcome import Outcome, Warning
 from resnetx.record.phases import GradientBucket, Phases
 from resnetx.record.readings import HostLoad
-from resnetx.record.run import InputState, Transport, Workload
+from resnetx.record.run import InputState, Workload
+from resnetx.record.transport import Transport
 from resnetx.request import Request
 
 T = TypeVar("T")

@@ -44,6 +44,7 @@ class InputSettings(TypedDict, total=False):
 
     kind: str
     root: Axis[Text]
+    stage: Axis[Text | None]
     format: str
     recipe: Axis[Literal["imagenet", "paper"]]
     threads: Axis[int | None]
@@ -213,6 +214,7 @@ class TrainKeywords(TrainingKeywords, LaunchKeywords, total=False):
 
     transport: Transport
     interface: str | None
+    gpudirect: bool | None
     measure: Literal["step", "phases", "layers", "input"]
     lab: LabSettings
     replay: Text | None
@@ -226,6 +228,7 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
 
     transport: Axis[Transport]
     interface: Axis[str | None]
+    gpudirect: Axis[bool | None]
     study: Text
     measure: Axis[Literal["step", "phases", "layers", "input"]]
     lab: LabSettings
@@ -268,6 +271,7 @@ class BenchKeywords(LaunchKeywords, total=False):
     numa: int | None
     transport: Transport
     interface: str | None
+    gpudirect: bool | None
     gpus: Axis[int | None]
     devices: Sequence[int] | None
     env: Mapping[str, str | float]
@@ -291,6 +295,36 @@ class BenchKeywords(LaunchKeywords, total=False):
     image_size: Axis[int | None]
     precision: Axis[Precision]
     strategy: Axis[str] | StrategySettings | Strategy
+
+
+class CheckKeywords(TypedDict, total=False):
+    """Settings of `check`; `gpus` and `batch_size` are those of each node."""
+
+    launcher: Literal["slurm"] | None
+    nodes: int | str | None
+    site: Text | None
+    walltime: float | str | None
+    budget: float | str | None
+    gpus: int | None
+    size: int | str
+    iterations: int | None
+    model: str | ModelSettings | Model
+    image_size: int | None
+    precision: Precision
+    input: str | InputSettings | Input
+    batch_size: int
+    warmup: int
+    steps: int
+    windows: int
+    env: Mapping[str, str | float]
+    threads: int | None
+    systems: Sequence[Text] | Text
+    network: str | None
+    nics: int | None
+    timeout: float | str
+    results: Text
+    oversubscribe: bool
+    prometheus: Text | None
 
 
 class TopologyKeywords(MachineKeywords, total=False):

@@ -43,6 +43,7 @@ READS = {
     "verify": Reads(_names(keywords.VerifyKeywords), own={"gpus": 2, "steps": 3}),
     "compare": Reads(_names(keywords.CompareKeywords), own=_PREDICTED),
     "bench": Reads(_names(keywords.BenchKeywords)),
+    "check": Reads(_names(keywords.CheckKeywords), own={"budget": "2m", "input": "synthetic", "windows": 3}),
     "topology": Reads(_names(keywords.TopologyKeywords)),
     "predict": Reads(_names(keywords.PredictKeywords), own=_PREDICTED),
     "steer": Reads(_names(keywords.SteerKeywords)),

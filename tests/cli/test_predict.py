@@ -210,6 +210,14 @@ def test_several_nodes(predict):
     assert all(each["outcome"] == "ok" for each in found)
 
 
+def test_all_gpus_of_the_most_nodes(predict):
+    """A prediction's nodes are its system's, however many GPUs there are."""
+    words = ["systems=dgx-h100", "nodes=16384", "network=ndr400", "model=alexnet", "batch_size=8388608"]
+    _, (found,) = predict(*words, "gpus=131072")
+    assert found["outcome"] == "ok"
+    assert found["request"]["nodes"] == 1
+
+
 def test_feeding_real_images_takes_what_storage_and_bus_give(predict):
     words = ["systems=dgx1-p100", *ALEXNET, "gpus=8"]
     _, (synthetic,) = predict(*words)

@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from resnetx.interconnect.errors import table
-from resnetx.interconnect.published import load_published, measured_devices, published
-from resnetx.interconnect.validation import CollectiveSummary, summaries, validate
+from resnetx.interconnect.published import load_published, measured_devices, published, times
+from resnetx.interconnect.validation import NOTHING_SENT, CollectiveSummary, summaries, validate
 
 pytestmark = pytest.mark.slow  # predicts what was published
 
@@ -140,3 +141,17 @@ def test_one_gpu_of_each_node_takes_part(rows):
     assert {row.nodes for row in between} == {8}
     cluster = next(entry.cluster for entry in published().entries if entry.group == "internode")
     assert measured_devices(load_published("summitdev", cluster), cluster, 3) == (0, 4, 8)
+
+
+def test_every_figure_between_nodes_of_summitdev_is_there(rows):
+    """Both of Fig. 30's tables: five collectives over 2 to 8 nodes, by bandwidth and by latency."""
+    there = {(row.unit, row.collective, row.gpus) for row in rows if row.system == "summitdev"}
+    names = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter")
+    assert there == set(product(("busbw_GBps", "time_us"), names, range(2, 9)))
+
+
+def test_what_sends_nothing_is_shown_and_not_judged(rows):
+    empty = [row for row in rows if row.explained == NOTHING_SENT]
+    assert {(row.collective, row.gpus) for row in empty} == set(product(("allgather", "reduce_scatter"), range(3, 9)))
+    judged = {(each.entry.collective, each.gpus, each.size_bytes) for each in times() if each.entry.cluster}
+    assert not {(row.collective, row.gpus, row.size_bytes) for row in empty} & judged

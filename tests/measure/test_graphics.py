@@ -118,6 +118,24 @@ def test_gpus_are_described_and_what_nvml_does_not_support_is_unknown():
     assert gpu.ecc is True
     assert gpu.nvlinks_active == 1
     assert "Not Supported" in gpu.mig and "Not Supported" in gpu.pcie_generation
+    assert "Not Supported" in gpu.memory_health
+
+
+class WornNvml(FakeNvml):
+    """A GPU whose memory had errors, of which two rows remain remapped and one waits for a reset."""
+
+    def nvmlDeviceGetTotalEccErrors(self, gpu: int, kind: int, since: int) -> int:
+        assert since == pynvml.NVML_VOLATILE_ECC
+        return {pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED: 41, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED: 3}[kind]
+
+    def nvmlDeviceGetRemappedRows(self, gpu: int) -> tuple[int, int, int, int]:
+        return (1, 1, 1, 0)
+
+
+def test_errors_of_memory_are_counted_and_rows_on_hopper_remapped():
+    (health, _) = [gpu.memory_health for gpu in graphics_here(WornNvml(PAIR)).gpus]
+    assert (health.ecc_corrected, health.ecc_uncorrected, health.remapped_rows) == (41, 3, 2)
+    assert (health.remapping_pending, health.remapping_failed) == (True, False)
 
 
 class Holder(msgspec.Struct):

@@ -48,6 +48,16 @@ def test_srun_starts_one_process_on_each_node(command):
     assert made.gently, "SIGKILL would leave the step running"
 
 
+def test_srun_starts_on_the_nodes_that_are_named_and_the_first_of_them_is_where_they_meet(task_of, tmp_path):
+    launch = msgspec.structs.replace(SLURM, on=("n3", "n7"))
+    task = task_of({"gpus": 2, "batch_size": 64})
+    task = msgspec.structs.replace(task, launch=launch, request=msgspec.structs.replace(task.request, nodes=2))
+    words = executor_of(task)(task, RunFolder(tmp_path), tmp_path).words
+    assert "--nodelist=n3,n7" in words and "--relative=0" not in words
+    meeting = words[words.index("resnetx.measure.launch.on_node") + 3]
+    assert meeting.startswith("n3:")
+
+
 def test_a_container_is_inside_of_what_starts(command):
     box = Container(kind="apptainer", image="resnetx.sif", mounts=("/scratch", "/data"))
     words = command(msgspec.structs.replace(SLURM, site=Site(container=box))).words

@@ -177,6 +177,21 @@ def test_the_papers_88_points_make_a_page_of_less_than_3_megabytes(invented, gri
     assert written.stat().st_size < 3e6
 
 
+def test_long_tables_are_folded_or_named_with_their_file(small, written, tmp_path, monkeypatch):
+    """Nothing is lost: every point is still on the page, and the data of every figure are in a file that it names."""
+    assert "The table of all" not in Parsed(written.read_text()).words
+    monkeypatch.setattr(page, "MOST_ROWS", 3)
+    monkeypatch.setattr(page, "MOST_SKIPPED", 1)
+    skipped = ["first.json: no record", "second.json: no record"]
+    text = page.write([replace(small, skipped=skipped)], tmp_path / "report").read_text()
+    parsed = Parsed(text)
+    assert "The table of all 6 points; points.csv has a row for each, too" in parsed.words
+    assert text.count('<tr role="row"') == written.read_text().count('<tr role="row"')
+    assert "Its data, 6 rows, are in rate.csv, not on this page." in parsed.words
+    assert "skipped: 1 more" in parsed.words
+    assert all(sentence in parsed.words for sentence in skipped)
+
+
 def test_a_watched_step_stands_beside_the_clean_one_with_every_message(grid, brief_of, results_of, tmp_path):
     (request,) = grid(model__x=4, batch_size=64, gpus=2)
     phases = Phases(

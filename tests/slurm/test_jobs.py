@@ -2,16 +2,18 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from resnetx import record
-from resnetx.record import RunRecord, StudyRecord
+from resnetx.record import BenchRecord, RunRecord, StudyRecord
+from resnetx.record.check import Check
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -44,7 +46,8 @@ def without_node2(slurm, state):
 def resnetx(slurm, folder, verb, settings=None, *more, status=0):
     """What a command of resnetx prints."""
     words = [f"{key}={value}" for key, value in (settings or {}).items()]
-    launch = ["launcher=slurm", "nodes=2", "site=site.yaml"]
+    nodes = ["nodes=2"] * ("nodes" not in (settings or {}))
+    launch = ["launcher=slurm", *nodes, "site=site.yaml"]
     ended = subprocess.run(
         [sys.executable, "-m", "resnetx", verb, *words, *launch, *more],
         cwd=folder,
@@ -62,9 +65,9 @@ def submit(*given):
     return re.search(r"Job (\d+) is submitted", resnetx(*given))[1]
 
 
-def until(holds, what):
-    """The first true value of `holds`, within the patience of these tests."""
-    end = time.monotonic() + PATIENCE_S
+def until(holds, what, runs=1):
+    """The first true value of `holds`, within the patience of these tests for so many runs."""
+    end = time.monotonic() + runs * PATIENCE_S
     while not (found := holds()):
         assert time.monotonic() < end, what()
         time.sleep(0.3)
@@ -75,10 +78,10 @@ def log(folder) -> str:
     return "\n".join(path.read_text() for path in sorted(folder.rglob("jobs/*.log")))
 
 
-def ended(slurm, number, folder):
-    """Waits for the end of a job."""
+def ended(slurm, number, folder, runs=1):
+    """Waits for the end of a job of so many runs."""
     over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
-    until(lambda: slurm.job(number)["JobState"] in over, lambda: log(folder))
+    until(lambda: slurm.job(number)["JobState"] in over, lambda: log(folder), runs)
 
 
 def begun(folder) -> Path:
@@ -157,3 +160,64 @@ def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder
     slurm.say("scontrol", "requeue", number)
     assert cut_short(path, folder).job.ended == "requeued"
     slurm.say("scancel", number)
+
+
+# ---- the health of a fleet ------------------------------------------------------------------------------------------
+
+# One rank on each node, so that a check is a training point on both, and their only pair.
+CHECKED = {
+    **{key: value for key, value in TINY.items() if key not in ("repeats", "twins", "dirty")},
+    "gpus": 1, "size": "1MiB", "iterations": 3, "budget": "2h", "prometheus": "fleet.prom", "nodes": "ALL",
+}  # fmt: skip
+
+
+def checked(folder) -> Check:
+    return record.read(next(folder.rglob("check.json")), Check)
+
+
+def rank_of(folder, run) -> int:
+    """The process of the only rank of a run, by the name of its folder; 0: there is none."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+            if words[1:4] == ["-u", "-m", "resnetx.train"]:
+                path = (process / "cwd").readlink() / words[4]
+                if path.is_relative_to(folder) and path.parent.name == run:
+                    return int(process.name)
+    return 0
+
+
+def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder):
+    number = submit(slurm, folder, "check", CHECKED)
+    ended(slurm, number, folder, runs=3)
+    found = checked(folder)
+    assert slurm.job(number)["ExitCode"] == "0:0", log(folder)
+    assert (found.nodes, found.outliers, found.pairs_tried, found.pairs) == (["node1", "node2"], [], 1, 1)
+    assert [(run.measure, run.nodes) for run in found.runs] == [
+        ("training", ["node1"]), ("training", ["node2"]), ("pair", ["node1", "node2"]),
+    ]  # fmt: skip
+    assert all(run.time_s for run in found.runs)
+    places = {path.parent.name: record.read(path, RunRecord) for path in folder.rglob("training_*/record.json")}
+    assert {name: each.devices[0].node for name, each in places.items()} == {
+        "training_node1": "node1", "training_node2": "node2",
+    }  # fmt: skip
+    pair = record.read(next(folder.rglob("pair_*/record.json")), BenchRecord)
+    assert [device.node for device in pair.devices] == ["node1", "node2"]
+    assert found.runs[2].kind.endswith(", across switches")
+    assert "No outlier among 2 nodes." in log(folder)
+    assert 'resnetx_check_node_outlier{node="node2"} 0.0' in (folder / "fleet.prom").read_text()
+
+
+def test_a_check_names_the_node_whose_rank_is_killed_and_keeps_the_other(slurm, folder):
+    number = submit(slurm, folder, "check", CHECKED)
+    os.kill(until(lambda: rank_of(folder, "training_node2"), lambda: log(folder)), signal.SIGKILL)
+    ended(slurm, number, folder, runs=3)
+    found = checked(folder)
+    assert slurm.job(number)["ExitCode"] == "1:0", log(folder)
+    (outlier,) = found.outliers
+    assert (outlier.what, outlier.name, outlier.measure, outlier.against) == ("node", "node2", "training", ["run"])
+    assert "SIGKILL" in outlier.found
+    assert [(run.outcome, bool(run.time_s)) for run in found.runs] == [("ok", True), ("failed", False)]
+    assert "1 of 2 nodes is an outlier." in log(folder)
+    assert "pairs with node2: its own runs failed" in found.left_out
+    assert 'resnetx_check_node_outlier{node="node2"} 1.0' in (folder / "fleet.prom").read_text()

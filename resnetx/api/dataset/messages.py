@@ -7,7 +7,7 @@ from functools import cache
 from resnetx.api.dataset.known import KnownFigure, id_of
 from resnetx.interconnect import alpha_beta, collective
 from resnetx.interconnect.collective import CollectivePlan
-from resnetx.interconnect.published import Cluster, Entry, load_published, published
+from resnetx.interconnect.published import Cluster, Entry, load_published, measured_devices, published
 from resnetx.operations import OPERATIONS
 from resnetx.prediction.messages import error_of
 from resnetx.record.score import FigurePrediction, PublishedFigure
@@ -28,6 +28,13 @@ class _Place:
     @property
     def cluster(self) -> Cluster | None:
         return self.entry.cluster
+
+    @property
+    def nodes(self) -> int:
+        """That the GPUs which took part are in; of one GPU a node, as many as GPUs."""
+        if self.cluster is None:
+            return 1
+        return self.gpus if self.cluster.one_gpu_each else self.cluster.nodes
 
     @property
     def unit(self) -> str:
@@ -56,9 +63,9 @@ class _Place:
 
 
 def collectives() -> Iterator[KnownFigure]:
-    """Collectives alone; ratios of two are no figures of one, and what is calibrated stands in another group, too."""
+    """Collectives alone: no ratios of two, no calls that send nothing, and nothing twice that is calibrated, too."""
     for entry in published().entries:
-        if entry.figures[0] != "ratio":
+        if entry.figures[0] != "ratio" and not entry.nothing_sent:
             for _, gpus, size_bytes, value in entry.points():
                 place = _Place(entry, gpus, size_bytes)
                 figure = _figure(place, value)
@@ -77,7 +84,7 @@ def _figure(place: _Place, value: float) -> PublishedFigure:
         value=value,
         unit=place.unit,
         system=entry.system,
-        nodes=cluster.nodes if cluster else 1,
+        nodes=place.nodes,
         network=cluster.network if cluster else None,
         nics=cluster.nics if cluster else None,
         gpus=place.gpus,
@@ -92,7 +99,8 @@ def _figure(place: _Place, value: float) -> PublishedFigure:
 @cache
 def _planned(system: str, cluster: Cluster | None, name: str, gpus: int, library: str) -> CollectivePlan:
     """A plan takes a search of rings, and serves every size."""
-    return collective.plan(load_published(system, cluster), name, range(gpus), library)
+    chosen = load_published(system, cluster)
+    return collective.plan(chosen, name, measured_devices(chosen, cluster, gpus), library)
 
 
 def _by_plan(place: _Place, name: str) -> Callable[[], FigurePrediction]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from resnetx.cli.reference import between_nodes
 from resnetx.cli.reference.markdown import GENERATED, table
 from resnetx.interconnect import errors
 from resnetx.interconnect.system import parts_table
@@ -95,6 +96,10 @@ def page() -> str:
         "## Collectives",
         "",
         *_collectives(),
+        "",
+        "### SummitDev between nodes",
+        "",
+        *between_nodes.section(),
         "",
         "## The intervals",
         "",

@@ -10,6 +10,7 @@ from resnetx.cli.reference.comments import field_comments
 from resnetx.cli.reference.markdown import GENERATED, code, table
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.accuracy import Accuracy
+from resnetx.record.check import Check
 from resnetx.record.checked_papers import CheckedPapers
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
@@ -25,6 +26,7 @@ RECORDS: dict[type, str] = {  # with what writes it, and where
     Trace: "Trace: `trace.json` of an imported trace, and what `predict` makes of the runs of a trace (`trace`)",
     Prediction: "Prediction: `prediction.json` (`predict out=`)",
     Steering: "Steering: `steering.json` (`steer out=`)",
+    Check: "Check of nodes: `check.json` in the folder of a check (`check`)",
     Comparison: "Comparison of studies: `comparison.json` (`compare STUDY_A STUDY_B out=`)",
     Accuracy: "Prediction and measurement: `accuracy.json` (`compare PREDICTION STUDY out=`)",
     SystemComparison: "Comparison of systems: `systems.json` (`compare systems=[...] out=`)",
@@ -42,8 +44,9 @@ the raw times. Medians and speed-ups are derived when a record is read. Units ar
 A field that cannot be known is null, and `unknown` has the reason under the field's path (`devices.0.uuid`). A field
 with a default was added later: older records lack it and are read with the default.
 
-The JSON Schemas of run, bench, trace, prediction and steering are in `resnetx/schemas/`; `python -m resnetx.record run`
-prints one. `rank` counts from 0; `[rank][window]` is a list for each rank with an entry for each window.
+The JSON Schemas of run, bench, trace, prediction, steering and check are in `resnetx/schemas/`;
+`python -m resnetx.record run` prints one. `rank` counts from 0; `[rank][window]` is a list for each rank with an entry
+for each window.
 """
 
 

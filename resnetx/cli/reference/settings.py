@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from resnetx.api.bench import BenchSettings
+from resnetx.api.check_settings import CheckSettings
 from resnetx.api.doctor_clock import ClockSettings
 from resnetx.api.found_system import FoundSettings
 from resnetx.api.lab import LabSettings
@@ -46,6 +47,7 @@ STRUCTS: list[tuple[str, type[msgspec.Struct]]] = [
     ("", ClockSettings),
     ("", LabSettings),
     ("", Launch),
+    ("", CheckSettings),
 ]
 # Settings that are read before any struct has them, or that a struct has in another form than the command line.
 STATED = {

@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 
 from resnetx.cli import show
-from resnetx.cli.tables import show_copies, show_pairs, show_run
+from resnetx.cli.tables import show_copies, show_nics, show_pairs, show_run
 from resnetx.errors import ConfigError
 from resnetx.interconnect import knees
 from resnetx.interconnect.bands import Band, bands
@@ -48,6 +48,7 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
             show.say(line)
     show_copies.copies(record)
     show_pairs.pairs(record)
+    show_nics.nics(record)
     _knees(record)
     for skipped in record.skipped:
         show.say(f"not measured: {skipped.reason}")

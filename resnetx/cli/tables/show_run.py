@@ -6,7 +6,7 @@ from statistics import fmean
 
 from resnetx.api.run_line import run_line
 from resnetx.cli import show
-from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, TaskRecord, Warning
+from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, Staging, TaskRecord, Warning
 from resnetx.units import si
 
 PHASES = {
@@ -31,10 +31,19 @@ def run(record: RunRecord, folder: RunFolder) -> None:
             f"{record.workload.intensity:,.1f} activations per parameter and batch, "
             f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})"
         )
+    for each in record.staging or []:
+        show.say(_staged(each))
     if record.phases:
         _inside_a_step(record.phases, record.buckets or [])
     warnings(record.warnings)
     show.line(f"record: {folder.record}")
+
+
+def _staged(node: Staging) -> str:
+    """What a node did before its ranks read, whose time is in no rate."""
+    what = f"{node.node}: {node.images:,} images ({si(node.size_bytes, 'B')}) read from {node.folder}"
+    took_s = node.list_s + node.wait_s + node.copy_s
+    return f"{what}; {si(node.copied_bytes, 'B')} copied, and all looked at, in {took_s:,.1f} s before the run"
 
 
 def warnings(run_warnings: Sequence[Warning]) -> None:

@@ -37,9 +37,11 @@ from resnetx.record import (
     BenchPoint,
     BenchRecord,
     BenchRequest,
+    CopyCell,
     Environment,
     HostLoad,
     SkippedArray,
+    Transport,
     Unknown,
     Warning,
     array_bytes,
@@ -80,7 +82,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         if not ranks.first:
             return None
         cells = copied.cells  # as measured: nothing is expected of them yet, and no pair has a class
-        transport = used_transport.used(ranks, logs) if request.collectives else copies.transport(cells, request.way)
+        transport = _transport(request, ranks, cells, logs)
         return seal(
             BenchRecord(
                 **task.opening(run_started(started).epoch_s),
@@ -102,6 +104,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                     *([] if lab_network() else nodes.oversubscribed(ranks)),
                     *_disturbed(loads),
                     *(used_transport.warnings(transport, request.way) if request.collectives else []),
+                    *used_transport.unlike_gpudirect(transport, request.way),
                     *nodes.warnings(machines, devices),
                 ],
                 environment=machines[0],
@@ -110,6 +113,15 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
                 unknown=copies.reasons(cells),
             )
         )
+
+
+def _transport(request: BenchRequest, ranks: Ranks, cells: Sequence[CopyCell], logs: list[str]) -> Transport:
+    """What data went over; `logs`: NCCL's, by rank, which copies between GPUs of one node have none of."""
+    if request.collectives:
+        return used_transport.used(ranks, logs)
+    sent_by_nccl = ranks.device.type == "cuda" and request.endpoint in (None, "device")
+    nics = used_transport.nics(logs) if sent_by_nccl else Unknown("gloo does not say by which network card it sends")
+    return copies.transport(cells, request.way, nics)
 
 
 def _polls(request: BenchRequest) -> bool:

@@ -20,8 +20,9 @@ from resnetx.measure.bench.observed import Copier, Observed
 from resnetx.measure.bench.sent_copies import SentCopies
 from resnetx.measure.bench.storage_copies import StorageCopies
 from resnetx.measure.launch.torchrun import on_one_node
+from resnetx.measure.rank import used_transport
 from resnetx.measure.rank.distributed import Ranks
-from resnetx.record import BenchRequest, CopyCell, Pair, SkippedArray, Transport, Unknown, if_known, known
+from resnetx.record import BenchRequest, CopyCell, NicUse, Pair, SkippedArray, Transport, Unknown, if_known, known
 from resnetx.transports import Way
 from resnetx.units import si, size_text
 
@@ -102,15 +103,15 @@ def reasons(cells: Sequence[CopyCell]) -> dict[str, str]:
     }
 
 
-def transport(cells: Sequence[CopyCell], way: Way) -> Transport:
-    """What the copies went over that a transport is chosen for."""
+def transport(cells: Sequence[CopyCell], way: Way, nics: list[NicUse] | Unknown) -> Transport:
+    """What the copies went over that a transport is chosen for; `nics`: the network cards that NCCL used."""
     chosen = [cell for cell in cells if "transport" in COPIES[cell.copy].reads]
     used = sorted({path for cell in chosen if (path := cell.path) is not None})
     if not used:
         why = "no counter shows what copies went over" if chosen else "copies within a host and a GPU have no transport"
-        return Transport(requested=way.transport, used=known(Unknown(why)), evidence=[])
+        return used_transport.none(why, way)
     evidence = dict.fromkeys(line for cell in chosen for line in cell.evidence)
-    return Transport(requested=way.transport, used=used, evidence=list(evidence))
+    return Transport(requested=way.transport, used=used, evidence=list(evidence), nics=known(nics))
 
 
 def _place(place: Place, numa: int | None) -> Place:

@@ -9,7 +9,6 @@ from resnetx.measure.launch import slurm
 from resnetx.measure.launch.several_nodes import TEMPLATES
 
 COMMANDS = ("sbatch", "srun", "scontrol", "sinfo")
-USABLE = ("idle", "mixed", "allocated", "completing")  # now, or when their jobs have ended
 
 
 def examine_cluster(launch: Launch) -> list[Finding]:
@@ -29,28 +28,21 @@ def examine_cluster(launch: Launch) -> list[Finding]:
 
 def _nodes(launch: Launch) -> ProbeResult:
     """Whether enough nodes are in order, of the site's partition, or of the one that jobs get by default."""
-    partition = launch.site.partition or _default_partition()
-    words = ["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T|%G|%E"]
-    nodes = [line.split("|") for line in slurm.said(words).splitlines()]
+    partition = launch.site.partition or slurm.default_partition()
+    nodes = slurm.partition_nodes(partition)
     if not nodes:
         return missing(
             f"Slurm has no partition {partition}", "sinfo --summarize   (then set partition in the site file)"
         )
-    states = Counter(state.rstrip("*~#!%$@^-+") for _, state, *_ in nodes)
+    states = Counter(node.state for node in nodes)
     what = f"partition {partition}: " + ", ".join(f"{count} {state}" for state, count in states.items())
-    lost = [f"{name} is {state} ({reason})" for name, state, _, reason in nodes if state not in USABLE]
-    usable = sum(states[state] for state in USABLE)
+    lost = [f"{node}" for node in nodes if not node.usable]
+    usable = sum(node.usable for node in nodes)
     if usable < launch.nodes:
         return missing("; ".join([f"{what}; nodes={launch.nodes} would wait", *lost[:4]]), "sinfo --list-reasons")
-    if (own := launch.site.gpus_per_node) and not any("gpu:" in resources for _, _, resources, _ in nodes):
+    if (own := launch.site.gpus_per_node) and not any("gpu:" in node.resources for node in nodes):
         return missing(f"{what}; none of them has GPUs for Slurm, and gpus_per_node={own}", "sinfo --Format=nodes,gres")
     return limited("; ".join([what, *lost[:4]])) if lost else ok(what)
-
-
-def _default_partition() -> str:
-    """The partition that a job is in which names none."""
-    names = slurm.said(["sinfo", "--noheader", "--format=%P"]).split()
-    return next((name.rstrip("*") for name in names if name.endswith("*")), "")
 
 
 def _site(launch: Launch) -> ProbeResult:

@@ -8,6 +8,7 @@ their end means in `ending`.
 
 import os
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from resnetx.record import (
     Workload,
 )
 
+LookUp = Callable[[], None]  # raises where a run is to be interrupted, of a launcher in a thread, which gets no signals
 UNFINISHED = "the run has not reported its end: it is still running, or it was killed"
 
 
@@ -44,13 +46,15 @@ def execute(task: RunFile, folder: RunFolder, executor: Executor | None = None) 
     return ended if ended.outcome == "ok" else _with_counts(task, folder, ended)
 
 
-def supervise(task: TaskFile[Ended], folder: RunFolder, executor: Executor | None = None) -> Ended:
+def supervise(
+    task: TaskFile[Ended], folder: RunFolder, executor: Executor | None = None, look_up: LookUp = lambda: None
+) -> Ended:
     """Executes a task to its end, whatever that is, and returns its record, which is then on disk."""
     started, oom_kills = Moment.now(), _oom_kills()
     with scratch() as private:
         begin(task, folder, started)
         try:
-            end = Ending(status=_wait(task, folder, private, started, executor))
+            end = Ending(status=_wait(task, folder, private, started, executor, look_up))
         except subprocess.TimeoutExpired:
             end = Ending(stopped="timeout", reason=f"not finished after timeout={task.timeout_s:g} seconds")
         except OSError as error:
@@ -86,7 +90,12 @@ def begin(task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
 
 
 def _wait(
-    task: TaskFile[TaskRecord], folder: RunFolder, private: Path, started: Moment, executor: Executor | None
+    task: TaskFile[TaskRecord],
+    folder: RunFolder,
+    private: Path,
+    started: Moment,
+    executor: Executor | None,
+    look_up: LookUp,
 ) -> int:
     """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
     command = (executor or executor_of(task))(task, folder, private)
@@ -102,7 +111,7 @@ def _wait(
             preexec_fn=dying_with(os.getpid(), command.gently),
         )
         try:
-            return exit_status(child, task.timeout_s)
+            return exit_status(child, task.timeout_s, look_up)
         finally:
             _end(child, command.gently)
             wait_for_ranks(private)

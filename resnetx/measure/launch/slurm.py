@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -72,6 +73,39 @@ def node_names() -> list[str]:
     """The nodes of the job at hand, in Slurm's order; none outside of a job."""
     listed = os.environ.get("SLURM_JOB_NODELIST", "")
     return said(["scontrol", "show", "hostnames", listed]).split() if listed else []
+
+
+USABLE = ("idle", "mixed", "allocated", "completing")  # now, or when their jobs have ended
+
+
+@dataclass(frozen=True)
+class PartitionNode:
+    """One node of a partition as sinfo shows it."""
+
+    name: str
+    state: str  # "idle", without the signs behind it
+    resources: str  # "gpu:h100:8"
+    reason: str  # that an administrator gave
+
+    @property
+    def usable(self) -> bool:
+        return self.state in USABLE
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.state}" + f" ({self.reason})" * (self.reason not in ("", "none"))
+
+
+def partition_nodes(partition: str) -> list[PartitionNode]:
+    """The nodes of a partition; none where there is no such partition, or no answer."""
+    lines = said(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T|%G|%E"]).splitlines()
+    found = [line.split("|", 3) for line in lines if line.count("|") >= 3]
+    return [PartitionNode(name, state.rstrip("*~#!%$@^-+"), gres, reason) for name, state, gres, reason in found]
+
+
+def default_partition() -> str:
+    """The partition that a job is in which names none."""
+    names = said(["sinfo", "--noheader", "--format=%P"]).split()
+    return next((name.rstrip("*") for name in names if name.endswith("*")), "")
 
 
 def address(node: str) -> str:

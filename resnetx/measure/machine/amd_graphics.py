@@ -49,6 +49,7 @@ def gpu(smi: AmdSmi, index: int, place: str, handle: Any) -> Gpu:
         pcie_width=known(smi.fact("pcie_metric.pcie_width", pcie, handle)),
         pcie_width_max=known(smi.fact("pcie_static.max_pcie_width", pcie, handle)),
         nvlinks_active=known(Unknown("AMD GPUs have no NVLink; the topology shows XGMI")),
+        memory_health=known(Unknown("not asked of AMD GPUs")),
     )
 
 

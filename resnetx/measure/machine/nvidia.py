@@ -19,7 +19,7 @@ from resnetx.measure.machine import amd, amd_graphics
 from resnetx.measure.machine.host_load import run_pids
 from resnetx.measure.machine.nvml import Nvml, active_nvlinks, open_nvml
 from resnetx.packages import hip_version
-from resnetx.record import Gpu, GpuProcess, Unknown, known
+from resnetx.record import Gpu, GpuProcess, MemoryHealth, Unknown, known
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO
 
@@ -102,6 +102,26 @@ def _gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
         pcie_width=known(ask("nvmlDeviceGetCurrPcieLinkWidth", handle)),
         pcie_width_max=known(ask("nvmlDeviceGetMaxPcieLinkWidth", handle)),
         nvlinks_active=known(_then(links, len)),
+        memory_health=known(_memory_health(nvml, handle)),
+    )
+
+
+def _memory_health(nvml: Nvml, handle: Any) -> MemoryHealth | Unknown:
+    """Errors of memory since the driver was loaded; rows are remapped from Ampere on."""
+    names, errors = nvml.module, "nvmlDeviceGetTotalEccErrors"
+    counted = [
+        nvml.ask(errors, handle, kind, names.NVML_VOLATILE_ECC)
+        for kind in (names.NVML_MEMORY_ERROR_TYPE_CORRECTED, names.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
+    ]
+    rows = nvml.ask("nvmlDeviceGetRemappedRows", handle)  # (for corrected errors, for others, pending, failed)
+    if isinstance(rows, Unknown) and all(isinstance(count, Unknown) for count in counted):
+        return rows
+    return MemoryHealth(
+        ecc_corrected=known(counted[0]),
+        ecc_uncorrected=known(counted[1]),
+        remapped_rows=known(_then(rows, lambda each: each[0] + each[1])),
+        remapping_pending=known(_then(rows, lambda each: bool(each[2]))),
+        remapping_failed=known(_then(rows, lambda each: bool(each[3]))),
     )
 
 

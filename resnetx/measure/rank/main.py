@@ -17,12 +17,12 @@ from resnetx.measure.launch import slurm
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import run_started
 from resnetx.measure.machine.capability import check_precision
-from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, trace, train, used_transport
+from resnetx.measure.rank import distributed, equality, input_only, nodes, numa, staging, trace, train, used_transport
 from resnetx.measure.rank.device import choose_device, describe_device
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.process import StartUpTimer, keep_freed_memory, limit_memory
 from resnetx.measure.rank.results import NOT_MEASURED, RankResults
-from resnetx.record import Device, Environment, RunFile, RunRecord, Transport, Unknown, known, seal
+from resnetx.record import Device, Environment, RunFile, RunRecord, Staging, Transport, Unknown, known, seal
 from resnetx.request import Request
 
 T = TypeVar("T")
@@ -53,18 +53,19 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
     )
     with joined as ranks:
         clock.lap("process_group_s")
-        machines = nodes.machines(_storage(request), ranks)
+        reading, staged = staging.staged(request, ranks)
+        machines = nodes.machines(_storage(reading), ranks)
         numa.bind(request, ranks)
         clock.skip()
         if task.replay is not None:
             measured = train.replay(task.replay, request, ranks, clock)
         else:
-            measured = _MEASURES[request.measure](request, ranks, clock)
+            measured = _MEASURES[request.measure](reading, ranks, clock)
         devices = ranks.gather(describe_device(ranks))
         logs = ranks.gather(ranks.nccl_log())
         if measured is None:
             return None
-        return _record(task, ranks, measured, Place(machines, devices, logs), started)
+        return _record(task, ranks, measured, Place(machines, devices, logs, staged), started)
 
 
 def prepare(request: Request, oversubscribe: bool = False) -> None:
@@ -103,6 +104,7 @@ class Place:
     machines: dict[int, Environment]  # of the first rank of each node
     devices: list[Device]
     nccl_logs: list[str]
+    staged: list[Staging] | Unknown  # of each node
 
 
 def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, started: Moment) -> RunRecord:
@@ -148,9 +150,11 @@ def _record(task: RunFile, ranks: Ranks, measured: RankResults, place: Place, st
             transport=transport,
             devices=place.devices,
             input_state=measured.input_state,
+            staging=known(place.staged),
             warnings=[
                 *measured.warnings,
                 *used_transport.warnings(transport, request.way),
+                *used_transport.unlike_gpudirect(transport, request.way),
                 *([] if task.replay else nodes.oversubscribed(ranks, request.threads)),  # who waits shares cores well
                 *nodes.warnings(place.machines, place.devices),
             ],

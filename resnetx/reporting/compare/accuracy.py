@@ -23,6 +23,7 @@ from resnetx.reporting.systems.prediction_checks import point_words as predicted
 from resnetx.reporting.systems.prediction_checks import refuse_unsound
 from resnetx.request import Request
 from resnetx.statistics import Summary, derived, ratio
+from resnetx.variables import names_network
 
 LEAST_ALLOWED = 0.10  # of the measured time
 
@@ -78,10 +79,15 @@ def check(prediction: Prediction, results: Results) -> Accuracy:
 
 
 def _key(request: Request) -> _Key:
-    """What is alike in a predicted and a measured point; where the images lie is not."""
+    """What is alike in a predicted and a measured point; where the images lie is not, nor what cards are called."""
     settings = request.settings.items()
     kept = ((key, value) for key, value in settings if key not in _FREE and key.partition(".")[0] != "optimizer")
-    return tuple((key, repr(value)) for key, value in kept if key not in ("input.root", "input.threads"))
+    return tuple((key, repr(value)) for key, value in kept if not _of_the_machine(key))
+
+
+def _of_the_machine(key: str) -> bool:
+    """Whether a setting names what each machine has of its own."""
+    return key in ("input.root", "input.stage", "input.threads") or names_network(key.removeprefix("env."))
 
 
 def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime, keys: Sequence[str]) -> CheckedPoint:

@@ -37,6 +37,9 @@ from resnetx.statistics import MIN_RUNS, Summary
 from resnetx.table import Cell
 from resnetx.units import si, whole
 
+MOST_ROWS = 200  # of a table that the page shows open; longer ones are folded, or only in the file that it names
+MOST_SKIPPED = 10  # files that were not read, named before the others are folded
+
 
 @dataclass(frozen=True)
 class _Drawing:
@@ -103,6 +106,8 @@ def _html(
         began=min((run.started_at for run in runs), default=""),
         ended=max((run.started_at for run in runs), default=""),
         min_runs=MIN_RUNS,
+        most_rows=MOST_ROWS,
+        most_skipped=MOST_SKIPPED,
         version=__version__,
     )
 

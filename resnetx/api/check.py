@@ -1,0 +1,182 @@
+"""Whether the nodes of a fleet are in good order: short runs on each and on pairs, beside others and a description."""
+
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from resnetx import __version__, packages, progress
+from resnetx.api.check_runs import CheckRuns
+from resnetx.api.check_settings import AskedCheck, asked_check
+from resnetx.api.folders import new_folder
+from resnetx.api.obstacles import obstacle_to_launch
+from resnetx.api.predict import predicted
+from resnetx.api.runs import announce_variables, machine_name
+from resnetx.api.system_settings import THIS, load_system
+from resnetx.errors import ConfigError
+from resnetx.interconnect.bench_reading import with_readings
+from resnetx.interconnect.parts import GpuSpec
+from resnetx.interconnect.system import System
+from resnetx.measure.launch.results_folder import write
+from resnetx.record import SCHEMA, RunRecord, TaskRecord, Unknown, known, seal, timestamp
+from resnetx.record.check import Check, CheckFolder
+from resnetx.record.prediction import PredictedPoint
+from resnetx.reporting.check.causes import facts_of
+from resnetx.reporting.check.measured import FLOOR, SPREADS, checked
+from resnetx.reporting.check.outliers import outliers
+from resnetx.reporting.check.prometheus import metrics_text
+from resnetx.settings import keywords
+from resnetx.settings.compose import asked
+
+NO_SYSTEM = "no system is described that it could stand beside (systems=)"
+
+
+@dataclass(frozen=True)
+class KeptCheck:
+    """A check, and the folder that holds it."""
+
+    record: Check
+    folder: CheckFolder
+
+
+def check(**settings: Unpack[keywords.CheckKeywords]) -> Check:
+    """Checks this node, or with `launcher="slurm"` those of the job at hand and pairs of them.
+
+    `.healthy` is the verdict, `.outliers` has what stands out, with its likely causes.
+    """
+    kept = execute(asked_check(settings))
+    progress.command(f"record: {kept.folder.check}")
+    return kept.record
+
+
+def execute(made: AskedCheck) -> KeptCheck:
+    """Runs a check, judges it, and keeps its record; and its metrics, where they are asked for."""
+    if obstacle := packages.not_unix() or packages.obstacle("torch") or obstacle_to_launch(made.fleet.launch):
+        raise ConfigError(obstacle)
+    described = _described(made)
+    announce_variables([made.train(made.fleet.names[0]).request])
+    folder = CheckFolder(new_folder(made.results / machine_name(made.fleet.launch) / "check"))
+    started_s, clock_s = time.time(), time.monotonic()
+    runs = CheckRuns(made, folder, described.judge)
+    runs.run()
+    record = _record(made, described, runs, started_s, time.monotonic() - clock_s)
+    write(folder.check, record)
+    if file := made.settings.prometheus_file:
+        store_metrics(file, record)
+    return KeptCheck(record, folder)
+
+
+def _record(made: AskedCheck, described: "_Described", runs: CheckRuns, started_s: float, duration_s: float) -> Check:
+    names, task = list(made.fleet.names), made.train(made.fleet.names[0])
+    judged = checked(runs.tried, described.point, described.no_point)
+    own = {name: [each.record for each in runs.tried if each.nodes == (name,)] for name in names}
+    found, remarks = outliers(judged, [facts_of(name, own[name]) for name in names], described.gpus)
+    return seal(
+        Check(
+            kind="check",
+            schema=SCHEMA,
+            resnetx=__version__,
+            started_at=timestamp(started_s),
+            duration_s=duration_s,
+            settings={"words": made.words},
+            nodes=names,
+            gpus=made.gpus,
+            size_bytes=made.size_bytes,
+            workload=task.request.model.label,
+            batch_size=task.request.batch_size,
+            system=known(described.name or Unknown(NO_SYSTEM)),
+            budget_s=made.budget_s,
+            spreads=SPREADS,
+            floor=FLOOR,
+            runs=judged,
+            outliers=found,
+            remarks=remarks,
+            left_out=runs.left_out,
+            pairs=len(names) * (len(names) - 1) // 2,
+            pairs_tried=runs.pairs_tried,
+            unknown={},
+        )
+    )
+
+
+# ---- what the description allows ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Described:
+    """The system that nodes are judged by, as far as there is one."""
+
+    name: str = ""
+    one: System | None = None  # a node
+    two: System | None = None  # a pair of nodes
+    gpus: int | None = None  # that each node should have; None: not known
+    point: PredictedPoint | None = None
+    no_point: str = NO_SYSTEM
+
+    def judge(self, record: TaskRecord, nodes: int) -> TaskRecord:
+        """A bench of so many nodes beside what is described; a run as it is."""
+        if isinstance(record, RunRecord):
+            return record
+        return with_readings(record, self.two if nodes > 1 else self.one)
+
+
+def _described(made: AskedCheck) -> _Described:
+    """The system of `systems=`; without it the machine as it is found, where it has GPUs."""
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    launch, settings = made.fleet.launch, made.settings
+    of_site = launch.site.gpus_per_node if launch else None
+    if not settings.systems and not gpus_here():
+        return _Described(gpus=of_site)
+    name = settings.systems[0] if settings.systems else THIS
+    try:
+        one = load_system(name)
+    except ConfigError as error:
+        if settings.systems:
+            raise
+        return _Described(gpus=of_site, no_point=f"no system can be made of this machine: {error}")
+    part = one.gpus[0].part if one.gpus else None
+    cpu_ranks = isinstance(part, GpuSpec) and "CPU" in part.product_names
+    due = None if name == THIS or cpu_ranks else len(one.gpus)
+    two = _two(name, made) if len(one.gpus) == made.gpus else None
+    point, why = _predicted(name, made)
+    return _Described(name, one, two, of_site or due, point, why)
+
+
+def _two(name: str, made: AskedCheck) -> System | None:
+    """Two nodes, where the file or the settings name the network between them."""
+    try:
+        return load_system(name, 2, made.settings.network, made.settings.nics)
+    except ConfigError:
+        if made.settings.network is not None:
+            raise
+        return None
+
+
+def _predicted(name: str, made: AskedCheck) -> tuple[PredictedPoint | None, str]:
+    """The training point on one node, or why it is not predicted."""
+    workload = {key: value for key, value in made.training.items() if key.partition(".")[0] in _OF_PREDICTION}
+    try:
+        (point, *_) = predicted([], asked("predict", {**workload, "systems": [name], "gpus": [made.gpus]})).points
+    except ConfigError as error:
+        return None, f"not predicted: {error}"
+    return point, f"not predicted: {point.reason}" if point.outcome != "ok" else ""
+
+
+_OF_PREDICTION = ("model", "image_size", "precision", "batch_size", "input")
+
+
+# ---- metrics --------------------------------------------------------------------------------------------------------
+
+
+def store_metrics(file: Path, record: Check) -> None:
+    """Writes the metrics whole or not at all: the collector may read at any moment, and skips what is no *.prom."""
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        temporary.write_text(metrics_text(record), encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"prometheus={file}: cannot be written ({error.strerror}); the check is recorded") from None
+    progress.command(f"metrics: {file}")

@@ -1,0 +1,200 @@
+"""The settings of a check: which nodes, how many ranks on each, and the runs that it is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from resnetx import bounds
+from resnetx.api.bench import benches_of
+from resnetx.api.train import task_of
+from resnetx.config import run_settings_from, sizes_from
+from resnetx.errors import ConfigError
+from resnetx.host import cores, node_name
+from resnetx.launching import Launch
+from resnetx.measure.launch import slurm
+from resnetx.record import BenchFile, RunFile
+from resnetx.record.check import Measure
+from resnetx.settings.compose import asked, compose, struct_of
+from resnetx.settings.verbs import READS, group_of
+from resnetx.settings.words import written
+from resnetx.study import Point
+
+ALL = "ALL"
+OF_BENCH = ("size", "env", "threads", "warmup", "iterations", "timeout", "results", "oversubscribe")
+OF_TRAINING = (
+    *("model", "image_size", "precision", "batch_size", "input", "env", "threads", "warmup", "steps", "windows"),
+    *("timeout", "results", "oversubscribe"),
+)
+SUFFIX = ".prom"  # of the files that the collector reads
+
+
+class CheckSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that are no part of a run."""
+
+    launcher: Literal["slurm"] | None
+    nodes: int | str | None
+    gpus: int | None
+    size: int | str
+    systems: list[str]
+    network: str | None
+    nics: int | None
+    budget: float | str | None
+    prometheus: str | None
+
+    @property
+    def prometheus_file(self) -> Path | None:
+        return None if self.prometheus is None else Path(self.prometheus)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes that are checked."""
+
+    names: tuple[str, ...]  # "" each where a job that does not run yet will have them
+    launch: Launch | None  # None: this machine alone
+    left_out: tuple[str, ...] = ()  # of the partition, in sentences
+
+
+@dataclass(frozen=True)
+class AskedCheck:
+    """A check as it is asked for."""
+
+    settings: CheckSettings
+    given: Point
+    fleet: Fleet
+    gpus: int  # on each node
+    budget_s: float
+    results: Path
+
+    @property
+    def words(self) -> str:
+        return " ".join(written(self.given))
+
+    @property
+    def size_bytes(self) -> int:
+        (size_bytes,) = sizes_from([self.settings.size])
+        return size_bytes
+
+    @property
+    def training(self) -> Point:
+        """What decides on the training point."""
+        return _of({**READS["check"].own, **self.given}, OF_TRAINING)
+
+    def all_reduce(self, *nodes: str) -> BenchFile:
+        """An all-reduce among the ranks of these nodes."""
+        own = {**_of(self.given, OF_BENCH), "collective": "allreduce", "gpus": len(nodes) * self.gpus}
+        (task,) = benches_of({**own, **self._launch_words(len(nodes))}).tasks
+        return msgspec.structs.replace(task, launch=_on(task.launch, nodes))
+
+    def train(self, node: str) -> RunFile:
+        """The training point on a node."""
+        point = {**self.training, "gpus": self.gpus, **self._launch_words(1)}
+        task, _ = task_of(None, asked("train", point))
+        return msgspec.structs.replace(task, launch=_on(task.launch, (node,)))
+
+    def task(self, measure: Measure, *nodes: str) -> RunFile | BenchFile:
+        """A run of the check."""
+        return self.train(*nodes) if measure == "training" else self.all_reduce(*nodes)
+
+    def _launch_words(self, nodes: int) -> Point:
+        if self.fleet.launch is None:
+            return {}
+        return {"launcher": "slurm", "nodes": nodes, **_of(self.given, ("site",))}
+
+
+def _of(given: Mapping[str, object], names: tuple[str, ...]) -> Point:
+    return {key: value for key, value in given.items() if group_of(key) in names}
+
+
+def _on(launch: Launch | None, nodes: tuple[str, ...]) -> Launch | None:
+    """The launch on these nodes; where they have no names yet, on any."""
+    return launch if launch is None or not all(nodes) else msgspec.structs.replace(launch, on=nodes)
+
+
+def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
+    """What is asked for; refuses what no machine could run."""
+    given = asked("check", given_settings)
+    tree = compose({**READS["check"].own, **given})
+    settings = struct_of({**READS["check"].own, **given}, CheckSettings, listed=("systems",))
+    if len(settings.systems) > 1:
+        raise ConfigError(
+            f"systems={settings.systems}: the nodes of a check are of one kind; expected one name or file"
+        )
+    for key, value in {"network": settings.network, "nics": settings.nics}.items():
+        if value is not None and not settings.systems:
+            raise ConfigError(f"{key}={value}: joins nodes of a described system; add systems=NAME")
+    budget = READS["check"].own["budget"] if settings.budget is None else settings.budget
+    fleet, results = _fleet(settings, tree)
+    made = AskedCheck(
+        settings=settings,
+        given=given,
+        fleet=fleet,
+        gpus=_gpus(settings, fleet.launch),
+        budget_s=bounds.seconds_of("budget", budget, "2m"),
+        results=results,
+    )
+    _refuse_impossible(made)
+    return made
+
+
+def _refuse_impossible(made: AskedCheck) -> None:
+    """Refuses runs that no machine could do, and a file that could not be written in the end."""
+    made.task("training", made.fleet.names[0])
+    if made.gpus > 1:
+        made.task("all-reduce", made.fleet.names[0])
+    file = made.settings.prometheus_file
+    if file is None:
+        return
+    if file.suffix != SUFFIX:
+        raise ConfigError(
+            f"prometheus={file}: the textfile collector reads files named *{SUFFIX}; expected such a name"
+        )
+    here = made.fleet.launch is None or slurm.inside()
+    if here and not file.parent.is_dir():
+        raise ConfigError(f"prometheus={file}: there is no folder {file.parent}; make it, or choose another")
+
+
+# ---- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _fleet(settings: CheckSettings, tree: Mapping[str, object]) -> tuple[Fleet, Path]:
+    """The nodes, and the results folder."""
+    nodes = ALL if settings.nodes is None or str(settings.nodes).upper() == ALL else settings.nodes
+    if isinstance(nodes, str) and nodes != ALL:
+        raise ConfigError(f"nodes={nodes}: expected a number of nodes, or {ALL}")
+    if settings.launcher is None:
+        run = run_settings_from(tree)  # refuses what only a launcher reads
+        return Fleet((node_name(),), None), Path(run.results)
+    known, left_out = (slurm.node_names(), ()) if slurm.inside() else _of_partition(tree)
+    count = len(known) if isinstance(nodes, str) else nodes
+    run = run_settings_from({**tree, "nodes": max(1, count)})
+    if slurm.inside() and (obstacle := slurm.obstacle_to_job(count)):
+        raise ConfigError(obstacle)
+    names = tuple(known[:count]) if slurm.inside() else ("",) * count
+    return Fleet(names, run.launch, tuple(left_out if nodes == ALL else ())), Path(run.results)
+
+
+def _of_partition(tree: Mapping[str, object]) -> tuple[list[str], list[str]]:
+    """The nodes of the site's partition that a job can have, and a sentence for each other one."""
+    launch = run_settings_from({**tree, "nodes": 1}).launch
+    assert launch is not None, "a launcher is asked for"
+    partition = launch.site.partition or slurm.default_partition()
+    nodes = slurm.partition_nodes(partition)
+    usable = [node.name for node in nodes if node.usable]
+    if not usable:
+        what = (
+            f"partition {partition} has no usable node" if nodes else f"Slurm shows no nodes of partition {partition}"
+        )
+        raise ConfigError(f"nodes={ALL}: {what} here; see `resnetx doctor launcher=slurm`, or name a number of nodes")
+    return usable, [f"{node}" for node in nodes if not node.usable]
+
+
+def _gpus(settings: CheckSettings, launch: Launch | None) -> int:
+    """Ranks on each node: as asked for, as the site file has it, or all GPUs; without any, two CPU processes."""
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    site = launch.site.gpus_per_node if launch else None
+    return settings.gpus or site or gpus_here() or min(2, cores())

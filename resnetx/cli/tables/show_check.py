@@ -1,0 +1,95 @@
+"""The screen of a check: how many nodes stand out, which and why, then what was tried and how it is judged."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from resnetx.cli import show
+from resnetx.record.check import Check, CheckedRun, CheckFolder, Measure, Outlier
+from resnetx.reporting.check.measured import LEAST
+from resnetx.reporting.check.outliers import against, seconds_text
+from resnetx.units import duration, size_text
+
+MOST_SHOWN = 20  # runs of one measure; --all shows all
+
+
+def check(made: Check, folder: CheckFolder) -> None:
+    """The verdict, outliers with causes, what was measured, what was left out."""
+    _verdict(made)
+    if made.outliers:
+        show.say()
+        _outliers(made.outliers)
+    show.say()
+    _measured(made)
+    _rule(made)
+    for remark in made.remarks:
+        show.say(f"Also seen, on {remark.node}, which is no outlier: {remark.cause.kind}: {remark.cause.evidence}.")
+    for each in made.left_out:
+        show.say(f"Left out: {each}.")
+    show.line(f"record: {folder.check}")
+
+
+def _verdict(made: Check) -> None:
+    nodes, named = f"{len(made.nodes)} node{'s' * (len(made.nodes) != 1)}", len(made.outlying_nodes)
+    if made.healthy:
+        show.say(f"No outlier among {nodes}.", style="bold")
+        return
+    others = Counter(each.what for each in made.outliers if each.what != "node")
+    more = "".join(
+        f", {what}s that stand out: {count}".replace("switchs", "switches") for what, count in others.items()
+    )
+    show.say(f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.", style="bold")
+
+
+def _outliers(found: Sequence[Outlier]) -> None:
+    """What stands out in a table, then the evidence, which no column has room for."""
+    rows = [[each.name, each.measure, " and ".join(each.against), each.causes[0].kind] for each in found]
+    show.table("Outliers", ["node", "measure", "against", "likely cause"], rows)
+    for each in found:
+        show.say()
+        show.say(f"{each.name}, {each.measure}: {each.found}.")
+        for cause in each.causes:
+            show.say(f"{cause.kind}: {cause.evidence}", indent=2)
+
+
+def _measured(made: Check) -> None:
+    """Every run, the slow ones first."""
+    what: dict[Measure, str] = {
+        "all-reduce": f"all-reduce of {size_text(made.size_bytes)}, {made.gpus} ranks on a node",
+        "training": f"{made.workload}, batch {made.batch_size}, a step on {made.gpus} ranks of a node",
+        "pair": f"all-reduce of {size_text(made.size_bytes)}, {made.gpus} ranks on each of two nodes",
+    }
+    tables = {}
+    for measure, title in what.items():
+        own = [run for run in made.runs if run.measure == measure]
+        if own:
+            ordered = sorted(own, key=lambda run: (not against(run), -(run.time_s or float("inf"))))
+            tables[title[0].upper() + title[1:]] = [_row(run) for run in show.first(ordered, MOST_SHOWN)]
+    note = f"Of more runs the slowest {MOST_SHOWN} are shown; --all shows all." * any(
+        count > MOST_SHOWN and not show.everything() for count in Counter(run.measure for run in made.runs).values()
+    )
+    show.tables(["node", ">time", ">fleet", ">limit", ">described", "outlier"], tables, note)
+
+
+def _row(run: CheckedRun) -> list[str]:
+    times = [run.time_s, run.median_s, run.limit_s, run.expected_s]
+    cells = ["-" if time_s is None else seconds_text(time_s) for time_s in times]
+    return [" - ".join(run.nodes), *cells, "yes" if against(run) else ""]
+
+
+def _rule(made: Check) -> None:
+    """By what runs are judged, and how much was tried."""
+    pairs = f" {made.pairs_tried} of {made.pairs} pairs were tried." * bool(made.pairs)
+    show.say(f"The check took {duration(made.duration_s)} of {duration(made.budget_s)}.{pairs}")
+    if any(run.limit_s is not None for run in made.runs):
+        show.say(
+            f"limit: the fleet's median, and {made.spreads:g} robust standard deviations (1.4826 times the median "
+            f"absolute deviation), or {made.floor:.0%} where these are less."
+        )
+    if any(run.limit_s is None for run in made.runs):
+        show.say(
+            f"Fewer than {LEAST} runs of a kind are no fleet to compare with: failures and the description decide."
+        )
+    if made.system is None:
+        show.say("described: no system is, add systems=NAME.")
+    else:
+        show.say(f"described: what {made.system} allows.")

@@ -1,0 +1,176 @@
+"""What the page of a large study costs: reading its records, making the page, and opening it in Chromium.
+
+    python tests/bench/bench_report.py [RUNS ...]       # 50 and 5,000 runs
+    python tests/bench/bench_report.py --keep FOLDER 5000
+
+The records are copies of those of `results/two-nodes`, with requests and rates of their own: five models, eleven
+batches, three strategies and two precisions on one and two ranks, each with six runs and its twins. Opening is
+timed from the start of Chromium to its screenshot of the page, beside an empty page.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import msgspec
+
+from resnetx import record
+from resnetx.choices import After, Layerwise, NoExchange
+from resnetx.record import RunRecord, StudyFolder, StudyRecord
+from resnetx.record.files import RunFolder
+from resnetx.request import Request
+from resnetx.workloads import workload
+
+MEASURED = StudyFolder(Path(__file__).parents[2] / "results" / "two-nodes" / "two-nodes")
+REPEATS, OPENINGS = 6, 3
+GRID = (
+    ("fp32", "bf16"),
+    ("bucket", "layerwise", "after"),
+    tuple(range(16, 192, 16)),
+    (1, 2, 4, 8, 16),
+    (1, 2),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=int, default=[50, 5000])
+    parser.add_argument("--keep", type=Path, help="folder for the studies and their pages; without it they are deleted")
+    given = parser.parse_args()
+    folder = given.keep or Path(tempfile.mkdtemp())
+    try:
+        for runs in given.runs:
+            measure(StudyFolder(folder / f"runs-{runs}"), runs)
+    finally:
+        if not given.keep:
+            shutil.rmtree(folder)
+
+
+def measure(folder: StudyFolder, runs: int) -> None:
+    """Prints how long each stage takes for a study of so many runs."""
+    written = write_study(folder, runs)
+    told = subprocess.run(
+        [sys.executable, "-c", STAGES, str(folder.path)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    page = folder.report / "index.html"
+    files = sum(file.stat().st_size for file in folder.report.iterdir() if file != page)
+    print(
+        f"{written:,} runs: {told.stdout.strip()}; page {page.stat().st_size / 1e6:.2f} MB, files {files / 1e6:.2f} MB"
+    )
+    print(f"  {opened(page)}", flush=True)
+
+
+STAGES = """
+import sys, time
+from pathlib import Path
+from resnetx.record import StudyFolder
+from resnetx.reporting.study import page, results
+folder = StudyFolder(Path(sys.argv[1]))
+began = time.perf_counter()
+found = results.load(folder)
+read = time.perf_counter()
+page.write([found], folder.report)
+print(f"read in {read - began:.2f} s, page and its files made in {time.perf_counter() - read:.2f} s", end="")
+"""
+
+
+# ---- the study ------------------------------------------------------------------------------------------------------
+
+
+def write_study(folder: StudyFolder, runs: int) -> int:
+    """A study of about so many runs; how many it has."""
+    measured: StudyRecord = record.read(MEASURED.study, StudyRecord)
+    patterns = {_kind(run.request): run for run in map(_read, MEASURED.runs())}
+    points: list[Request] = []
+    written = 0
+    for request in _requests(measured.points):
+        if written >= runs:
+            break
+        points.append(request)
+        repeats = [(request, repeat) for repeat in range(1, REPEATS + 1)]
+        for run, repeat in [*repeats, *((twin, 1) for twin in request.twins.values())]:
+            place = folder.run(run.slug, repeat)
+            if not place.path.exists():  # points of several strategies share the twin without any
+                _write(place, patterns[_kind(run)], run, repeat)
+                written += 1
+    record.write(folder.study, msgspec.structs.replace(measured, name="large", points=points, repeats=REPEATS))
+    return written
+
+
+def _kind(request: Request) -> tuple[int, str, bool]:
+    return request.gpus, request.measure, isinstance(request.strategy, NoExchange)
+
+
+def _read(folder: RunFolder) -> RunRecord:
+    found: RunRecord = record.read(folder.record, RunRecord)
+    return found
+
+
+def _requests(measured: list[Request]) -> Iterator[Request]:
+    by_gpus = {request.gpus: request for request in measured}
+    strategies = {"bucket": measured[0].strategy, "layerwise": Layerwise(), "after": After()}
+    for precision, strategy, batch_size, x, gpus in product(*GRID):
+        yield msgspec.structs.replace(
+            by_gpus[gpus],
+            model=msgspec.structs.replace(by_gpus[gpus].model, x=x),
+            batch_size=batch_size,
+            strategy=strategies[strategy],
+            precision=precision,
+        )
+
+
+def _write(folder: RunFolder, pattern: RunRecord, request: Request, repeat: int) -> None:
+    """A copy of a record for another request; its rates differ by a few per cent, as those of runs do."""
+    share = 1 + 0.01 * (hash_of(f"{request.key} {repeat}") % 7)
+    copied = msgspec.structs.replace(
+        pattern,
+        request=request,
+        request_key=request.key,
+        repeat=repeat,
+        workload=workload(request.model, request.image_size, request.batch_size, "caffe"),
+        windows_s=[[time_s * share for time_s in rank] for rank in pattern.windows_s or []],
+    )
+    folder.path.mkdir(parents=True)
+    folder.record.write_bytes(msgspec.json.encode(copied))  # without fsync
+
+
+def hash_of(text: str) -> int:
+    """The same in every process."""
+    return sum(text.encode())
+
+
+# ---- the browser ----------------------------------------------------------------------------------------------------
+
+
+def opened(page: Path) -> str:
+    """How long Chromium takes to show a page, and an empty one."""
+    browser = shutil.which("chromium-headless-shell")
+    if browser is None:
+        return "not opened: chromium-headless-shell is not installed"
+    empty = page.with_name("empty.html")
+    empty.write_text("<!doctype html><title>empty</title><p>empty")
+    times_s = {file: min(_opening_s(browser, file) for _ in range(OPENINGS)) for file in (empty, page)}
+    empty.unlink()
+    return (
+        f"Chromium shows it after {times_s[page]:.2f} s, an empty page after {times_s[empty]:.2f} s: "
+        f"{times_s[page] - times_s[empty]:.2f} s for the page, {times_s[page] / times_s[empty]:.2f} times as long"
+    )
+
+
+def _opening_s(browser: str, page: Path) -> float:
+    with tempfile.TemporaryDirectory() as profile:
+        command = [browser, "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
+        command += ["--window-size=1280,900", f"--screenshot={profile}/page.png", page.resolve().as_uri()]
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

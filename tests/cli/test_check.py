@@ -1,0 +1,104 @@
+"""`resnetx check`: this machine for real, what is refused, and the screen."""
+
+import json
+import subprocess
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from resnetx import record
+from resnetx.api.check_settings import asked_check
+from resnetx.cli import main
+from resnetx.cli.tables import show_check
+from resnetx.record.check import Check, CheckFolder
+from tests.reporting.checked_fleet import all_reduce
+from tests.reporting.test_check import fleet, made_check
+
+TINY = [
+    "model.width=4", "image_size=64", "batch_size=4", "warmup=3", "steps=1", "windows=1", "size=64KiB", "iterations=2",
+    "threads=1", "gpus=2", "oversubscribe=true", "budget=2h",
+]  # fmt: skip
+
+
+def run(capsys, *words):
+    status = main(["check", *words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+@pytest.mark.dist
+def test_this_machine_is_checked(preloaded_python, tmp_path):
+    command = [preloaded_python, "-m", "resnetx", "check", *TINY, "prometheus=here.prom", "results=kept"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("No outlier among 1 node.\n")
+    (path,) = (tmp_path / "kept").glob("*/check/*/check.json")
+    found = record.read(path, Check)
+    assert [(run.measure, run.outcome) for run in found.runs] == [("all-reduce", "ok"), ("training", "ok")]
+    assert all(run.time_s > 0 and (path.parent / run.folder / "record.json").is_file() for run in found.runs)
+    families = {each.name for each in text_string_to_metric_families((tmp_path / "here.prom").read_text())}
+    assert {"resnetx_check_allreduce_seconds", "resnetx_check_iteration_seconds"} < families
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == [], "no temporary file is left"
+
+
+def test_the_commands_are_shown_without_starting_them(capsys, tmp_path):
+    status, out, _ = run(capsys, *TINY, "--dry-run", f"results={tmp_path}/kept")
+    assert status == 0
+    assert [line.count("resnetx.collectives") for line in out.splitlines()] == [1, 0]
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nodes=ALL"], "nodes=ALL: without a launcher, ranks run on this node alone"),
+        (["launcher=mpi", "nodes=2"], "launcher=mpi: not one of the known values (slurm)"),
+        (["launcher=slurm", "nodes=some"], "nodes=some: expected a number of nodes, or ALL"),
+        (["budget=soon"], "budget=soon: expected a duration"),
+        (["systems=[dgx1-p100,gx8]"], "expected one name or file"),
+        (["systems=nowhere"], "nowhere"),
+        (["network=ndr400"], "network=ndr400: joins nodes of a described system; add systems=NAME"),
+        (["prometheus=metrics.txt"], "the textfile collector reads files named *.prom"),
+        (["prometheus=/nowhere/a.prom"], "there is no folder /nowhere"),
+        (["size=big"], "size=big: not a size"),
+        (["batch_size=3", "gpus=2"], "batch_size=3 does not divide over gpus=2"),
+        (["repeats=2"], "repeats: not a setting of `resnetx check`"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_sentence(capsys, tmp_path, words, sentence):
+    status, out, err = run(capsys, f"results={tmp_path}", *words)
+    assert (status, out) == (2, "")
+    assert sentence in err and err.count("\n") == 1
+
+
+def test_two_minutes_may_be_written_as_in_a_prolog():
+    assert asked_check({"budget": "2m"}).budget_s == asked_check({}).budget_s == 120.0
+
+
+def test_metrics_that_cannot_be_written_do_not_cost_the_check(tmp_path):
+    from resnetx.api.check import store_metrics
+    from resnetx.errors import ConfigError
+
+    (tmp_path / "taken.prom").mkdir()
+    with pytest.raises(ConfigError, match=r"taken\.prom: cannot be written .*; the check is recorded"):
+        store_metrics(tmp_path / "taken.prom", made_check(fleet(1.0)))
+    assert [each.name for each in tmp_path.iterdir()] == ["taken.prom"]
+
+
+def test_the_screen_names_outliers_first_and_fits_80_columns(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("resnetx.cli.show.width_of", lambda stream: 80)
+    pairs = [all_reduce("a b", 2e-3), all_reduce("c d", None, "rank 1 was killed (SIGKILL)")]
+    show_check.check(made_check([*fleet(1e-3, 1e-3, 1e-3, 2e-3), *pairs], ["pairs with e: its own runs failed"]),
+                     CheckFolder(tmp_path))  # fmt: skip
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 of 4 nodes is an outlier, pairs that stand out: 1.\n")
+    assert "c - d, pair: failed: rank 1 was killed (SIGKILL)." in shown
+    assert "Left out: pairs with e" in shown
+    assert max(map(len, shown.replace(str(tmp_path), "").splitlines())) <= 80
+
+
+def test_the_record_is_what_json_prints_of_it(tmp_path):
+    made = made_check(fleet(1.0, 1.0, 1.0))
+    record.write(tmp_path / "check.json", made)
+    assert record.read(tmp_path / "check.json", Check) == made
+    assert json.loads((tmp_path / "check.json").read_text())["kind"] == "check"
