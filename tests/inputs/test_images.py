@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from PIL import Image
 from resnetx.errors import ConfigError
 from resnetx.inputs import images
 from tests.inputs.forged import encoded, jpeg_claiming
+from tests.patience import until
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -217,24 +217,17 @@ def test_a_killed_run_leaves_whole_files_and_no_process_and_can_go_on(tmp_path: 
     script, root = tmp_path / "make_many.py", tmp_path / "images"
     script.write_text(_MAKE_MANY)
     process = subprocess.Popen([sys.executable, script, root])
-    _wait_until(lambda: len(list(root.rglob("*.JPEG"))) >= 20)
+    until(lambda: len(list(root.rglob("*.JPEG"))) >= 20, "the making of 20 images")
     workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(workers) >= 2
     process.send_signal(signal.SIGKILL)
     process.wait()
-    _wait_until(lambda: not any(_runs(int(worker)) for worker in workers))
+    until(lambda: not any(_runs(int(worker)) for worker in workers), "the end of the workers")
     assert images.verify(root, workers=1) == []
     before = digests(root)
     made = images.make(root, classes=2, per_class=12, size="256", seed=0, workers=1)
     assert made.kept == sum(int(name[10:15]) < 12 for name in before) > 0
     assert before.items() <= digests(root).items()
-
-
-def _wait_until(condition) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "nothing happened in 30 s"
-        time.sleep(0.05)
 
 
 def _runs(pid: int) -> bool:

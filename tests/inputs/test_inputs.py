@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from resnetx.choices import DaliInput, Input, SyntheticInput, TorchvisionInput
 from resnetx.errors import ConfigError
 from resnetx.inputs import damage
 from tests.inputs.forged import corrupt_png, deep_png, encoded, jpeg_claiming, png_claiming
+from tests.patience import until
 
 pytestmark = pytest.mark.slow  # real pipelines
 
@@ -182,10 +182,8 @@ def test_closing_ends_threads_and_processes(kind: str, damaged: bool, tree: Path
         next(opened)
         assert threads_and_children() > before
     opened.close()
-    end = time.monotonic() + 10
-    while threads_and_children() > before:  # the thread that feeds a worker ends a moment after it
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    # The thread that feeds a worker ends a moment after it.
+    until(lambda: threads_and_children() <= before, "the end of all threads and workers")
 
 
 # ---- the recipes ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.inputs import folders, stage
+from tests.patience import PATIENCE_S
 
 BYTES = {"a/1.jpg": b"one", "a/2.JPEG": b"twotwo", "b/1.jpeg": b"3"}  # nothing here decodes them
 
@@ -74,13 +75,13 @@ def test_a_second_job_waits_for_the_first_and_copies_nothing(root, local, monkey
 
     def slow(source, target):
         copying.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_S)
         return copyfile(source, target)
 
     monkeypatch.setattr(stage.shutil, "copyfile", slow)
     jobs = [threading.Thread(target=lambda: found.append(stage.copied(root, local))) for _ in range(2)]
     jobs[0].start()
-    assert copying.wait(60)
+    assert copying.wait(PATIENCE_S)
     jobs[1].start()
     go_on.set()
     for job in jobs:

@@ -13,6 +13,7 @@ import torch
 from resnetx import inputs
 from resnetx.choices import TorchvisionInput
 from resnetx.errors import ConfigError
+from tests.patience import until
 
 pytestmark = pytest.mark.slow  # real pipelines
 
@@ -42,11 +43,8 @@ def lives(pid: int) -> bool:
         return False
 
 
-def gone(pids: list[int]) -> bool:
-    end = time.monotonic() + 30
-    while any(map(lives, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(lives, pids))
+def wait_for_the_end(pids: list[int]) -> None:
+    until(lambda: not any(map(lives, pids)), "the end of the workers")
 
 
 @pytest.fixture
@@ -73,9 +71,9 @@ def test_workers_are_ended_by_sigterm_and_by_the_death_of_their_rank(at_work, me
     rank, workers, parent = at_work(method)
     assert len(workers) == 2 and (parent == rank.pid) == (method == "fork")
     os.kill(workers[0], signal.SIGTERM)
-    assert gone(workers[:1])
+    wait_for_the_end(workers[:1])
     rank.kill()
-    assert gone([*workers, parent] if method == "forkserver" else workers)
+    wait_for_the_end([*workers, parent] if method == "forkserver" else workers)
 
 
 def loader():

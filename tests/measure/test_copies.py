@@ -16,6 +16,7 @@ from resnetx.measure.bench.sent_copies import RELAYED_BYTES, SentCopies
 from resnetx.measure.bench.storage_copies import StorageCopies
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import BenchRequest, Unknown
+from tests.patience import PATIENCE_S
 
 REQUEST = BenchRequest(
     collectives=[],
@@ -36,7 +37,7 @@ class Hall:
     """Where ranks that are threads of this process meet, and pass messages to each other."""
 
     def __init__(self, count):
-        self.barrier = threading.Barrier(count, timeout=10)
+        self.barrier = threading.Barrier(count, timeout=PATIENCE_S)
         self.values = [None] * count
         self.messages = {}
         self.lock = threading.Lock()
@@ -74,7 +75,7 @@ class Thread(Ranks):
         return Working(lambda: None)
 
     def starts_receive(self, tensor, source, group=None, tag=0):
-        return Working(lambda: tensor.copy_(self.hall.box(source, self.rank, tag).get(timeout=10)))
+        return Working(lambda: tensor.copy_(self.hall.box(source, self.rank, tag).get(timeout=PATIENCE_S)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,12 +4,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from resnetx.measure.lab import namespaces
+from tests.patience import PATIENCE_S, until
 
 missing = namespaces.missing()
 SLOW = 2000  # a scale at which the links, not the cores of a busy machine, bound what is measured
@@ -36,7 +36,7 @@ def network_namespaces():
 def test_a_bench_recovers_the_described_bandwidth(tmp_path):
     words = ["collective=allreduce", "size=[8,4MiB]", "gpus=2", "iterations=5", "--json"]
     child = lab("bench", *words, folder=tmp_path, scale=SLOW)
-    out, err = child.communicate(timeout=300)
+    out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
     (large,) = (point for point in record["points"] if point["size_bytes"] == 2**22)
@@ -50,7 +50,7 @@ def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
     machine = Path(__file__).parents[2] / "results" / "lab" / "degraded" / "gx8-gpu2-x8.yaml"
     words = ["copy=device", "gpus=4", "size=[64KiB,256KiB]", "iterations=9", "--json"]
     child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
-    out, err = child.communicate(timeout=300)
+    out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
     slow = [warning["message"] for warning in record["warnings"] if warning["code"] == "slow-gpu"]
@@ -61,15 +61,12 @@ def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
 def test_a_lab_that_is_killed_leaves_nothing(tmp_path):
     before = network_namespaces()
     child = lab("bench", "size=64MiB", "gpus=2", "iterations=1000", folder=tmp_path)
-    limit = time.monotonic() + 300  # another lab of this machine may have its turn
-    while network_namespaces() <= before and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert network_namespaces() - before, "no namespace was made"
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
-    while network_namespaces() - before and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert not network_namespaces() - before
+    try:
+        until(lambda: network_namespaces() - before, "a namespace")  # another lab of this machine may have its turn
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    until(lambda: not network_namespaces() - before, "the end of all namespaces")
 
 
 def test_the_namespace_of_the_process_is_left_as_it_was():

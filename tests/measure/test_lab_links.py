@@ -10,6 +10,7 @@ from resnetx.interconnect import system
 from resnetx.interconnect.lab_network import lab_network
 from resnetx.measure.lab import namespaces
 from tests.bench.lab_links import least
+from tests.patience import PATIENCE_S
 
 missing = namespaces.missing()
 pytestmark = [pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
@@ -20,7 +21,7 @@ LENT = 0.9  # of the least time: what buckets lend at the start is 6 % of these 
 def test_no_collective_is_faster_than_the_links(tmp_path):
     words = ["collective=[allreduce,allgather,alltoall]", "size=4MiB", "gpus=4", "iterations=3", "warmup=1"]
     bench = [*("lab", "systems=gx8", "scale=400", "--", "bench"), *words, "--json", f"results={tmp_path}"]
-    done = subprocess.run([sys.executable, "-m", "resnetx", *bench], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-m", "resnetx", *bench], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     points = json.loads(done.stdout)["points"]
     network = lab_network(system.load("gx8"), None, 4, 400)

@@ -30,6 +30,7 @@ from resnetx.record import (
     RunRecord,
     Unknown,
 )
+from tests.patience import PATIENCE_S
 
 SHORT = {"model.x": 2, "model.width": 16, "model.classes": 10, "image_size": 32, "batch_size": 8}
 SHORT |= {"threads": 1, "input": "synthetic", "warmup": 3, "steps": 2, "windows": 3}
@@ -109,7 +110,7 @@ def on_two_nodes(tmp_path, *words, entry_module="resnetx.train"):
         )
         for node in (0, 1)
     ]
-    return [(child.communicate(timeout=120)[0], child.returncode) for child in children]
+    return [(child.communicate(timeout=PATIENCE_S)[0], child.returncode) for child in children]
 
 
 @pytest.mark.dist

@@ -12,6 +12,7 @@ import pytest
 
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunSummaryReader, StudyFolder
+from tests.patience import PATIENCE_S, until
 
 pytestmark = [pytest.mark.dist, pytest.mark.usefixtures("preloaded")]
 
@@ -44,16 +45,11 @@ def processes(results: Path) -> list[int]:
 
 
 def wait_for_ranks(results: Path) -> None:
-    end = time.monotonic() + 60
-    while len(processes(results)) < 2 and time.monotonic() < end:
-        time.sleep(0.05)
+    until(lambda: len(processes(results)) >= 2, "the start of ranks")
 
 
 def nothing_is_left(results: Path) -> None:
-    end = time.monotonic() + 10
-    while (left := processes(results)) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert left == []
+    until(lambda: not processes(results), "the end of every process")
 
 
 def runs(results: Path) -> dict[tuple[str, int], tuple[str, int]]:
@@ -100,7 +96,7 @@ def test_ctrl_c_ends_the_sweep_and_its_ranks(tmp_path):
     child = start(tmp_path)
     wait_for_ranks(tmp_path)
     child.send_signal(signal.SIGINT)
-    assert child.wait(timeout=10) == 130
+    assert child.wait(PATIENCE_S) == 130
     nothing_is_left(tmp_path)
     assert "finished runs are on disk" in child.stderr.read()
 

@@ -21,6 +21,7 @@ from resnetx.measure.launch.executor import Command, one_node
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunFile, RunFolder, RunRecord
 from tests.measure.listening import foreign, listening
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.dist
 
@@ -48,26 +49,17 @@ def ranks_of(folder: Path) -> dict[int | None, int]:
     return found
 
 
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not happen within {seconds} s")
-
-
 def started(tmp_path, settings):
     """`resnetx train` as a child, and its run folder once all ranks run."""
     command = [sys.executable, "-m", "resnetx", "train", *words(settings), f"results={tmp_path}"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    folder = wait_for(lambda: [path.parent for path in tmp_path.rglob("stderr.log")], "the start of the run")[0]
-    wait_for(lambda: len(ranks_of(folder)) == settings["gpus"] + 1, "the start of all ranks")
+    folder = until(lambda: [path.parent for path in tmp_path.rglob("stderr.log")], "the start of the run")[0]
+    until(lambda: len(ranks_of(folder)) == settings["gpus"] + 1, "the start of all ranks")
     return child, RunFolder(folder)
 
 
 def nothing_is_left(folder: RunFolder):
-    wait_for(lambda: not ranks_of(folder.path), "the end of every process of the run", seconds=10)
+    until(lambda: not ranks_of(folder.path), "the end of every process of the run")
 
 
 def watched(command, results: Path, **options) -> tuple[int, str, str, set[str]]:
@@ -133,8 +125,10 @@ def test_the_rate_is_all_images_over_the_time_of_the_slowest_rank(two_ranks):
 
 def test_windows_that_would_be_too_short_have_more_steps_than_were_asked_for(two_ranks):
     printed, *_ = two_ranks
-    assert printed["window_steps"] > printed["request"]["steps"] == 2
-    assert statistics.median(printed["windows_s"][0]) > 0.05  # 0.2 s, on a machine that nobody shares
+    typical_s = statistics.median(printed["windows_s"][0])
+    assert typical_s > 0.05  # 0.2 s, on a machine that nobody shares
+    steps, wanted = printed["window_steps"], printed["request"]["steps"]
+    assert steps > wanted or typical_s > 0.1  # on a slow machine, two steps are long enough
 
 
 def test_the_buckets_of_the_record_hold_every_gradient(two_ranks):
@@ -187,9 +181,9 @@ def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
 )
 def test_what_was_killed_is_named_and_the_rest_goes_with_it(tmp_path, victim, number, told):
     child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
-    wait_for(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
+    until(lambda: ready(folder, 2), "the readiness of torchrun and all ranks")
     os.kill(ranks_of(folder.path)[victim], number)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     found = record.read(folder.record, RunRecord)
     assert child.returncode == 1
     assert found.outcome == "failed"
@@ -219,9 +213,9 @@ def blocks_termination(pid: int) -> bool:
 def test_ctrl_c_while_the_ranks_shut_down_leaves_the_measurement_in_its_record(tmp_path, preloaded):
     command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={tmp_path}"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: [outcome(path) for path in tmp_path.rglob("record.json")] == ["ok"], "the record of rank 0")
+    until(lambda: [outcome(path) for path in tmp_path.rglob("record.json")] == ["ok"], "the record of rank 0")
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, err) == (130, "resnetx: interrupted; finished runs are on disk\n")
     (path,) = tmp_path.rglob("record.json")
     found = record.read(path, RunRecord)
@@ -280,7 +274,7 @@ def test_ending_the_launcher_ends_every_rank_and_leaves_a_record(tmp_path, numbe
         request.getfixturevalue("preloaded")
     child, folder = started(tmp_path, {**ENDLESS, "gpus": 2})
     child.send_signal(number)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == status
     assert "Traceback" not in err
     nothing_is_left(folder)

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from resnetx.choices import NoTracker, Wandb
 from resnetx.measure.study import trackers
 from resnetx.measure.study.trackers import Finished
 from resnetx.record import Phases, RunFolder, Unknown
+from tests.patience import until
 
 pytestmark = pytest.mark.slow  # the real wandb writes
 
@@ -102,13 +102,12 @@ def logged(folder: Path):
 
 def whole(file: Path):
     """The records of a file up to the last one, which wandb's own process may write a moment after a run has ended."""
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
+
+    def complete():
         found = list(records(file))
-        if any(each.HasField("exit") for each in found):
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{file} has no last record")
+        return found if any(each.HasField("exit") for each in found) else None
+
+    return until(complete, f"the last record of {file}")
 
 
 def _key(item):

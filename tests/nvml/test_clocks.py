@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.nvml.machines import CLOCKS, MACHINES, playing
+from tests.patience import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow  # the Python of `conftest.py` takes seconds to start
 
@@ -72,7 +73,7 @@ def doctor(started):
 
     def run(*words: str, **more: str) -> tuple[int, str, str]:
         child = started(*words, **more)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE_S)
         return child.returncode, out, err
 
     return run
@@ -165,9 +166,7 @@ ENDLESS = "trial.PACE = trial.Pace(counted_s=0.1, least_s=0.1, most_s=60, period
 
 
 def locked(child, changes) -> None:
-    end = time.monotonic() + 30
-    while not changes() and child.poll() is None and time.monotonic() < end:
-        time.sleep(0.02)
+    until(lambda: changes() or child.poll() is not None, "a lock")
     time.sleep(0.1)
     assert left(changes) == {0: 1500, 1: 1500}
 
@@ -179,7 +178,7 @@ def test_a_signal_under_load_leaves_no_clock_locked(started, changes, sent, stat
     child = started("hot", "clock=1500", changes=ENDLESS)
     locked(child, changes)
     child.send_signal(sent)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == status, err
     assert left(changes) == {0: 0, 1: 0}
 

@@ -5,16 +5,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_S, until
+
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 PACKAGES = "slurmctld slurmd slurm-client munge"  # of Debian and Ubuntu
 NODES = ("node1", "node2")
-STARTING_S = 60.0
 
 CONF = """\
 ClusterName=resnetx
@@ -39,6 +39,8 @@ SlurmdParameters=config_overrides
 TopologyPlugin=topology/tree
 ReturnToService=0
 JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 KillWait=20
 MinJobAge=3600
 SlurmdTimeout=300
@@ -46,7 +48,8 @@ AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[0]} CPUs=4
 NodeName=node2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
-PartitionName=debug Nodes=node1,node2 Default=YES MaxTime=INFINITE State=UP
+PartitionName=debug Nodes=node1,node2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=node1,node2 MaxTime=INFINITE State=UP PriorityTier=2
 """
 TOPOLOGY = """\
 SwitchName=leaf1 Nodes=node1
@@ -78,7 +81,9 @@ class Cluster:
     def say(self, *words: str) -> str:
         """What a command of Slurm prints."""
         environment = {**os.environ, **self.variables}
-        return subprocess.run(words, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(
+            words, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE_S
+        ).stdout
 
     def job(self, number: str) -> dict[str, str]:
         """What Slurm says of a job: {"JobState": "RUNNING", ...}."""
@@ -107,8 +112,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
             started.append(subprocess.Popen([program, *words[1:]], env=environment, **quiet))
             if words[0] == "munged":
-                _wait((folder / "munge.sock").exists, "munged has no socket")
-        _wait(lambda: _idle(made), "the nodes are not idle")
+                until((folder / "munge.sock").exists, "the socket of munged")
+        until(lambda: _idle(made), "the start of all nodes")
         yield made
     finally:
         for daemon in reversed(started):
@@ -139,13 +144,6 @@ def _idle(made: Cluster) -> bool:
         return made.states() == ["idle"] * len(NODES)
     except subprocess.SubprocessError:  # slurmctld does not answer yet
         return False
-
-
-def _wait(holds, otherwise: str) -> None:
-    end = time.monotonic() + STARTING_S
-    while not holds():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.2)
 
 
 def _end(daemon: subprocess.Popen) -> None:

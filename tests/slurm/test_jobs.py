@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from resnetx import record
 from resnetx.record import BenchRecord, RunRecord, StudyRecord
 from resnetx.record.check import Check
+from tests.patience import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -23,7 +23,6 @@ TINY = {
     "threads": 1, "oversubscribe": "true", "repeats": 1, "twins": 0, "dirty": "true",
 }  # fmt: skip
 LONG = {**TINY, "windows": 10000, "steps": 100}  # it will not end by itself
-PATIENCE_S = 600.0  # of a loaded machine
 
 
 @pytest.fixture
@@ -65,15 +64,6 @@ def submit(*given):
     return re.search(r"Job (\d+) is submitted", resnetx(*given))[1]
 
 
-def until(holds, what, runs=1):
-    """The first true value of `holds`, within the patience of these tests for so many runs."""
-    end = time.monotonic() + runs * PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < end, what()
-        time.sleep(0.3)
-    return found
-
-
 def log(folder) -> str:
     return "\n".join(path.read_text() for path in sorted(folder.rglob("jobs/*.log")))
 
@@ -81,7 +71,7 @@ def log(folder) -> str:
 def ended(slurm, number, folder, runs=1):
     """Waits for the end of a job of so many runs."""
     over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
-    until(lambda: slurm.job(number)["JobState"] in over, lambda: log(folder), runs)
+    until(lambda: slurm.job(number)["JobState"] in over, lambda: log(folder), runs * PATIENCE_S)
 
 
 def begun(folder) -> Path:
@@ -101,6 +91,14 @@ def cut_short(path, folder) -> RunRecord:
         return found if found.job.ended else None
 
     return until(told, lambda: log(folder))
+
+
+def goes_on(slurm, number, path, folder):
+    """Waits until Slurm has started the job again, and ends it."""
+    until(lambda: slurm.job(number)["JobState"] == "PENDING", lambda: log(folder))
+    slurm.say("scontrol", "update", f"JobId={number}", "StartTime=now")
+    until(lambda: record.read(path, RunRecord).job.restarts == 1, lambda: log(folder))
+    slurm.say("scancel", number)
 
 
 def test_an_array_measures_a_study_on_two_nodes_and_goes_on_with_it(slurm, folder):
@@ -133,8 +131,12 @@ def test_a_cancelled_job_says_so_and_the_next_one_measures_its_run(slurm, folder
 
 
 def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder):
-    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2}, "walltime=2min")
-    found = cut_short(begun(folder), folder)
+    """The limit is brought near, as the shortest one is a minute, of which nothing is left to a run."""
+    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2}, "walltime=1day")
+    path = begun(folder)
+    used = slurm.say("squeue", "--noheader", f"--jobs={number}", "--format=%M").strip()  # 0:41
+    slurm.say("scontrol", "update", f"JobId={number}", f"TimeLimit={int(used.split(':')[-2]) + 1}")
+    found = cut_short(path, folder)
     assert (found.reason, found.job.ended) == ("Slurm ended the job: time limit", "time limit")
     ended(slurm, number, folder)
 
@@ -144,10 +146,15 @@ def test_a_lost_node_is_named_and_its_job_starts_again_by_itself(slurm, folder):
     path = begun(folder)
     with without_node2(slurm, "DOWN"):
         assert "node" in cut_short(path, folder).job.ended
-    until(lambda: slurm.job(number)["JobState"] == "PENDING", lambda: log(folder))
-    slurm.say("scontrol", "update", f"JobId={number}", "StartTime=now")
-    until(lambda: record.read(path, RunRecord).job.restarts == 1, lambda: log(folder))
-    slurm.say("scancel", number)
+    goes_on(slurm, number, path, folder)
+
+
+def test_a_preempted_job_says_so_and_starts_again_by_itself(slurm, folder):
+    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
+    path = begun(folder)
+    slurm.say("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+    assert cut_short(path, folder).job.ended == "preempted"
+    goes_on(slurm, number, path, folder)
 
 
 def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder):
