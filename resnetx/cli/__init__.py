@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
-from resnetx.cli.grammar import CFG, VERBS, has_choices
+from resnetx.cli.grammar import CFG, INSTEAD, VERBS, WITHOUT_JSON, has_choices
 from resnetx.cli.help import VerbHelp
 from resnetx.cli.lazy_words import key_of, settings_in
 from resnetx.config import path_at_home
@@ -149,6 +149,7 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     overrides = [word for word in words if OVERRIDE.match(word)]
     paths = [word for word in words if not OVERRIDE.match(word)]
     _refuse_words(name, paths, words)
+    _refuse_flags(options)
     folders = list(getattr(options, "config_dir", None) or [])
     if has_choices(name):
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
@@ -197,6 +198,15 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
     if others and not VERBS[verb].paths:
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
+
+
+def _refuse_flags(options: argparse.Namespace) -> None:
+    """Rejects flags of which one would be ignored."""
+    given = [flag for flag in INSTEAD if getattr(options, flag.replace("-", "_"), None)]
+    if len(given) > 1:
+        raise ConfigError(f"--{given[0]} --{given[1]}: expected one of them")
+    if getattr(options, "json", False) and (text := next((flag for flag in given if flag in WITHOUT_JSON), None)):
+        raise ConfigError(f"--{text} --json: --{text} shows no record; leave one of them out")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,6 +14,9 @@ JSON = "print JSON, one object per line"
 ALL = "print every row and column, even if the terminal is too narrow"
 DRY_RUN = "print the commands, or the job, without starting them"
 CFG = "cfg"  # the one flag that has a value: --cfg job
+# Flags with each of which a verb does something else than usual, and those of them that print no records.
+INSTEAD = ("import", "this", "validate", "export", "dry-run", CFG)
+WITHOUT_JSON = ("export", "dry-run", CFG)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ FOREIGN = {
     "verify": ["windows=3", "warmup=9", "measure=step", "tracker=wandb", "transport=host"],
     "trace": ["measure=step", "windows=3", "repeats=2", "systems=gx8"],
     "bench": ["batch_size=3", "input=synthetic", "library=gloo", "network=hdr200", "steps=3"],
+    "check": ["clock=1227", "repeats=2", "collective=allreduce", "strategy=after", "transport=host", "library=nccl2"],
     "topology": ["batch_size=3", "model=alexnet", "clock=1227"],
     "predict": ["repeats=3", "pick=2", "size=1MiB", "collective=allreduce", "warmup=3"],
     "compare": ["results=x", "repeats=3", "pick=2"],
@@ -80,6 +81,9 @@ def test_every_verb_is_tried():
         (["-sc", "bogus"], "--shell-completion bogus: expected install=bash, install=zsh or install=fish"),
         (["train", "foo=1", "--cfg", "job"], "foo: no such setting"),
         (["train", "--config-dir", "/nowhere"], "--config-dir /nowhere: no such folder"),
+        (["bench", "--import", "--dry-run", "bench.txt"], "--import --dry-run: expected one of them"),
+        (["train", "--dry-run", "--cfg", "job"], "--dry-run --cfg: expected one of them"),
+        (["sweep", "--json", "--dry-run"], "--dry-run --json: --dry-run shows no record; leave one of them out"),
     ],
 )
 def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):

@@ -18,9 +18,6 @@ from resnetx.study import Point
 
 def topology_(options: Namespace, files: list[Path], asked: Point) -> int:
     """Explains systems; without any word, names those that come with resnetx."""
-    flags = [flag for flag in ("import", "this", "validate") if getattr(options, flag)]
-    if len(flags) > 1:
-        raise ConfigError(f"--{flags[0]} --{flags[1]}: expected one of them")
     if options.validate:
         return validate_(options, files, asked, "topology", tables.validation)
     made = _made(options, files, asked)
