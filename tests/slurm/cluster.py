@@ -91,7 +91,7 @@ class Cluster:
         return dict(word.split("=", 1) for word in words if "=" in word)
 
     def states(self) -> list[str]:
-        return self.say("sinfo", "--noheader", "--Node", "--format=%T").split()
+        return self.say("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%T").split()
 
 
 @contextmanager
