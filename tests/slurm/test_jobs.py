@@ -132,7 +132,7 @@ def test_a_cancelled_job_says_so_and_the_next_one_measures_its_run(slurm, folder
 
 def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder):
     """The limit is brought near, as the shortest one is a minute, of which nothing is left to a run."""
-    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2}, "walltime=1day")
+    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2}, "walltime=1d")
     path = begun(folder)
     used = slurm.say("squeue", "--noheader", f"--jobs={number}", "--format=%M").strip()  # 0:41
     slurm.say("scontrol", "update", f"JobId={number}", f"TimeLimit={int(used.split(':')[-2]) + 1}")
