@@ -12,6 +12,7 @@ import pytest
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import scratch
 from resnetx.measure.launch.scratch import PREFIX, remove_abandoned, wait_for_ranks
+from tests.patience import PATIENCE_S
 
 HOLDER = """
 import time
@@ -95,5 +96,5 @@ def test_a_launcher_waits_for_ranks_that_are_still_dying_but_not_for_ever(tmp_pa
         wait_for_ranks(tmp_path, limit_s=0.05)
         assert rank.poll() is None
         rank.kill()
-        wait_for_ranks(tmp_path, limit_s=60)
-        assert rank.poll() == -signal.SIGKILL
+        wait_for_ranks(tmp_path, limit_s=PATIENCE_S)
+        assert rank.wait(PATIENCE_S) == -signal.SIGKILL  # a process closes its files a moment before it can be reaped
