@@ -99,7 +99,8 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
     chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"], "16GB")
     request: Request = convert(chosen, Request)
-    request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
+    if launch:
+        request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
     bounds.check(msgspec.to_builtins(request))
     if request.scaling == "weak":
         request = msgspec.structs.replace(request, batch_size=request.batch_size * request.gpus)

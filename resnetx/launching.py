@@ -136,12 +136,12 @@ def _check(launch: Launch) -> None:
         raise ConfigError("container: with launcher=torchrun, start resnetx inside the container on each node")
 
 
-def of_ranks(launch: Launch | None, env: Mapping[str, str], settled: Iterable[str]) -> dict[str, str]:
+def of_ranks(launch: Launch, env: Mapping[str, str], settled: Iterable[str]) -> dict[str, str]:
     """The variables of a request: those of the site that change what is measured, and, before them, its own.
 
     `settled`: variables that settings of the request set, which go before the site's, too.
     """
-    site = tuning(launch.site.variables) if launch else {}
+    site = tuning(launch.site.variables)
     return {**{name: value for name, value in site.items() if name not in settled}, **env}
 
 

@@ -76,11 +76,13 @@ class Way:
 
     def conflict(self, variables: Iterable[str]) -> str:
         """A variable that the settings set as well; "" where there is none."""
-        return next((name for name in variables if name in self.variables), "")
+        ours = self.variables
+        return next((name for name in variables if name in ours), "")
 
     def setter_of(self, variable: str) -> str:
         """The setting that sets a variable."""
-        key = "interface" if variable in _INTERFACE.values() else "gpudirect" if "_GDR_" in variable else "transport"
+        of_gpudirect = variable in _GPUDIRECT[self.gpudirect]
+        key = "interface" if variable in _INTERFACE.values() else "gpudirect" if of_gpudirect else "transport"
         return next(word for word in self.words if word.startswith(key))
 
     def contradicted(self, used: Iterable[str], one_node: bool) -> list[str]:

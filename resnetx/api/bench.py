@@ -218,7 +218,9 @@ def _requests(
     per_node = ranks_per_node(launch, max(counts))
     kinds = [name for name in dict.fromkeys(asked.copy) if name is not None]
     names = _collectives(asked, instead=not kinds)
-    env = of_ranks(launch, variables(asked.env), _settled(asked))
+    env = variables(asked.env)
+    if launch:
+        env = of_ranks(launch, env, _settled(asked))
     on_nodes = {count: nodes_of(count, per_node) for count in counts}
     several = max(on_nodes.values()) > 1
     return [

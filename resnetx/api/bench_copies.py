@@ -76,8 +76,8 @@ def check(r: BenchRequest) -> None:
         )
     if r.copies and not r.collectives and r.gpudirect is not None and r.endpoint in ("pinned", "pageable"):
         raise ConfigError(
-            f"gpudirect={str(r.gpudirect).lower()} with endpoint={r.endpoint}: copies between memory of hosts do not "
-            "touch the GPUs'; use endpoint=device, or leave gpudirect out"
+            f"{r.way.words[-1]} with endpoint={r.endpoint}: copies between memory of hosts do not touch the GPUs'; "
+            "use endpoint=device, or leave gpudirect out"
         )
     if r.copies:
         entries = _entries(r)

@@ -14,6 +14,17 @@ from resnetx.study import Point
 Planned = tuple[TaskFile[TaskRecord], RunFolder]
 
 
+def left_to_others(
+    options: Namespace, verb: str, asked: Point, launch: Launch | None, results: str | Path, tasks: Sequence[Planned]
+) -> bool:
+    """Whether nothing is left to do here: a job was submitted, or shown with --dry-run, as commands are without one."""
+    if submitted(options, verb, asked, launch, results, tasks):
+        return True
+    if options.dry_run:
+        show_commands(tasks)
+    return bool(options.dry_run)
+
+
 def submitted(
     options: Namespace, verb: str, asked: Point, launch: Launch | None, results: str | Path, tasks: Sequence[Planned]
 ) -> bool:

@@ -22,20 +22,20 @@ def iteration_s(
     """Seconds from one update to the next, of ranks that all take the same times.
 
     `cuts`: after how many layers of the backward pass each message is ready. `overlap`: of reading and of the copy to
-    the device with the iteration before. `fetched`: parameters that layers wait for; the step waits for nothing else.
+    the device with the iteration before. `fetched`: parameters that layers wait for, which are sent from the update on.
     `contention`: of the time in which messages are hidden behind the passes, what these lose.
     """
-    passes_s = _passes_s(step, messages, cuts, by, fetched)
-    if contention and messages:
-        passes_s += contention * hidden_s(messages, by, passes_s - step.compute_s * by.compute)
-    computing_s = step.host_s * by.host + passes_s
     reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
     reads_ahead, copies_ahead = overlap
+    waits_s = reading_s + copy_s if not reads_ahead else copy_s if not copies_ahead else 0.0
+    begin_s = waits_s + step.host_s * by.host  # of the forward pass, since the update before
+    passes_s = _passes_s(step, messages, cuts, by, fetched, begin_s)
+    if contention and messages:
+        passes_s += contention * hidden_s(messages, by, passes_s - step.compute_s * by.compute)
     if not reads_ahead:
-        return reading_s + copy_s + computing_s
-    if not copies_ahead:
-        return copy_s + max(reading_s, computing_s)
-    return max(reading_s + copy_s, computing_s, step.queue_s * by.queueing)
+        return begin_s + passes_s
+    queueing_s = step.queue_s * by.queueing if copies_ahead else 0.0
+    return max(reading_s + copy_s, begin_s + passes_s, queueing_s)
 
 
 def hidden_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: float) -> float:
@@ -49,9 +49,10 @@ def _passes_s(
     cuts: Sequence[int],
     by: Stretch,
     fetched: Sequence[TimedMessage],
+    begin_s: float,
 ) -> float:
-    """From the beginning of the forward pass to the end of the update."""
-    forward_s, ends_s = _forward_s(step, fetched, by), step.backward_ends_s
+    """From the beginning of the forward pass to the end of the update; `begin_s`: since the update before."""
+    forward_s, ends_s = _forward_s(step, fetched, by, begin_s), step.backward_ends_s
     sent_s, free_s = 0.0, forward_s + ends_s[-1] * by.compute
     slowness, stretch = by.compute, by.messages  # the loop is run for every message of a hundred thousand points
     for message, cut in zip(messages, cuts, strict=True):
@@ -62,12 +63,12 @@ def _passes_s(
     return max(free_s, sent_s) + step.update_s * slowness
 
 
-def _forward_s(step: StepTimes, fetched: Sequence[TimedMessage], by: Stretch) -> float:
-    """The forward pass, in which layers wait for parameters that come one after the other from its beginning on."""
+def _forward_s(step: StepTimes, fetched: Sequence[TimedMessage], by: Stretch, begin_s: float) -> float:
+    """The forward pass, in which layers wait for parameters that come one after the other from the update on."""
     if not fetched:
         return step.forward_s * by.compute
     times_s = {message.layers[0]: message.time_s * by.messages for message in fetched}
-    done_s = arrived_s = 0.0
+    done_s, arrived_s = 0.0, -begin_s
     for layer in step.layers:
         if layer.name in times_s:
             arrived_s += times_s[layer.name]

@@ -35,10 +35,9 @@ def iteration_s(job: Job, by: Stretch = AS_IT_IS) -> float:
     """Seconds from one update to the next, once the pipeline is full: by a formula where there is one."""
     step, overlap = job.classes[0].step, (job.overlap.input, job.overlap.host_to_device)
     queues_ahead = not step.queue_s or (all(overlap) and not step.host_s)
-    waits = bool(step.host_s or step.input_s or step.host_to_device_s)  # while parameters arrive
     simple = len(job.classes) == 1 and job.host is None and job.at_once == 1 and queues_ahead
     contention = job.contention if by.contention is None else by.contention
-    if simple and not (job.fetched and waits):
+    if simple:
         return closed_form.iteration_s(step, job.messages, job.cuts, overlap, by, job.fetched, contention)
     alone_s = simulated_s(job, by)
     if not contention or not job.messages:

@@ -1,14 +1,10 @@
 """Small systems for tests, put together without files."""
 
 import pytest
-from hypothesis import settings
 
+import tests.drawn_examples  # noqa: F401
 from resnetx.interconnect.graph import Component, Link, System
 from resnetx.interconnect.parts import CpuSpec, GpuSpec, SourcedValue, SwitchSpec, WireSpec
-
-# The same examples in every run, and no folder of failed ones: a failure prints its example.
-settings.register_profile("resnetx", deadline=None, derandomize=True, database=None)
-settings.load_profile("resnetx")
 
 
 def figure(value):

@@ -128,7 +128,7 @@ def trees(draw):
 
 @pytest.mark.slow
 @given(trees(), st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_tree_is_found_again_from_its_distances(tmp_path_factory, rows, random):
     """Also with blanks for tabs and rows in any order."""
     header, *lines = topo("\n".join(map(" ".join, rows)), ["N/A"] * len(rows)).split("\n\n")[0].splitlines()

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from resnetx.measure.lab import namespaces
+from tests.patience import PATIENCE_S, until
 
 missing = namespaces.missing()
 pytestmark = [pytest.mark.long, pytest.mark.dist, pytest.mark.skipif(bool(missing), reason=missing)]
 
 MARK = "RESNETX_TEST_LAB"
 SEED = 16
-PATIENCE_s = 600  # runs of others in the lab have their turns, too
 # (phase, what gets the signal, seconds in which it does)
 PLAN = [
     *[("set-up", victim, 1.5) for victim in ("launcher", "network", "launcher", "network")],
@@ -65,15 +65,6 @@ def outside():
     return names, mounts
 
 
-def until(condition, child):
-    """Waits for a condition, or for the end of the run."""
-    limit = time.monotonic() + PATIENCE_s
-    while not (found := condition()) and child.poll() is None:
-        assert time.monotonic() < limit, "the run takes too long"
-        time.sleep(0.01)
-    return found
-
-
 def holder(mark):
     """The process that makes the namespaces: the first that runs the lab."""
     return min((each.pid for each in of_run(mark) if "resnetx.measure.lab" in each.words), default=None)
@@ -86,17 +77,24 @@ def in_own_namespaces(mark):
 
 def kill(child, after_s, mark, phase, victim, results):
     """Waits for a phase of a run, and then some time more."""
-    network = until(lambda: holder(mark), child)
+
+    def ended():
+        return child.poll() is not None
+
+    until(lambda: holder(mark) or ended(), "a network")  # runs of others in the lab have their turns, too
+    network = holder(mark)
+    assert network, "the run ended by itself"
     if phase == "run":
-        assert until(lambda: len(in_own_namespaces(mark)) >= 4, child), "no rank was started"
+        until(lambda: len(in_own_namespaces(mark)) >= 4 or ended(), "the start of ranks")
+        assert not ended(), "no rank was started"
     if phase == "tear-down":
-        until(lambda: list(results.rglob("record.json")), child)
+        until(lambda: list(results.rglob("record.json")) or ended(), "a record")
     time.sleep(after_s)
     try:
         os.kill(child.pid if victim == "launcher" else network, signal.SIGKILL)
     except ProcessLookupError:
         assert phase == "tear-down", "the run ended by itself"
-    child.wait(PATIENCE_s)  # the launcher ends by itself where the others are killed
+    child.wait(PATIENCE_S)  # the launcher ends by itself where the others are killed
 
 
 @pytest.mark.parametrize(("number", "phase", "victim", "within_s"), [(n, *each) for n, each in enumerate(PLAN)])
@@ -114,8 +112,5 @@ def test_a_killed_run_leaves_nothing(number, phase, victim, within_s, tmp_path):
     finally:
         child.kill()
         child.wait()
-    limit = time.monotonic() + PATIENCE_s
-    while (left := of_run(mark)) and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert not left
+    until(lambda: not of_run(mark), lambda: f"left: {of_run(mark)}")
     assert outside() == before

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tests.drawn_examples  # noqa: F401
 from resnetx.prediction.simulator import Resource, Task, simulate
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tests.drawn_examples  # noqa: F401
 from resnetx.prediction import ssgd
 from resnetx.prediction.job import HostShare, Job, Overlap, RankClass
 from resnetx.prediction.ssgd import simulated_s as iteration_s
@@ -93,16 +94,18 @@ def test_equation_6_speed_up_under_weak_scaling(drawn, ranks):
     assert speedup == pytest.approx(ranks * each.compute_s / (each.compute_s + not_overlapped(each, times)))
 
 
-@given(steps(), st.sampled_from([0.0, 0.5, 1.0, 1.25]))
+@given(steps(), st.booleans(), st.booleans(), seconds, st.sampled_from([0.0, 0.5, 1.0, 1.25]))
 @pytest.mark.slow
-def test_layers_wait_for_parameters_in_the_formula_as_in_the_simulation(drawn, slowness):
+def test_layers_wait_for_parameters_and_input_in_the_formula_as_in_the_simulation(
+    drawn, reading, copying, host_s, slowness
+):
     each, times = drawn
-    each = replace(each, input_s=0.0, host_to_device_s=0.0)
     fetched = tuple(
         TimedMessage((layer.name,), time_s, name="parameters") for layer, time_s in zip(each.layers, times, strict=True)
     )
-    whole = replace(job(each, layerwise(each, times)), fetched=fetched)
-    for by in (Stretch(), Stretch(compute=slowness, messages=0.5)):
+    overlap = Overlap(reading, copying)
+    whole = replace(job(replace(each, host_s=host_s), layerwise(each, times), overlap), fetched=fetched)
+    for by in (Stretch(), Stretch(compute=slowness, messages=0.5, reading=2, copying=0.5)):
         assert ssgd.iteration_s(whole, by) == pytest.approx(iteration_s(whole, by))
 
 
@@ -123,7 +126,7 @@ def test_the_formula_that_predictions_use_says_what_is_simulated(
 ):
     each, times = drawn
     messages = [TimedMessage(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
-    overlap = Overlap(reading, copying and reading)
+    overlap = Overlap(reading, copying)
     if host_s or not (reading and copying):
         queue_s = 0.0  # is simulated
     whole = job(replace(each, host_s=host_s, queue_s=queue_s), messages, overlap)

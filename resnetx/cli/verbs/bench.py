@@ -8,7 +8,7 @@ from resnetx.api.bench_export import export_bench
 from resnetx.api.bench_import import import_bench
 from resnetx.api.runs import Kept, machine_name
 from resnetx.cli import show
-from resnetx.cli.submitting import show_commands, submitted
+from resnetx.cli.submitting import left_to_others
 from resnetx.cli.tables import show_bench
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.several_nodes import follow, follows
@@ -35,10 +35,7 @@ def bench_(options: Namespace, paths: list[Path], asked: Point) -> int:
     planned = [
         (task, RunFolder(results / machine_name(launch) / "bench" / task.request.slug)) for task in benches.tasks
     ]
-    if submitted(options, "bench", asked, launch, results, planned):
-        return 0
-    if options.dry_run:
-        show_commands(planned)
+    if left_to_others(options, "bench", asked, launch, results, planned):
         return 0
     if follows(benches.tasks[0]):
         return follow(benches.tasks[0])

@@ -7,7 +7,7 @@ from resnetx.api.check import execute
 from resnetx.api.check_settings import AskedCheck, asked_check
 from resnetx.api.runs import machine_name
 from resnetx.cli import show
-from resnetx.cli.submitting import Planned, show_commands, submitted
+from resnetx.cli.submitting import Planned, left_to_others
 from resnetx.cli.tables import show_check
 from resnetx.measure.study.rounds import rounds
 from resnetx.record.check import CheckFolder, Measure
@@ -19,10 +19,7 @@ def check_(options: Namespace, _: list[Path], asked: Point) -> int:
     made = asked_check(asked)
     launch = made.fleet.launch
     planned = _planned(made)
-    if submitted(options, "check", asked, launch, made.results, planned):
-        return 0
-    if options.dry_run:
-        show_commands(planned)
+    if left_to_others(options, "check", asked, launch, made.results, planned):
         return 0
     kept = execute(made)
     if options.json:

@@ -7,7 +7,7 @@ from pathlib import Path
 from resnetx.api.trace import execute, traces_of
 from resnetx.api.trace_import import import_trace
 from resnetx.cli import show
-from resnetx.cli.submitting import show_commands, submitted
+from resnetx.cli.submitting import left_to_others
 from resnetx.cli.tables import show_trace
 from resnetx.errors import ConfigError
 from resnetx.record.trace import Trace
@@ -25,10 +25,7 @@ def trace_(options: Namespace, paths: list[Path], asked: Point) -> int:
         raise ConfigError(f"{paths[0]}: `resnetx trace` measures; to import a file, add --import")
     wanted = traces_of(asked)
     planned = [(run.task, run.folder) for run in wanted.runs]
-    if submitted(options, "trace", asked, wanted.settings.launch, wanted.settings.results, planned):
-        return 0
-    if options.dry_run:
-        show_commands(planned)
+    if left_to_others(options, "trace", asked, wanted.settings.launch, wanted.settings.results, planned):
         return 0
     traces, failed = execute(asked)
     _show(options, traces)

@@ -7,7 +7,7 @@ from pathlib import Path
 from resnetx.api.runs import machine_name
 from resnetx.api.train import asked_run, execute
 from resnetx.cli import show
-from resnetx.cli.submitting import show_commands, submitted
+from resnetx.cli.submitting import left_to_others
 from resnetx.cli.tables import show_run
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.several_nodes import follow, follows
@@ -24,10 +24,7 @@ def train_(options: Namespace, paths: list[Path], asked: Point) -> int:
     path = paths[0] if paths else None
     task, results = asked_run(path, asked)
     planned = [(task, RunFolder(results / machine_name(task.launch) / "train" / task.request.slug))]
-    if submitted(options, "train", asked, task.launch, results, planned):
-        return 0
-    if options.dry_run:
-        show_commands(planned)
+    if left_to_others(options, "train", asked, task.launch, results, planned):
         return 0
     if follows(task):
         return follow(task)

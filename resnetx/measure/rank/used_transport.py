@@ -77,7 +77,7 @@ def unlike_gpudirect(found: Transport, way: Way) -> list[Warning]:
     other = sum(end.gpudirect != way.gpudirect for end in ends)
     if not other:
         return []
-    word = f"gpudirect={str(way.gpudirect).lower()}"
+    word = way.words[-1]
     message = f"{word} was asked for, and {other} of {len(ends)} ends of connections between nodes are otherwise"
     remedy = "see `transport.nics` in the record" + "; nvidia-peermem or DMA-BUF lets cards in" * way.gpudirect
     return [Warning(code="gpudirect", message=message, remedy=remedy)]

@@ -112,7 +112,7 @@ def _links(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
 
 
 def _nvlinks(node: NodeFacts, fleet: Sequence[NodeFacts]) -> Iterator[Cause]:
-    due = _usual_of_gpus([*fleet, node] if node not in fleet else fleet, lambda gpu: gpu.nvlinks_active)
+    due = _usual_of_gpus(fleet, lambda gpu: gpu.nvlinks_active)
     for gpu in node.gpus:
         if due and gpu.nvlinks_active is not None and gpu.nvlinks_active < due:
             yield Cause("NVLink", f"GPU {gpu.index}: {gpu.nvlinks_active} NVLinks are up, of most GPUs {due}")

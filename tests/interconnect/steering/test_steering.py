@@ -91,7 +91,7 @@ def test_even_traffic_and_traffic_like_the_links_leave_a_dgx1_as_it_is():
 # ---- the searches against each other --------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(1e-6, 1e6), st.integers(1, 4)), min_size=1, max_size=5))
 def test_greedy_is_as_good_as_trying_everything(flows):
     source = one_sender(*zip(*flows, strict=True))
@@ -151,7 +151,7 @@ def by_brute_force(problem: SteeringProblem, receivers) -> float:
 
 @pytest.mark.slow
 @given(nodes(3), st.lists(st.integers(1, 6), min_size=3, max_size=3))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_limits_on_receivers_are_kept_at_the_least_rtl_that_brute_force_finds(problem, more):
     flows = [sum(sent > 0 for sent in row) for row in problem.traffic]
     receivers = [max(least, limit) for least, limit in zip(flows, more[: problem.gpus], strict=True)]
@@ -163,7 +163,7 @@ def test_limits_on_receivers_are_kept_at_the_least_rtl_that_brute_force_finds(pr
 
 @pytest.mark.slow
 @given(nodes(5))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_limits_that_nobody_reaches_change_nothing(problem):
     free = best(problem)
     enough = [sum(map(sum, problem.built))] * problem.gpus
@@ -174,7 +174,7 @@ def test_limits_that_nobody_reaches_change_nothing(problem):
 
 @pytest.mark.slow
 @given(nodes(5))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_steering_never_makes_it_worse_and_receivers_cost_rtl(problem):
     before, free = total_rtl(problem.traffic, problem.built), total_rtl(problem.traffic, best(problem).units)
     kept = best(problem, received(problem.built)).units
