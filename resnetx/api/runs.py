@@ -58,8 +58,8 @@ def machine_name(launch: Launch | None) -> str:
 
     if launch is None:
         return node_name()
-    of_slurm = slurm.cluster_name() if launch.launcher == "slurm" and not launch.site.name else None
-    return launch.site.name or of_slurm or node_name()
+    of_slurm = launch.launcher == "slurm" or slurm.inside()  # else by mpirun of another scheduler's job, or by hand
+    return launch.site.name or (slurm.cluster_name() if of_slurm else None) or node_name()
 
 
 def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> RunFolder:

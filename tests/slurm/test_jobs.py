@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +24,8 @@ TINY = {
     "input": "synthetic", "model.width": 4, "image_size": 64, "batch_size": 8, "warmup": 3, "steps": 1, "windows": 2,
     "threads": 1, "oversubscribe": "true", "repeats": 1, "twins": 0, "dirty": "true",
 }  # fmt: skip
+# What a sweep reads, and a single run does not.
+RUN = {key: value for key, value in TINY.items() if key not in ("repeats", "twins", "dirty")}
 LONG = {**TINY, "windows": 10000, "steps": 100}  # it will not end by itself
 
 
@@ -169,11 +173,31 @@ def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder
     slurm.say("scancel", number)
 
 
+# ---- other launchers in a job of Slurm ------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="no mpirun here (apt-get install openmpi-bin)")
+def test_mpirun_starts_a_run_on_the_nodes_of_its_job(slurm, folder):
+    (folder / "site.yaml").write_text('interface: lo\nmpirun: [mpirun, --allow-run-as-root, --map-by, "ppr:1:node"]\n')
+    settings = {**RUN, "gpus": 2, "nodes": 2, "launcher": "mpi", "site": "site.yaml"}
+    words = [sys.executable, "-m", "resnetx", "train", *(f"{key}={value}" for key, value in settings.items())]
+    (folder / "jobs").mkdir()
+    job = ["--parsable", "--nodes=2", f"--chdir={folder}", "--output=jobs/mpi.log", f"--wrap={shlex.join(words)}"]
+    number = slurm.say("sbatch", *job).strip()
+    ended(slurm, number, folder)
+    (path,) = folder.rglob("record.json")
+    found = record.read(path, RunRecord)
+    assert path.is_relative_to(folder / "results" / "resnetx"), "the cluster's name, not a node's"
+    assert (found.outcome, found.reason, found.request.nodes) == ("ok", "", 2)
+    assert {device.node for device in found.devices} == {"node1", "node2"}
+    assert (found.job.id, found.job.nodes) == (number, ["node1", "node2"])
+
+
 # ---- the health of a fleet ------------------------------------------------------------------------------------------
 
 # One rank on each node, so that a check is a training point on both, and their only pair.
 CHECKED = {
-    **{key: value for key, value in TINY.items() if key not in ("repeats", "twins", "dirty")},
+    **RUN,
     "gpus": 1, "size": "1MiB", "iterations": 3, "budget": "2h", "prometheus": "fleet.prom", "nodes": "ALL",
 }  # fmt: skip
 
