@@ -58,7 +58,7 @@ def machine_name(launch: Launch | None) -> str:
 
     if launch is None:
         return node_name()
-    of_slurm = launch.launcher == "slurm" or slurm.inside()  # else by mpirun of another scheduler's job, or by hand
+    of_slurm = launch.launcher == "slurm" or slurm.inside()  # a job may start mpirun, too
     return launch.site.name or (slurm.cluster_name() if of_slurm else None) or node_name()
 
 
