@@ -15,7 +15,7 @@ def store(figures: Iterable["Figure"], folder: Path) -> None:
     """Writes the files of figures, and says which one of each to look at."""
     from resnetx.reporting.charts import files
 
-    written = [files.write_figure(figure, files.drawn(figure.chart), folder) for figure in figures]
+    written = [files.write_figure(figure, files.draw(figure.chart), folder) for figure in figures]
     for path in written:
         progress.command(f"figure: {path}")
     if written:

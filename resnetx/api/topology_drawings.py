@@ -46,10 +46,10 @@ def write(drawings: Iterable[Drawing], folder: Path) -> None:
     from resnetx.reporting.charts import files
 
     for each in drawings:
-        svg = files.drawn(each.chart)
+        chart = files.draw(each.chart)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            written = files.write_drawing(each.chart, svg, folder / each.name.replace(" ", "-"))
+            written = files.write_drawing(chart, folder / each.name.replace(" ", "-"))
         except OSError as error:
             raise ConfigError(f"out={folder}: drawings cannot be written there: {error.strerror}") from None
         progress.command(f"drawing: {written}")

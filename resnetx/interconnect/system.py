@@ -17,6 +17,7 @@ them the library drives for given GPUs (`rails`), and whether they read GPU memo
 one switch, with all the lanes that a GPU has into it.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,14 @@ def load(
 
 def described(name: str) -> SystemFile:
     """The file of a system: its one node, what it says of several, and the networks that it knows."""
-    return system_file.read(_path(name))
+    path = _path(name)
+    return _shipped(path) if path.parent == CONFIGS / "system" else system_file.read(path)
+
+
+@cache
+def _shipped(path: Path) -> SystemFile:
+    """A file that comes with resnetx, read once; the user's own may change from call to call."""
+    return system_file.read(path)
 
 
 def parts_table(table: str) -> dict[str, Any]:

@@ -35,9 +35,20 @@ def _shown(value: Any) -> Any:
     return value if isinstance(value, Markup) else visible(str(value))
 
 
+_TAG = re.compile(r"<[^>]*>")  # what a drawing's texts have of these brackets is escaped
+_SAYING = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
+_UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
+_UNSEEN = re.compile(r'<path d="[^"]*"(?: display="none")?/>')  # neither filled nor stroked
+_DECIMALS = re.compile(r"(\d\.\d\d)\d+")
+_SIZE = re.compile(r'^<svg [^>]*?width="[^"]*" height="[^"]*"')
+
+
 def inline(svg: str) -> Markup:
     """A drawing as part of a page: as wide as its place, what a mark says as its tooltip, and mute to screen readers,
-    which have the table beside it. Its texts are escaped already."""
-    svg = re.sub(r'<path aria-label="([^"]*)"([^>]*)/>', r"<path\2><title>\1</title></path>", svg)
-    svg = re.sub(r' (?:aria-[a-z]+|role|pointer-events)="[^"]*"', "", svg)
-    return Markup(re.sub(r'^<svg [^>]*?width="[^"]*" height="[^"]*"', '<svg aria-hidden="true"', svg))
+    which have the table beside it. Its texts are escaped already.
+
+    It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out.
+    """
+    said = _SAYING.sub(r"<path\2><title>\1</title></path>", svg)
+    short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)
+    return Markup(_SIZE.sub('<svg aria-hidden="true"', _UNSEEN.sub("", short)))

@@ -11,7 +11,7 @@ _SVG = {}  # id of a figure -> itself, which keeps the id its own, and its drawi
 def svg(figure):
     """A figure as SVG; the same one is drawn once."""
     if id(figure) not in _SVG:
-        _SVG[id(figure)] = figure, files.drawn(figure.chart)
+        _SVG[id(figure)] = figure, files.draw(figure.chart).svg
     return _SVG[id(figure)][1]
 
 

@@ -1,12 +1,14 @@
 from dataclasses import replace
 
+import altair as alt
 import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
 from resnetx.reporting.charts import study_figures
-from resnetx.reporting.charts.figure import COLUMN, specification
+from resnetx.reporting.charts.figure import COLUMN, MOST_PANELS, panel_grid, specification
 from resnetx.reporting.charts.styles import DASHES, SeriesStyles
+from resnetx.table import Table
 from tests.reporting.drawn_figures import drawn, lines, texts
 
 pytestmark = pytest.mark.slow  # makes and draws many figures
@@ -124,6 +126,22 @@ def test_a_few_variants_are_dashes_and_many_are_panels(invented, grid, points_of
     assert len(SeriesStyles(many).variants) > len(DASHES)
     assert len(SeriesStyles(many).panels(many)) == 6
     assert all(specification(figure.chart) for figure in study_figures.figures(many))
+
+
+@pytest.mark.parametrize("count", [MOST_PANELS, MOST_PANELS + 1, 3 * MOST_PANELS + 2])
+def test_of_more_panels_than_fit_some_are_drawn_and_the_figure_says_so(count):
+    names = [f"panel {place}" for place in range(count)]
+    data = Table(["panel", "value"], [[name, 1.0] for name in names])
+    chart = panel_grid(data, "panel", names, 4, lambda chart, *_: chart.mark_point().encode(x=alt.X("value:Q")))
+    plain = specification(chart)
+    drawn_names = [part["title"]["text"][0] for part in plain["concat"]]
+    assert len(set(drawn_names)) == MOST_PANELS
+    assert (drawn_names[0], drawn_names[-1]) == (names[0], names[-1])
+    assert drawn_names == sorted(drawn_names, key=names.index)
+    assert [plain["datasets"][part["data"]["name"]][0]["panel"] for part in plain["concat"]] == drawn_names
+    assert ("title" in plain) == (count > MOST_PANELS)
+    if count > MOST_PANELS:
+        assert plain["title"]["text"].startswith(f"{MOST_PANELS} of {count} panels")
 
 
 def test_counts_by_another_convention_are_a_figure_of_their_own(invented, grid, points_of):

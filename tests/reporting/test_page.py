@@ -11,6 +11,7 @@ import pytest
 from resnetx.choices import Torchvision
 from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
+from resnetx.reporting.html import inline
 from resnetx.reporting.study import page
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
@@ -125,6 +126,17 @@ def test_drawings_are_inline_with_tooltips_and_their_dark_partners(written):
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', text.partition("</style>")[2]))
     partners = set(re.findall(r'svg \[fill="(#[0-9a-f]{6})"\]', text))
     assert {"#20262d", "#ffffff", "#440154"} <= used & partners
+
+
+def test_a_drawing_loses_what_nobody_sees_and_none_of_its_words():
+    text, unseen = 'batch 1.23456 class="a" role="b"', '<path class="background" d="M0,0h2"/>'
+    label = text.replace('"', "&quot;")
+    mark = f'<path aria-label="{label}" role="graphics-symbol" d="M1.23456,2" fill="#000000"/>'
+    svg = f'<svg version="1.1" width="9" height="9" viewBox="0 0 9 9">{unseen}<text class="c">{text}</text>{mark}</svg>'
+    drawing = ElementTree.fromstring(inline(svg))
+    assert [part.tag for part in drawing] == ["text", "path"]
+    assert [drawing.find("text").text, drawing.find("path/title").text] == [text, text]
+    assert drawing.find("path").attrib == {"d": "M1.23,2", "fill": "#000000"}
 
 
 def test_words_of_records_are_words_whatever_they_hold(invented, grid, tmp_path, renamed, record_environment):

@@ -12,7 +12,7 @@ from resnetx.interconnect import steered, system
 from resnetx.interconnect.system import names
 from resnetx.reporting.charts import steering, topology
 from resnetx.reporting.charts.figure import specification
-from resnetx.reporting.charts.files import drawn
+from resnetx.reporting.charts.files import draw
 from resnetx.reporting.charts.topology import Walk
 
 
@@ -84,7 +84,7 @@ def test_two_links_are_two_lines_and_many_are_one_thick_line():
     doubled = [number for number, link in enumerate(mesh.links) if link.wire.family == "nvlink" and link.lanes == 2]
     assert len(doubled) == 8
     assert all({f"{number}.0", f"{number}.1"} <= strands.keys() for number in doubled)
-    widths = {float(width) for width in re.findall(r'stroke-width="([\d.]+)"', drawn(switched_drawing))}
+    widths = {float(width) for width in re.findall(r'stroke-width="([\d.]+)"', draw(switched_drawing).svg)}
     assert max(widths) > 6  # pixels: 18 lanes; legends and frames stay below 4
 
 
@@ -148,7 +148,7 @@ def test_a_chain_is_not_closed():
 
 @pytest.mark.slow
 def test_the_legend_tells_the_rate_of_every_kind_of_link():
-    text = drawn(topology.graph(system.load("dgx1-p100")))
+    text = draw(topology.graph(system.load("dgx1-p100"))).svg
     assert text.startswith("<svg")
     for words in ("NVLink 1: 20.0 GB/s each way, per link", "PCI Express 3.0: x16 15.8 GB/s", "2 links 38.4 GB/s"):
         assert words in text

@@ -12,20 +12,20 @@ from resnetx.record import BenchRecord
 from resnetx.record.copies import CopyCell
 from resnetx.reporting.charts.bench_lines import collective_lines, pair_lines
 from resnetx.reporting.charts.figure import Figure
-from resnetx.reporting.charts.files import drawn, undrawn, write_figure
+from resnetx.reporting.charts.files import draw, undrawn, write_figure
 from resnetx.reporting.charts.pair_matrices import matrices
 from resnetx.reporting.html import inline, template
 
 
 def write(records: Sequence[BenchRecord], folder: Path) -> Path:
     """Writes the page and its files; returns the page."""
-    shown = [(figure, drawn(figure.chart)) for figure in figures(records)]
+    shown = [(figure, draw(figure.chart)) for figure in figures(records)]
     folder.mkdir(parents=True, exist_ok=True)
-    for figure, svg in shown:
-        write_figure(figure, svg, folder)
+    for figure, chart in shown:
+        write_figure(figure, chart, folder)
     html = template(Path(__file__).with_name("page.html.j2")).render(
         records=records,
-        drawings=[(figure, inline(svg)) for figure, svg in shown],
+        drawings=[(figure, inline(chart.svg)) for figure, chart in shown],
         kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
         verdicts=dict(counted([cell for record in records for cell in record.cells])),
         warnings=[(record.source, warning) for record in records for warning in record.warnings],

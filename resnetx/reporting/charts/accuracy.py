@@ -57,10 +57,10 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
         rule = chart.mark_rule(strokeWidth=0.7, opacity=0.6, aria=False)
         return alt.layer(
             *_band(domain),
-            rule.encode(x=x, y=alt.Y("predicted_low_ms:Q"), y2="predicted_high_ms:Q", color=colour),
-            rule.encode(x=alt.X("measured_low_ms:Q"), x2="measured_high_ms:Q", y=y, color=colour),
+            rule.encode(x=x, y=alt.Y("predicted_low_ms:Q"), y2=alt.Y2("predicted_high_ms:Q"), color=colour),
+            rule.encode(x=alt.X("measured_low_ms:Q"), x2=alt.X2("measured_high_ms:Q"), y=y, color=colour),
             chart.mark_point(filled=True, size=20, opacity=1).encode(
-                x=x, y=y, color=colour, shape=shape, description="description:N"
+                x=x, y=y, color=colour, shape=shape, description=alt.Description("description:N")
             ),
         ).properties(width=170, height=170)
 

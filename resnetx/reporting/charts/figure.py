@@ -4,6 +4,7 @@ Each figure is laid out for one column of a two-column page (8.5 cm); screens sh
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import altair as alt
 from altair.vegalite.v6.api import ChartType
 
 from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
-from resnetx.table import Record, Table
+from resnetx.table import Cell, Record, Table
 
 AnyChart = ChartType  # whatever Altair makes: single, layered or concatenated
 
@@ -20,6 +21,7 @@ COLUMN = 241  # 8.5 cm in points: a pixel of a chart is a point of its PDF
 CHARACTER = 3.4  # mean width of a character of 7 points
 LABEL_LIMIT = 170  # longer names are cut
 WORD_HEIGHT = 7  # of a word at the foot of a panel, in place of a missing point
+MOST_PANELS = 48  # of one figure: more are neither read on a screen nor fit a page
 
 
 @dataclass(frozen=True)
@@ -40,19 +42,34 @@ def panel_grid(
     columns: int,
     panel: Callable[[alt.Chart, bool, bool], AnyChart],
 ) -> AnyChart:
-    """A panel for each name, which is the value of the column `by` in its rows of the data.
+    """A panel for each name, which is the value of the column `by` in its rows of the data; where there are more than
+    fit, for some of them, and the figure says so.
 
     `panel` gets a chart with its data and title, whether it is leftmost, and whether it is the last of its column.
     """
-    charts, tables, records = [], {}, data.records()
-    for place, name in enumerate(names):
+    charts, tables = [], {}
+    rows: dict[Cell, list[Record]] = defaultdict(list)
+    for record in data.records():
+        rows[record[by]].append(record)
+    drawn = _evenly(names)
+    for place, name in enumerate(drawn):
         table = f"panel{place}"
-        tables[table] = [record for record in records if record[by] == name]
+        tables[table] = rows[name]
         chart = alt.Chart(alt.NamedData(table))
         if name:
             chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
-        charts.append(panel(chart, place % columns == 0, place + columns >= len(names)))
-    return styled(alt.concat(*charts, columns=columns, spacing=7, align="each"), tables)
+        charts.append(panel(chart, place % columns == 0, place + columns >= len(drawn)))
+    grid = alt.concat(*charts, columns=columns, spacing=7, align="each")
+    if len(drawn) < len(names):
+        grid.title = alt.Title(f"{len(drawn)} of {len(names)} panels, in even steps; the CSV file has all", offset=8)
+    return styled(grid, tables)
+
+
+def _evenly(names: Sequence[str]) -> Sequence[str]:
+    """As many names as a figure has panels at most, from the first to the last in even steps."""
+    if len(names) <= MOST_PANELS:
+        return names
+    return [names[place * (len(names) - 1) // (MOST_PANELS - 1)] for place in range(MOST_PANELS)]
 
 
 def legend_of(labels: Sequence[str], **more: Any) -> alt.Legend:
@@ -120,5 +137,9 @@ def styled(chart: AnyChart, tables: dict[str, list[Record]]) -> AnyChart:
 
 def specification(chart: AnyChart) -> dict[str, Any]:
     """A chart as Vega-Lite, not checked against its schema, which takes longer than to draw it."""
-    plain: dict[str, Any] = chart.to_dict(validate=False)
-    return plain
+    tables, chart.datasets = chart.datasets, alt.Undefined  # Altair would copy each cell, several times
+    try:
+        plain: dict[str, Any] = chart.to_dict(validate=False)
+    finally:
+        chart.datasets = tables
+    return plain if tables is alt.Undefined else plain | {"datasets": plain.get("datasets", {}) | tables}

@@ -3,6 +3,7 @@
 What draws (vl-convert) is an extra: without it there are the first two, which vega.github.io/editor and Vega draw, too.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,28 @@ def undrawn() -> str:
     return packages.obstacle("vl_convert")
 
 
-def drawn(chart: AnyChart) -> str:
-    """A chart as SVG text, "" where nothing can draw it. It needs no network.
+@dataclass(frozen=True)
+class DrawnChart:
+    """A chart as its files have it."""
+
+    specification: dict[str, Any]  # Vega-Lite
+    svg: str  # "" where nothing draws
+
+
+def draw(chart: AnyChart) -> DrawnChart:
+    """A chart, drawn. It needs no network.
 
     What draws it crashes at control characters, so texts show them written out.
     """
-    if undrawn():
-        return ""
+    plain = _shown(specification(chart))
+    return DrawnChart(plain, "" if undrawn() else _svg(plain))
+
+
+def _svg(plain: dict[str, Any]) -> str:
     import vl_convert
 
     try:
-        return str(vl_convert.vegalite_to_svg(_shown(specification(chart))))
+        return str(vl_convert.vegalite_to_svg(plain))
     except ValueError as error:  # of values that no machine measures, as 1e308
         raise ConfigError(f"a figure cannot be drawn of these records: {shortened(error)}") from None
 
@@ -43,25 +55,25 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-def write_figure(figure: Figure, svg: str, folder: Path) -> Path:
+def write_figure(figure: Figure, chart: DrawnChart, folder: Path) -> Path:
     """NAME.vl.json and NAME.csv; where it is drawn, NAME.svg and NAME.pdf. Returns the file to look at.
 
-    `svg`: the figure as it was drawn.
+    `chart`: that of the figure.
     """
     write_csv(folder / f"{figure.name}.csv", figure.table)
-    shown = write_drawing(figure.chart, svg, folder / figure.name)
-    if svg:
+    shown = write_drawing(chart, folder / figure.name)
+    if chart.svg:
         import vl_convert
 
-        (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(svg))
+        (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(chart.svg))
     return shown
 
 
-def write_drawing(chart: AnyChart, svg: str, stem: Path) -> Path:
+def write_drawing(chart: DrawnChart, stem: Path) -> Path:
     """STEM.vl.json, and STEM.svg where it is drawn; returns the file to look at."""
     plain, drawing = (stem.with_name(f"{stem.name}.{kind}") for kind in ("vl.json", "svg"))
-    plain.write_bytes(msgspec.json.encode(_shown(specification(chart))))
-    if not svg:
+    plain.write_bytes(msgspec.json.encode(chart.specification))
+    if not chart.svg:
         return plain
-    drawing.write_text(svg, encoding="utf-8")
+    drawing.write_text(chart.svg, encoding="utf-8")
     return drawing

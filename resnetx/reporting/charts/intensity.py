@@ -47,7 +47,9 @@ def batch_intensities(counted: Counted, styles: SeriesStyles, convention: str, s
         y = log_y(values, field, f"{field.replace('_', ' ')} ({convention})", 130)
         line = base.mark_line(strokeWidth=0.75, opacity=0.6, aria=False).encode(y=y)
         dots = base.mark_point(filled=True, size=22, opacity=1)
-        panels.append(line + dots.encode(y=y, shape=workload_shape(styles), description="description:N"))
+        panels.append(
+            line + dots.encode(y=y, shape=workload_shape(styles), description=alt.Description("description:N"))
+        )
     return Figure(
         name=f"intensity{suffix}",
         title=f"The workloads: {span(mark.activations_per_parameter for mark in marks)} activations per parameter, "
@@ -115,7 +117,7 @@ def intensity_space(counted: Counted, styles: SeriesStyles, convention: str, suf
             y=y,
             shape=workload_shape(styles, legend_of(styles.workloads, symbolStrokeColor=INK, symbolFillColor=INK)),
             fill=fill,
-            description="description:N",
+            description=alt.Description("description:N"),
         )
         return encoded
 

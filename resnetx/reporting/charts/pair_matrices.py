@@ -88,7 +88,13 @@ def _squares(marks: Sequence[PairMark], places: Sequence[str], field: str, unit:
     scale = alt.Scale(scheme="viridis", reverse=field == "time_us", domain=[min(values), max(values)], nice=False)
     squares = base.mark_rect(stroke=PAPER, strokeWidth=0.5).encode(
         color=alt.Color(f"{field}:Q", scale=scale, legend=alt.Legend(title=unit, gradientLength=side - 20)),
-        tooltip=["source:N", "target:N", alt.Tooltip(f"{field}:Q", format=".4g"), "pair_class:N", "verdict:N"],
+        tooltip=[
+            alt.Tooltip("source:N"),
+            alt.Tooltip("target:N"),
+            alt.Tooltip(f"{field}:Q", format=".4g"),
+            alt.Tooltip("pair_class:N"),
+            alt.Tooltip("verdict:N"),
+        ],
     )
     if len(places) > _MOST_LABELLED:
         alone: alt.Chart = squares.properties(width=side, height=side)

@@ -193,7 +193,10 @@ def _chart(
             axis=si_axis(ticks, left),
         )
         chart = chart.properties(width=width, height=height)
-        chart = chart.encode(x=gpus_axis((point.gpus for point in points), last), detail=["workload:N", "variant:N"])
+        chart = chart.encode(
+            x=gpus_axis((point.gpus for point in points), last),
+            detail=[alt.Detail("workload:N"), alt.Detail("variant:N")],
+        )
         return alt.layer(*_layers(chart, y, styles, curves.field), _words(chart, styles, domain[0], word_step))
 
     return panel_grid(table_of(marks, value=curves.field), "panel", panels, columns, panel)
@@ -209,9 +212,9 @@ def _layers(chart: alt.Chart, y: alt.Y, styles: SeriesStyles, field: str) -> Ite
     for ends, opacity in (("interval", 1.0), ("range", 0.45)):
         whisker = chart.transform_filter(f"datum.{field}_ends == '{ends}' && datum.runs > 1")
         whisker = whisker.mark_rule(strokeWidth=1, opacity=opacity, aria=False)
-        yield whisker.encode(y=alt.Y(f"{field}_low:Q"), y2=f"{field}_high:Q", color=colour)
+        yield whisker.encode(y=alt.Y(f"{field}_low:Q"), y2=alt.Y2(f"{field}_high:Q"), color=colour)
     dots = chart.transform_filter(f"isValid(datum.{field})").mark_point(filled=True, size=14, opacity=1)
-    yield dots.encode(y=y, color=colour, shape=workload_shape(styles), description="description:N")
+    yield dots.encode(y=y, color=colour, shape=workload_shape(styles), description=alt.Description("description:N"))
 
 
 def _words(chart: alt.Chart, styles: SeriesStyles, lowest: float, word_step: float) -> alt.Chart:
@@ -220,5 +223,5 @@ def _words(chart: alt.Chart, styles: SeriesStyles, lowest: float, word_step: flo
     words = words.transform_calculate(foot=f"{lowest} * pow({word_step}, datum.word_row + 0.15)")
     words = words.mark_text(fontSize=WORD_HEIGHT - 0.5, baseline="bottom", aria=False)
     colour = alt.condition("datum.word_shared", alt.value(INK), workload_colour(styles))
-    encoded: alt.Chart = words.encode(y=alt.Y("foot:Q"), text="word:N", color=colour)
+    encoded: alt.Chart = words.encode(y=alt.Y("foot:Q"), text=alt.Text("word:N"), color=colour)
     return encoded

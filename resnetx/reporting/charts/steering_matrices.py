@@ -66,7 +66,7 @@ def _squares(name: str, largest: float, gpus: int, leftmost: bool) -> AnyChart:
     scale = alt.Scale(scheme="viridis", domain=[0, largest], nice=False)
     squares = base.mark_rect(stroke=PAPER, strokeWidth=0.5).encode(
         color=alt.Color("value:Q", scale=scale, legend=None),
-        tooltip=["target:O", "source:O", alt.Tooltip("value:Q", format=".3g")],
+        tooltip=[alt.Tooltip("target:O"), alt.Tooltip("source:O"), alt.Tooltip("value:Q", format=".3g")],
     )
     if gpus > _MOST_LABELLED:
         alone: alt.Chart = squares.properties(width=side, height=side)

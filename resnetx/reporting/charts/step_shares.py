@@ -141,9 +141,12 @@ def _panel(chart: alt.Chart, scales: _Scales, left: bool, last: bool) -> alt.Lay
         order=f"indexof({scales.parts}, datum.part)"
     )
     bars = bars.mark_bar().encode(
-        y=y, color=alt.Color("part:N", scale=colours, legend=legend), order="order:Q", description="description:N"
+        y=y,
+        color=alt.Color("part:N", scale=colours, legend=legend),
+        order=alt.Order("order:Q"),
+        description=alt.Description("description:N"),
     )
     words = chart.transform_filter("isValid(datum.word)")
     words = words.mark_text(fontSize=WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False)
-    drawn: alt.LayerChart = bars + words.encode(y=alt.YDatum(0), text="word:N")
+    drawn: alt.LayerChart = bars + words.encode(y=alt.YDatum(0), text=alt.Text("word:N"))
     return drawn

@@ -97,9 +97,9 @@ def _layers(chart: alt.Chart, x: alt.X, y: alt.Y, fill: alt.Fill, shape: alt.Sha
     level = alt.Chart(alt.sequence(0, 1)).mark_rule(stroke=QUIET, strokeWidth=0.7, aria=False)
     yield level.encode(y=alt.YDatum(1))
     whisker = chart.mark_rule(strokeWidth=0.7, opacity=0.5, stroke=QUIET, aria=False)
-    yield whisker.encode(x=x, y=alt.Y("margin_low:Q"), y2="margin_high:Q")
+    yield whisker.encode(x=x, y=alt.Y("margin_low:Q"), y2=alt.Y2("margin_high:Q"))
     dots = chart.mark_point(size=15, stroke=INK, strokeWidth=0.4, opacity=1)
-    yield dots.encode(x=x, y=y, fill=fill, shape=shape, description="description:N")
+    yield dots.encode(x=x, y=y, fill=fill, shape=shape, description=alt.Description("description:N"))
 
 
 def _fill(a: str, b: str) -> alt.Fill:

@@ -88,7 +88,9 @@ def rates_against_gpus(points: Sequence[SystemPoint], systems: Sequence[str], cu
             axis=si_axis(ticks, left),
         )
         chart = chart.properties(width=(COLUMN - 30 - 8 * columns) // columns, height=HEIGHT)
-        chart = chart.encode(x=gpus_axis((point.gpus for point in points), last), detail=["line:N", "system:N"])
+        chart = chart.encode(
+            x=gpus_axis((point.gpus for point in points), last), detail=[alt.Detail("line:N"), alt.Detail("system:N")]
+        )
         return alt.layer(*_layers(chart, y, colour, dashes), _words(chart, domain[0], word_step))
 
     return Figure(
@@ -162,9 +164,9 @@ def _layers(chart: alt.Chart, y: alt.Y, colour: alt.Color, dashes: alt.StrokeDas
     able = placed.transform_filter("isValid(datum.iterations_per_s)")
     yield placed.mark_line(strokeWidth=0.7, aria=False).encode(y=y, color=colour, strokeDash=dashes)
     whisker = able.mark_rule(strokeWidth=0.8, opacity=0.55, aria=False)
-    yield whisker.encode(y=alt.Y("iterations_per_s_low:Q"), y2="iterations_per_s_high:Q", color=colour)
+    yield whisker.encode(y=alt.Y("iterations_per_s_low:Q"), y2=alt.Y2("iterations_per_s_high:Q"), color=colour)
     dots = able.mark_point(filled=True, size=8, opacity=1)
-    yield dots.encode(y=y, color=colour, description="description:N")
+    yield dots.encode(y=y, color=colour, description=alt.Description("description:N"))
 
 
 def _words(chart: alt.Chart, lowest: float, word_step: float) -> alt.Chart:
@@ -172,5 +174,5 @@ def _words(chart: alt.Chart, lowest: float, word_step: float) -> alt.Chart:
     words = chart.transform_filter("isValid(datum.word)")
     words = words.transform_calculate(foot=f"{lowest} * pow({word_step}, datum.word_row + 0.15)")
     words = words.mark_text(fontSize=5.5, baseline="bottom", align="left", dx=-7, color=INK, aria=False)
-    encoded: alt.Chart = words.encode(y=alt.Y("foot:Q"), text="word:N")
+    encoded: alt.Chart = words.encode(y=alt.Y("foot:Q"), text=alt.Text("word:N"))
     return encoded

@@ -85,8 +85,12 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         fits = f"datum.width_ms * {width} / {latest_ms} > datum.label_length * {CHARACTER}"
         labels = chart.transform_filter(fits).transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
         return alt.layer(
-            rectangles.encode(x=x, x2="end_ms:Q", y=y, color=colour, description="description:N"),
-            labels.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(x=alt.X("middle:Q"), y=y, text="label:N"),
+            rectangles.encode(
+                x=x, x2=alt.X2("end_ms:Q"), y=y, color=colour, description=alt.Description("description:N")
+            ),
+            labels.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(
+                x=alt.X("middle:Q"), y=y, text=alt.Text("label:N")
+            ),
         )
 
     batch = f"batch {first.batch_size}, {first.gpus} GPU{'s' * (first.gpus > 1)}"

@@ -187,6 +187,6 @@ def box_layers(drawn: Sequence[Box], frame: Frame, active: Collection[str]) -> l
             frame.x(), frame.y(), alt.X2("x2:Q"), alt.Y2("y2:Q"), fill=alt.Fill("fill:N", scale=None)
         ),
         chart.mark_text(color="white", fontSize=max(6, 12 * small), fontWeight=600).encode(
-            frame.x("middle"), frame.y("height"), text="label:N"
+            frame.x("middle"), frame.y("height"), text=alt.Text("label:N")
         ),
     ]

@@ -62,7 +62,7 @@ def head(line: Sequence[Position]) -> dict[str, float]:
 
 def lines(rows: list[dict[str, Any]], frame: Frame, opacity: float = 1.0) -> alt.Chart:
     chart = alt.Chart(alt.InlineData(values=rows)).mark_line(opacity=opacity)
-    encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order="order:Q", detail="line:N")
+    encoded: alt.Chart = chart.encode(frame.x(), frame.y(), order=alt.Order("order:Q"), detail=alt.Detail("line:N"))
     return encoded
 
 

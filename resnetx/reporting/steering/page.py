@@ -11,7 +11,7 @@ import msgspec
 from resnetx import __version__
 from resnetx.record.steering import Steering
 from resnetx.reporting.charts.figure import AnyChart, Figure
-from resnetx.reporting.charts.files import drawn, undrawn, write_figure
+from resnetx.reporting.charts.files import draw, undrawn, write_figure
 from resnetx.reporting.charts.steering_matrices import matrices
 from resnetx.reporting.html import inline, template
 
@@ -19,14 +19,14 @@ from resnetx.reporting.html import inline, template
 def write(records: Sequence[Steering], graphs: Sequence[AnyChart | None], folder: Path) -> Path:
     """Writes the page and its files; returns the page. `graphs`: links before and after, if known."""
     figures = [_figure(record, place if len(records) > 1 else None) for place, record in enumerate(records)]
-    shown = [(figure, drawn(figure.chart)) for figure in figures]
+    shown = [(figure, draw(figure.chart)) for figure in figures]
     folder.mkdir(parents=True, exist_ok=True)
-    for figure, svg in shown:
-        write_figure(figure, svg, folder)
+    for figure, chart in shown:
+        write_figure(figure, chart, folder)
     html = template(Path(__file__).with_name("page.html.j2")).render(
         steerings=[
-            (record, figure, inline(svg), inline(drawn(graph)) if graph else "")
-            for record, (figure, svg), graph in zip(records, shown, graphs, strict=True)
+            (record, figure, inline(chart.svg), inline(draw(graph).svg) if graph else "")
+            for record, (figure, chart), graph in zip(records, shown, graphs, strict=True)
         ],
         tables=[[msgspec.to_builtins(gpu) for gpu in record.gpus] for record in records],
         kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],

@@ -21,7 +21,7 @@ from resnetx.choices import SyntheticInput
 from resnetx.record import Warning
 from resnetx.reporting.charts import study_figures
 from resnetx.reporting.charts.figure import Figure
-from resnetx.reporting.charts.files import drawn, undrawn, write_figure
+from resnetx.reporting.charts.files import DrawnChart, draw, undrawn, write_figure
 from resnetx.reporting.charts.missing_points import outcome
 from resnetx.reporting.charts.styles import SeriesStyles
 from resnetx.reporting.html import inline, template
@@ -44,7 +44,7 @@ MOST_SKIPPED = 10  # files that were not read, named before the others are folde
 @dataclass(frozen=True)
 class _Drawing:
     figure: Figure
-    svg: str  # as its file; "" where nothing draws
+    chart: DrawnChart
     inline: Markup
 
 
@@ -59,7 +59,7 @@ def write(
     drawings = [_drawn(figure) for figure in study_figures.figures(points)]
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
-        write_figure(drawing.figure, drawing.svg, folder)
+        write_figure(drawing.figure, drawing.chart, folder)
     write_csv(folder / "points.csv", points_table(points))
     write_csv(folder / "windows.csv", windows_table(studies))
     write_csv(folder / "messages.csv", messages_table(points))
@@ -69,8 +69,8 @@ def write(
 
 
 def _drawn(figure: Figure) -> _Drawing:
-    svg = drawn(figure.chart)
-    return _Drawing(figure, svg, inline(svg))
+    chart = draw(figure.chart)
+    return _Drawing(figure, chart, inline(chart.svg))
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
