@@ -1,4 +1,4 @@
-"""The targets that read traffic, and records of steering."""
+"""The targets that read traffic, logs of NCCL, and records of steering."""
 
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,7 @@ import resnetx
 from resnetx.api.load import load
 from resnetx.cli.tables import show_steer
 from resnetx.formats.nccl_channels import read_channels
+from resnetx.formats.nccl_nics import network_ends, ring_steps
 from resnetx.formats.traffic_csv import read_traffic
 from resnetx.interconnect.steering.best import best
 from resnetx.interconnect.steering.problem import steering_problem
@@ -25,12 +26,25 @@ n:1:2 [0] NCCL INFO Channel 00/02 : 0 3 2 1
 n:1:2 [0] NCCL INFO Channel 01/0 : 0[0] -> 3[3] via P2P/CUMEM
 n:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 1024 datatype 7 op 0 root 0 comm 0x5
 """
+NICS = b"""\
+n:1:2 [3] NCCL INFO NET/IB : Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [1]mlx5_2:1/RoCE [RO]; OOB ib0:10.1.0.1<0>
+n:1:2 [3] NCCL INFO NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=400000 ndevs=2
+n:1:2 [3] NCCL INFO Channel 00/02 :    0   3   2   1
+n:1:2 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/IB/0/GDRDMA
+n:1:2 [3] NCCL INFO Channel 01/0 : 4[0] -> 3[3] [receive] via NET/IB/1(5)/Shared
+"""
 
 
 def _use_traffic(path: Path) -> None:
     traffic = read_traffic(path)
     if len(traffic) <= 8:
         best(steering_problem(traffic, [[2 * (to != by) for by in range(len(traffic))] for to in range(len(traffic))]))
+
+
+def _use_nics(path: Path) -> None:
+    log = path.read_text(encoding="utf-8", errors="replace")  # as a rank reads that of its own
+    network_ends(log)
+    ring_steps(log)
 
 
 @cache
@@ -49,5 +63,6 @@ def _use_steering(path: Path) -> None:
 TARGETS = [
     Target("traffic", "traffic.csv", lambda: TRAFFIC, _use_traffic),
     Target("nccl-log", "nccl.log", lambda: [LOG], read_channels),
+    Target("nccl-nics", "nccl.log", lambda: [NICS], _use_nics),
     Target("steering", "steering.json", _steerings, _use_steering),
 ]

@@ -7,7 +7,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record.accuracy import Accuracy, CheckedPoint
-from resnetx.reporting.charts.figure import AnyChart, Figure, legend_of, log_ticks, panel_grid, si_axis
+from resnetx.reporting.charts.figure import AnyChart, Figure, layered, legend_of, log_ticks, panel_grid, si_axis
 from resnetx.reporting.charts.styles import QUIET, family_colours
 from resnetx.reporting.compare.accuracy import point_words
 from resnetx.reporting.table import table_of
@@ -55,14 +55,15 @@ def accuracy_figure(accuracy: Accuracy) -> Figure:
         )
         shape = alt.Shape("strategy:N", scale=alt.Scale(domain=strategies), legend=legend_of(strategies, orient="top"))
         rule = chart.mark_rule(strokeWidth=0.7, opacity=0.6, aria=False)
-        return alt.layer(
+        layers = [
             *_band(domain),
             rule.encode(x=x, y=alt.Y("predicted_low_ms:Q"), y2=alt.Y2("predicted_high_ms:Q"), color=colour),
             rule.encode(x=alt.X("measured_low_ms:Q"), x2=alt.X2("measured_high_ms:Q"), y=y, color=colour),
             chart.mark_point(filled=True, size=20, opacity=1).encode(
                 x=x, y=y, color=colour, shape=shape, description=alt.Description("description:N")
             ),
-        ).properties(width=170, height=170)
+        ]
+        return layered(layers, chart).properties(width=170, height=170)
 
     mean = statistics.fmean(abs(mark.error) for mark in marks)
     return Figure(

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import altair as alt
@@ -35,6 +36,33 @@ class Figure:
     chart: AnyChart  # complete: a notebook shows it
 
 
+class _Layers(alt.LayerChart):
+    """Layers as they are: Altair looks for parameters that they share, and for that copies each of them many times."""
+
+    def __init__(self, **parts: Any) -> None:
+        super(alt.LayerChart, self).__init__(**parts)
+
+
+class _Grid(alt.ConcatChart):
+    """Panels as they are, likewise."""
+
+    def __init__(self, **parts: Any) -> None:
+        super(alt.ConcatChart, self).__init__(**parts)
+
+
+def layered(layers: Iterable[alt.Chart], panel: alt.Chart | None = None) -> alt.LayerChart:
+    """Layers on each other; if each was made from `panel`, its data, title and size become those of the whole."""
+    layers = list(layers)
+    shared = {}
+    if panel is not None:
+        parts = ("data", "title", "width", "height")
+        shared = {part: panel[part] for part in parts if panel[part] is not alt.Undefined}
+    for layer, (part, value) in product(layers, shared.items()):
+        if layer[part] is value:
+            layer[part] = alt.Undefined
+    return _Layers(layer=layers, **shared)
+
+
 def panel_grid(
     data: Table,
     by: str,
@@ -59,7 +87,7 @@ def panel_grid(
         if name:
             chart = chart.properties(title=alt.Title(name.split(", "), limit=(COLUMN - 36) // columns))
         charts.append(panel(chart, place % columns == 0, place + columns >= len(drawn)))
-    grid = alt.concat(*charts, columns=columns, spacing=7, align="each")
+    grid = _Grid(concat=charts, columns=columns, spacing=7, align="each")
     if len(drawn) < len(names):
         grid.title = alt.Title(f"{len(drawn)} of {len(names)} panels, in even steps; the CSV file has all", offset=8)
     return styled(grid, tables)

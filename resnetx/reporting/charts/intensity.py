@@ -9,7 +9,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record import Workload
-from resnetx.reporting.charts.figure import COLUMN, Figure, legend_of, panel_grid, styled
+from resnetx.reporting.charts.figure import COLUMN, Figure, layered, legend_of, panel_grid, styled
 from resnetx.reporting.charts.missing_points import outcome
 from resnetx.reporting.charts.scaling_curves import has_speedup
 from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, INK, SeriesStyles
@@ -47,9 +47,8 @@ def batch_intensities(counted: Counted, styles: SeriesStyles, convention: str, s
         y = log_y(values, field, f"{field.replace('_', ' ')} ({convention})", 130)
         line = base.mark_line(strokeWidth=0.75, opacity=0.6, aria=False).encode(y=y)
         dots = base.mark_point(filled=True, size=22, opacity=1)
-        panels.append(
-            line + dots.encode(y=y, shape=workload_shape(styles), description=alt.Description("description:N"))
-        )
+        dots = dots.encode(y=y, shape=workload_shape(styles), description=alt.Description("description:N"))
+        panels.append(layered([line, dots], base))
     return Figure(
         name=f"intensity{suffix}",
         title=f"The workloads: {span(mark.activations_per_parameter for mark in marks)} activations per parameter, "

@@ -7,7 +7,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record.copies import CopyCell
-from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, styled
+from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, layered, styled
 from resnetx.reporting.charts.styles import INK, PAPER
 from resnetx.reporting.table import table_of
 from resnetx.units import size_text
@@ -103,4 +103,4 @@ def _squares(marks: Sequence[PairMark], places: Sequence[str], field: str, unit:
     bright = f"datum.{field} {'<' if field == 'time_us' else '>'} {middle}"
     ink = alt.condition(bright, alt.value(INK), alt.value(PAPER))
     words = base.mark_text(fontSize=6).encode(text=alt.Text(f"{field}:Q", format=".3~r"), color=ink)
-    return alt.layer(squares, words).properties(width=side, height=side)
+    return layered([squares, words], base).properties(width=side, height=side)

@@ -17,6 +17,7 @@ from resnetx.reporting.charts.figure import (
     Figure,
     domain_with_foot,
     gpus_axis,
+    layered,
     log_ticks,
     panel_grid,
     si_axis,
@@ -197,7 +198,7 @@ def _chart(
             x=gpus_axis((point.gpus for point in points), last),
             detail=[alt.Detail("workload:N"), alt.Detail("variant:N")],
         )
-        return alt.layer(*_layers(chart, y, styles, curves.field), _words(chart, styles, domain[0], word_step))
+        return layered([*_layers(chart, y, styles, curves.field), _words(chart, styles, domain[0], word_step)], chart)
 
     return panel_grid(table_of(marks, value=curves.field), "panel", panels, columns, panel)
 

@@ -11,7 +11,7 @@ import msgspec
 from resnetx.interconnect.steered import direct_links
 from resnetx.interconnect.system import System
 from resnetx.reporting.charts.directed_lanes import Lanes, lane_layers
-from resnetx.reporting.charts.figure import AnyChart
+from resnetx.reporting.charts.figure import AnyChart, layered
 from resnetx.reporting.charts.topology import box_layers
 from resnetx.reporting.charts.topology_frame import Frame
 from resnetx.reporting.charts.topology_layout import boxes, route
@@ -50,6 +50,4 @@ def _panel(system: System, title: str, colours: dict[str, str]) -> AnyChart:
     both = [Lanes.of(link, route(link, drawn), STAYS) for link in alone.links]
     arrows = [dataclasses.replace(each, colour=colours[each.name]) for ways in both for each in ways]
     layers = [*lane_layers(arrows, frame), *box_layers(list(drawn.values()), frame, drawn.keys())]
-    return alt.layer(*layers).properties(
-        title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels
-    )
+    return layered(layers).properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)

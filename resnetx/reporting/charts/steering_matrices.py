@@ -9,7 +9,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record.steering import Steering
-from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, styled
+from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, layered, styled
 from resnetx.reporting.charts.styles import INK, PAPER
 from resnetx.reporting.table import table_of
 
@@ -74,4 +74,4 @@ def _squares(name: str, largest: float, gpus: int, leftmost: bool) -> AnyChart:
     ink = alt.condition(f"datum.value > {largest / 2}", alt.value(INK), alt.value(PAPER))
     shown = base.transform_filter(f"datum.value >= {_LEAST_WRITTEN}")
     words = shown.mark_text(fontSize=4.5).encode(text=alt.Text("value:Q", format=".2~f"), color=ink)
-    return alt.layer(squares, words).properties(width=side, height=side)
+    return layered([squares, words], base).properties(width=side, height=side)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import altair as alt
 import msgspec
 
-from resnetx.reporting.charts.figure import CHARACTER, COLUMN, WORD_HEIGHT, Figure, legend_of, panel_grid
+from resnetx.reporting.charts.figure import CHARACTER, COLUMN, WORD_HEIGHT, Figure, layered, legend_of, panel_grid
 from resnetx.reporting.charts.missing_points import meanings, word
 from resnetx.reporting.charts.styles import INK, PART_COLOURS, SeriesStyles
 from resnetx.reporting.study.limits import PARTS, Limits
@@ -148,5 +148,4 @@ def _panel(chart: alt.Chart, scales: _Scales, left: bool, last: bool) -> alt.Lay
     )
     words = chart.transform_filter("isValid(datum.word)")
     words = words.mark_text(fontSize=WORD_HEIGHT - 1, align="left", angle=270, color=INK, dx=2, aria=False)
-    drawn: alt.LayerChart = bars + words.encode(y=alt.YDatum(0), text=alt.Text("word:N"))
-    return drawn
+    return layered([bars, words.encode(y=alt.YDatum(0), text=alt.Text("word:N"))], chart)

@@ -7,7 +7,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record.system_comparison import Estimate, SystemPoint
-from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, legend_of, log_ticks, panel_grid, si_axis
+from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, layered, legend_of, log_ticks, panel_grid, si_axis
 from resnetx.reporting.charts.styles import BASELINE, INK, PAPER, QUIET, SYSTEMS
 from resnetx.reporting.charts.system_encodings import point_words
 from resnetx.reporting.systems.rate_ratios import lead, over
@@ -57,7 +57,7 @@ def margins_over_intensity(points: Sequence[SystemPoint], a: str, b: str) -> Fig
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(values=_ticks(domain), labelExpr="format(datum.value - 1, '+.0%')", labels=left),
         )
-        return alt.layer(*_layers(chart, x, y, fill, shape))
+        return layered(_layers(chart, x, y, fill, shape), chart)
 
     return Figure(
         name="lead",

@@ -17,6 +17,7 @@ from resnetx.reporting.charts.figure import (
     Figure,
     domain_with_foot,
     gpus_axis,
+    layered,
     log_ticks,
     panel_grid,
     si_axis,
@@ -91,7 +92,7 @@ def rates_against_gpus(points: Sequence[SystemPoint], systems: Sequence[str], cu
         chart = chart.encode(
             x=gpus_axis((point.gpus for point in points), last), detail=[alt.Detail("line:N"), alt.Detail("system:N")]
         )
-        return alt.layer(*_layers(chart, y, colour, dashes), _words(chart, domain[0], word_step))
+        return layered([*_layers(chart, y, colour, dashes), _words(chart, domain[0], word_step)], chart)
 
     return Figure(
         name=curves.name,

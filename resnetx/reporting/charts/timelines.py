@@ -9,7 +9,7 @@ import altair as alt
 import msgspec
 
 from resnetx.record.prediction import PredictedPoint, PredictedTask
-from resnetx.reporting.charts.figure import CHARACTER, COLUMN, AnyChart, Figure, legend_of, panel_grid
+from resnetx.reporting.charts.figure import CHARACTER, COLUMN, AnyChart, Figure, layered, legend_of, panel_grid
 from resnetx.reporting.charts.styles import BARS, PAPER
 from resnetx.reporting.table import table_of
 from resnetx.units import si
@@ -84,14 +84,15 @@ def _timeline(points: Sequence[PredictedPoint]) -> Figure:
         rectangles = chart.mark_bar(stroke=PAPER, strokeWidth=0.2, height=alt.RelativeBandSize(1.0))
         fits = f"datum.width_ms * {width} / {latest_ms} > datum.label_length * {CHARACTER}"
         labels = chart.transform_filter(fits).transform_calculate(middle="(datum.start_ms + datum.end_ms) / 2")
-        return alt.layer(
+        layers = [
             rectangles.encode(
                 x=x, x2=alt.X2("end_ms:Q"), y=y, color=colour, description=alt.Description("description:N")
             ),
             labels.mark_text(fontSize=5.5, color=PAPER, aria=False).encode(
                 x=alt.X("middle:Q"), y=y, text=alt.Text("label:N")
             ),
-        )
+        ]
+        return layered(layers, chart)
 
     batch = f"batch {first.batch_size}, {first.gpus} GPU{'s' * (first.gpus > 1)}"
     name = re.sub(r"[^\w.]+", "-", f"timeline-{first.workload}-b{first.batch_size}-g{first.gpus}-{first.strategy}")

@@ -16,6 +16,7 @@ import msgspec
 
 from resnetx.interconnect.system import Link, System
 from resnetx.reporting.charts.directed_lanes import Lanes, lane_layers
+from resnetx.reporting.charts.figure import layered
 from resnetx.reporting.charts.topology_frame import UNIT_PIXELS, Frame, head, lines, rows_of
 from resnetx.reporting.charts.topology_layout import Box, DrawnLink, boxes, route
 from resnetx.units import si
@@ -71,7 +72,7 @@ def graph(system: System, rings: Sequence[Walk] = (), subtitle: Sequence[str] = 
     layers += box_layers(list(drawn.values()), frame, active)
     title = alt.TitleParams(f"{system.name}: {system.about}", subtitle=list(subtitle), anchor="start", offset=12)
     chart: alt.LayerChart = (
-        alt.layer(*layers)
+        layered(layers)
         .resolve_scale(color="independent", strokeWidth="independent")
         .properties(title=title, width=frame.width * frame.pixels, height=frame.height * frame.pixels)
         .configure(background="white", font="Helvetica, Arial, sans-serif", view=alt.ViewConfig(stroke=None))
