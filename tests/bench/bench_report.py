@@ -88,19 +88,19 @@ def write_study(folder: StudyFolder, runs: int) -> int:
     measured: StudyRecord = record.read(MEASURED.study, StudyRecord)
     patterns = {_kind(run.request): run for run in map(_read, MEASURED.runs())}
     points: list[Request] = []
-    written = 0
+    places: set[Path] = set()  # points of several strategies share the twin without any
     for request in _requests(measured.points):
-        if written >= runs:
+        if len(places) >= runs:
             break
         points.append(request)
         repeats = [(request, repeat) for repeat in range(1, REPEATS + 1)]
         for run, repeat in [*repeats, *((twin, 1) for twin in request.twins.values())]:
             place = folder.run(run.slug, repeat)
-            if not place.path.exists():  # points of several strategies share the twin without any
+            places.add(place.path)
+            if not place.path.exists():
                 _write(place, patterns[_kind(run)], run, repeat)
-                written += 1
     record.write(folder.study, msgspec.structs.replace(measured, name="large", points=points, repeats=REPEATS))
-    return written
+    return len(places)
 
 
 def _kind(request: Request) -> tuple[int, str, bool]:

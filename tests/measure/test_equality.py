@@ -14,7 +14,7 @@ from resnetx.measure.rank.equality import TOLERANCE
 from resnetx.measure.rank.features import missing_feature
 from tests.measure.starting import run_ranks
 
-SMALL = {"model.x": 1, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 2}
+SMALL = {"model.x": 1, "model.width": 16, "model.classes": 10, "image_size": 32, "threads": 1, "steps": 3}
 STRATEGIES = [
     {"strategy": "bucket", "strategy.bucket_cap_mb": 0.005},
     {"strategy": "layerwise"},
