@@ -19,7 +19,8 @@ from resnetx.errors import ConfigError
 from tests.fuzz import mutations
 
 CORPUS = Path(__file__).parent / "corpus"  # inputs that once crashed, in a folder for each target
-LIMIT_s = 20.0  # of one input: nothing that is read within bounds takes a second, on a machine that is not busy
+LIMIT_s = 30.0  # CPU time of one input: nothing that is read within bounds takes a second, but on a machine that stalls
+WAITING = 10  # times as long by the clock, for what waits and computes nothing
 LONGEST = 2500  # characters of a sentence
 
 
@@ -145,10 +146,16 @@ def _limited(seconds: float) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TimeoutError(f"more than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = {
+        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
+        signal.SIGALRM: (signal.ITIMER_REAL, WAITING * seconds),
+    }
+    before = {number: signal.signal(number, stop) for number in timers}
+    for timer, limit in timers.values():
+        signal.setitimer(timer, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, (timer, _) in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
