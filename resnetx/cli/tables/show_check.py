@@ -53,10 +53,11 @@ def _outliers(found: Sequence[Outlier]) -> None:
 
 def _measured(made: Check) -> None:
     """Every run, the slow ones first."""
+    ranks = f"{made.gpus} rank{'s' * (made.gpus > 1)}"
     what: dict[Measure, str] = {
-        "all-reduce": f"all-reduce of {size_text(made.size_bytes)}, {made.gpus} ranks on a node",
-        "training": f"{made.workload}, batch {made.batch_size}, a step on {made.gpus} ranks of a node",
-        "pair": f"all-reduce of {size_text(made.size_bytes)}, {made.gpus} ranks on each of two nodes",
+        "all-reduce": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on a node",
+        "training": f"{made.workload}, batch {made.batch_size}, a step on {ranks} of a node",
+        "pair": f"all-reduce of {size_text(made.size_bytes)}, {ranks} on each of two nodes",
     }
     tables = {}
     for measure, title in what.items():
