@@ -38,7 +38,7 @@ def _shown(value: Any) -> Any:
 _TAG = re.compile(r"<[^>]*>")  # what a drawing's texts have of these brackets is escaped
 _SAYING = re.compile(r'<path aria-label="([^"]*)"([^>]*)/>')
 _UNUSED = re.compile(r' (?:(?:aria-[a-z]+|role|class|pointer-events)="[^"]*"|opacity="1"|stroke-dasharray="1,0")')
-_UNSEEN = re.compile(r'<path d="[^"]*"(?: display="none")?/>')  # neither filled nor stroked
+_UNSEEN = re.compile(r'<path class="(?:back|fore)ground"(?: aria-hidden="true")? d="[^"]*"(?: display="none")?/>')
 _DECIMALS = re.compile(r"(\d\.\d\d)\d+")
 _SIZE = re.compile(r'^<svg [^>]*?width="[^"]*" height="[^"]*"')
 
@@ -49,6 +49,6 @@ def inline(svg: str) -> Markup:
 
     It is half as long as the file: coordinates end at hundredths of a point, and what nobody sees is left out.
     """
-    said = _SAYING.sub(r"<path\2><title>\1</title></path>", svg)
+    said = _SAYING.sub(r"<path\2><title>\1</title></path>", _UNSEEN.sub("", svg))
     short = _TAG.sub(lambda tag: _UNUSED.sub("", _DECIMALS.sub(r"\1", tag[0])), said)
-    return Markup(_SIZE.sub('<svg aria-hidden="true"', _UNSEEN.sub("", short)))
+    return Markup(_SIZE.sub('<svg aria-hidden="true"', short))

@@ -19,7 +19,7 @@ from resnetx.errors import ConfigError
 from tests.fuzz import mutations
 
 CORPUS = Path(__file__).parent / "corpus"  # inputs that once crashed, in a folder for each target
-LIMIT_s = 30.0  # CPU time of one input: nothing that is read within bounds takes a second, but on a machine that stalls
+LIMIT_s = 20.0  # CPU time of one input: nothing that is read within bounds takes a second, but on a machine that stalls
 WAITING = 10  # times as long by the clock, for what waits and computes nothing
 LONGEST = 2500  # characters of a sentence
 

@@ -25,7 +25,7 @@ largest gradient's.
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Literal
@@ -46,10 +46,10 @@ from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import Deviation, Equality, InputState, Unknown, known
 from resnetx.request import Request
-from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB
+from resnetx.workloads.buckets import CAP_BYTES, FIRST_BUCKET_BYTES, MIB, Gradient, ddp_buckets
 
 TOLERANCE = 1e-9
-MESSAGE_BYTES = 4 * MIB  # of results that rank 0 sends together
+MESSAGE_BYTES = 4 * MIB  # in single precision: small results are sent together until they are so many
 NOTHING = 1e-3  # of the largest gradient's root mean square: gradients below are measured by this
 
 TensorBatch = tuple[torch.Tensor, torch.Tensor]
@@ -212,39 +212,30 @@ class _Sequential:
 def _deviations(result: StepResult, sequential: _Sequential | None, ranks: Ranks) -> dict[str, float]:
     """Layer -> deviation of its result from that of one process, on the rank where it is largest.
 
-    Some parameters after the others, so that no rank but the first needs room for a second set of gradients.
+    One message after the other, so that no rank but the first needs room for a second set of gradients.
     """
-    differences, sizes = [], []
-    for places in _messages(list(result.module.parameters())):
-        mine = [result.of(place, parameter).reshape(-1) for place, parameter in places.items()]
-        message = mine[0].new_empty(sum(map(len, mine)))
+    names, parameters = zip(*result.module.named_parameters(), strict=True)
+    layer_of = [name.rpartition(".")[0] or name for name in names]
+    gradients = [Gradient(layer, each.numel()) for layer, each in zip(layer_of, parameters, strict=True)]
+    differences: list[float] = []
+    sizes: list[float] = []
+    for message in ddp_buckets(gradients, first_bucket_bytes=MESSAGE_BYTES, cap_bytes=MESSAGE_BYTES):
+        elements = [gradient.elements for gradient in message.gradients]
+        places = range(len(sizes), len(sizes) + len(elements))
+        mine = [result.of(place, parameters[place]).reshape(-1) for place in places]
+        expected = mine[0].new_empty(sum(elements))
         if sequential:
-            torch.cat([sequential.expected[place].reshape(-1) for place in places], out=message)
-        ranks.broadcast(message)
-        for values, expected in zip(mine, message.split(list(map(len, mine))), strict=True):
-            differences.append(_root_mean_square(values - expected))
-            sizes.append(_root_mean_square(expected))
-    layer_of = [name.rpartition(".")[0] or name for name, _ in result.module.named_parameters()]
+            torch.cat([sequential.expected[place].reshape(-1) for place in places], out=expected)
+        ranks.broadcast(expected)
+        for values, of_one in zip(mine, expected.split(elements), strict=True):
+            differences.append(_root_mean_square(values - of_one))
+            sizes.append(_root_mean_square(of_one))
     least = NOTHING * max(sizes)
     mine_by_layer: dict[str, float] = {}
     for layer, difference, size in zip(layer_of, differences, sizes, strict=True):
         mine_by_layer[layer] = _largest((mine_by_layer.get(layer, 0.0), difference / max(size, least)))
     every = ranks.gather(mine_by_layer)
     return {layer: _largest(of_rank[layer] for of_rank in every) for layer in mine_by_layer}
-
-
-def _messages(parameters: Sequence[nn.Parameter]) -> Iterator[dict[int, nn.Parameter]]:
-    """The parameters whose results are sent together, by place: small ones of one type, or a single large one."""
-    together: dict[int, nn.Parameter] = {}
-    for place, parameter in enumerate(parameters):
-        if together and (
-            parameter.dtype != parameters[place - 1].dtype
-            or sum(each.nbytes for each in together.values()) + parameter.nbytes > MESSAGE_BYTES
-        ):
-            yield together
-            together = {}
-        together[place] = parameter
-    yield together
 
 
 def _loss_deviation(loss: float, sequential: _Sequential | None, request: Request, ranks: Ranks) -> float:

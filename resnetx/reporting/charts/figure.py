@@ -89,12 +89,14 @@ def panel_grid(
         charts.append(panel(chart, place % columns == 0, place + columns >= len(drawn)))
     grid = _Grid(concat=charts, columns=columns, spacing=7, align="each")
     if len(drawn) < len(names):
-        grid.title = alt.Title(f"{len(drawn)} of {len(names)} panels, in even steps; the CSV file has all", offset=8)
+        grid.title = alt.Title(
+            f"{len(drawn)} of {len(names)} panels, evenly spaced; the data of the figure has all", offset=8
+        )
     return styled(grid, tables)
 
 
 def _evenly(names: Sequence[str]) -> Sequence[str]:
-    """As many names as a figure has panels at most, from the first to the last in even steps."""
+    """As many names as a figure has panels at most, from the first to the last, evenly spaced."""
     if len(names) <= MOST_PANELS:
         return names
     return [names[place * (len(names) - 1) // (MOST_PANELS - 1)] for place in range(MOST_PANELS)]
@@ -165,9 +167,9 @@ def styled(chart: AnyChart, tables: dict[str, list[Record]]) -> AnyChart:
 
 def specification(chart: AnyChart) -> dict[str, Any]:
     """A chart as Vega-Lite, not checked against its schema, which takes longer than to draw it."""
-    tables, chart.datasets = chart.datasets, alt.Undefined  # Altair would copy each cell, several times
-    try:
-        plain: dict[str, Any] = chart.to_dict(validate=False)
-    finally:
-        chart.datasets = tables
-    return plain if tables is alt.Undefined else plain | {"datasets": plain.get("datasets", {}) | tables}
+    bare = chart.copy(deep=False)
+    bare.datasets = alt.Undefined  # of which Altair would copy each cell, several times
+    plain: dict[str, Any] = bare.to_dict(validate=False)
+    if chart.datasets is not alt.Undefined:
+        plain["datasets"] = plain.get("datasets", {}) | chart.datasets
+    return plain
