@@ -36,7 +36,7 @@ PURE = [
     "resnetx.request",
     "resnetx.reporting.compare.accuracy",
     "resnetx.reporting.compare.studies",
-    "resnetx.reporting.study.page",
+    "resnetx.reporting.pages.study",
     "resnetx.reporting.charts.system_figures",
     "resnetx.reporting.study.scaling",
     "resnetx.reporting.systems.comparison",

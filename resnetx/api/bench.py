@@ -10,6 +10,8 @@ import msgspec
 
 from resnetx import bounds, copies, packages, progress
 from resnetx.api import bench_copies, bench_timing
+from resnetx.api.bench_import import import_bench
+from resnetx.api.bench_settings import LISTED, BenchSettings
 from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_to_way, too_many_ranks
 from resnetx.api.runs import Kept, announce_variables, machine_name, run_folder
 from resnetx.config import (
@@ -26,14 +28,12 @@ from resnetx.config import (
     variables,
 )
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect import bench_reading, system
+from resnetx.interconnect import bench_reading
 from resnetx.interconnect.measured import telling_times
 from resnetx.interconnect.system import System
 from resnetx.launching import Launch, check_nodes, nodes_of, of_ranks, ranks_per_node
-from resnetx.operations import OPERATIONS, Place
+from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder
-from resnetx.record.bench import DType, Timing
-from resnetx.record.copies import Direction, Endpoint
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
@@ -41,53 +41,13 @@ from resnetx.settings.compose import asked, compose, points_of, struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
-from resnetx.transports import TransportName, Way
+from resnetx.transports import Way
 
 WORKLOADS = ("study", "model", "image_size", "precision", "strategy")  # what decides on the messages of a workload
 # From where only latency counts in large steps, and then doubling up to where only bandwidth does.
 SIZES = [8, 64, 512, 2**12, 2**15, *(2**power for power in range(16, 29))]
 
-LISTED = ("collective", "copy", "size", "direction", "gpus", "systems")
 ITERATIONS = 20  # timed ones of every size, where `iterations` is not set
-
-
-class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that this verb reads, apart from those that name workloads."""
-
-    collective: list[str | None]
-    copy: list[str | None]
-    size: list[int | str]
-    direction: list[Direction]
-    endpoint: Endpoint | None
-    through: int | None
-    numa: int | None
-    transport: TransportName
-    interface: str | None
-    gpudirect: bool | None
-    gpus: list[int | None]
-    devices: list[int] | None
-    env: dict[str, str | int | float]
-    threads: int | None
-    warmup: int
-    iterations: int | None
-    seed: int
-    timeout: float | str
-    results: str
-    oversubscribe: bool
-    registered: bool
-    lab: dict[str, str | float | None]
-    systems: list[str]
-    place: Place | None
-    dtype: DType
-    timing: Timing | None
-    algorithm: str | None
-    protocol: str | None
-
-    def system(self) -> System | None:
-        """The machine that measures, as it is described; None: it is not."""
-        if len(self.systems) > 1:
-            raise ConfigError(f"systems={self.systems}: a bench runs on one machine; expected its name or file alone")
-        return system.load(self.systems[0]) if self.systems else None
 
 
 class Benches(Records[BenchRecord]):
@@ -122,8 +82,6 @@ def _rows(record: BenchRecord) -> Iterator[Record]:
 def bench(file: keywords.Text | None = None, **settings: Unpack[keywords.BenchKeywords]) -> Benches:
     """Times collectives, one process group after the other; or imports `file`, of another program, instead."""
     if file is not None:
-        from resnetx.api.bench_import import import_bench
-
         return Benches([import_bench(given_path(file), settings).record])
     return Benches(kept.record for kept in execute(settings))
 

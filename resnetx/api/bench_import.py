@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from resnetx.api.bench import LISTED, BenchSettings
+from resnetx.api.bench_settings import LISTED, BenchSettings
 from resnetx.api.runs import Kept, run_folder
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError

@@ -35,8 +35,8 @@ def figures(of: HasFigures) -> "dict[str, AnyChart]":
 def _figures(
     of: MeasuredStudy | BenchRecord | SystemComparison | Accuracy | Prediction | Steering,
 ) -> "Iterator[Figure]":
-    from resnetx.reporting.benches.page import figures as bench_figures
     from resnetx.reporting.charts.accuracy import accuracy_figure
+    from resnetx.reporting.charts.bench_figures import figures as bench_figures
     from resnetx.reporting.charts.steering_matrices import matrices
     from resnetx.reporting.charts.study_figures import figures as study_figures
     from resnetx.reporting.charts.system_figures import system_figures

@@ -14,7 +14,7 @@ import msgspec
 
 from resnetx import progress
 from resnetx.api import topology_drawings
-from resnetx.api.topology import links_of
+from resnetx.api.topology_answers import links_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, system
 from resnetx.interconnect.survey import Survey, joined

@@ -28,7 +28,7 @@ def report(*studies: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
 
     Figures and tables are files beside it.
     """
-    from resnetx.reporting.study import page
+    from resnetx.reporting.pages import study as page
 
     if not studies:
         raise ConfigError("report: no study given; expected folders written by `resnetx sweep`, e.g. results/")
@@ -80,7 +80,7 @@ def steering_of(path: Path) -> Path | None:
 
 def _steerings(paths: Sequence[Path], out: Path | None, baseline: int | None) -> Path:
     """The page of steerings; where `out` does not say, in a folder beside the first record."""
-    from resnetx.reporting.steering import page
+    from resnetx.reporting.pages import steering as page
 
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for studies; steerings have no speed-ups")
@@ -111,7 +111,7 @@ def _graphs(made: Steering) -> "AnyChart | None":
 
 def _benches(paths: Sequence[Path], benches: Sequence[Path], out: Path | None, baseline: int | None) -> Path:
     """The page of benches; where `out` does not say, in a folder beside the first record."""
-    from resnetx.reporting.benches import page
+    from resnetx.reporting.pages import benches as page
 
     if others := [path for path in paths if path not in benches]:
         raise ConfigError(f"{others[0]}: {benches[0]} has benches; report studies and benches one after the other")

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from resnetx import __version__
 from resnetx.cli.grammar import CFG, INSTEAD, VERBS, WITHOUT_JSON, has_choices
 from resnetx.cli.help import VerbHelp
-from resnetx.cli.lazy_words import key_of, settings_in
+from resnetx.cli.lazy_words import settings_in
 from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, searching
 from resnetx.settings.verbs import refuse_unread
+from resnetx.settings.words import key_of
 
 if TYPE_CHECKING:
     from resnetx.study import Point

@@ -6,11 +6,6 @@ if TYPE_CHECKING:
     from resnetx.study import Point
 
 
-def key_of(word: str) -> str:
-    """The setting that a word of the command line is about: "model.x" of "model.x=4"."""
-    return word.lstrip("+~").partition("=")[0].partition("@")[0]
-
-
 def settings_in(words: list[str]) -> "Point":
     """The settings of these words, by name; Hydra is loaded if there are any."""
     if not words:

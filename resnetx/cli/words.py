@@ -7,9 +7,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 
-from resnetx.cli.lazy_words import key_of
 from resnetx.config import PATHS, at_home
 from resnetx.errors import ConfigError, shortened
+from resnetx.settings.words import key_of
 from resnetx.study import Point
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices

@@ -9,6 +9,11 @@ def written(settings: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{key}={value_word(value)}" for key, value in settings.items())
 
 
+def key_of(word: str) -> str:
+    """The setting that a word of the command line is about: "model.x" of "model.x=4"."""
+    return word.lstrip("+~").partition("=")[0].partition("@")[0]
+
+
 def value_word(value: Any) -> str:
     """A plain value as the command line has it."""
     if value is None or isinstance(value, bool):

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import resnetx
-from resnetx.api.topology import Costed, answers
+from resnetx.api.topology import answers
+from resnetx.api.topology_answers import Costed
 from resnetx.config import CONFIGS
 from resnetx.settings import keywords
 from resnetx.settings.verbs import READS

@@ -70,7 +70,8 @@ STAGES = """
 import sys, time
 from pathlib import Path
 from resnetx.record import StudyFolder
-from resnetx.reporting.study import page, results
+from resnetx.reporting.pages import study as page
+from resnetx.reporting.study import results
 folder = StudyFolder(Path(sys.argv[1]))
 began = time.perf_counter()
 found = results.load(folder)

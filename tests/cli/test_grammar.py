@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.api import bench, doctor_clock, found_system, lab, new_system, predict_settings, topology
+from resnetx.api.bench_settings import BenchSettings
 from resnetx.cli import main
 from resnetx.cli.grammar import VERBS
 from resnetx.config import RunSettings
@@ -99,7 +100,7 @@ def test_the_settings_of_a_verb_are_those_that_its_structs_read():
     kept = {*RunSettings.__struct_fields__, *launching} - {"launch"}
     assert set(READS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
     assert set(READS["train"].settings) < set(READS["sweep"].settings)
-    assert set(READS["bench"].settings) == {*bench.BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
+    assert set(READS["bench"].settings) == {*BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
     of_topology = (topology.TopologySettings, found_system.FoundSettings, new_system.NewSettings)
     assert set(READS["topology"].settings) == {field for each in of_topology for field in each.__struct_fields__}
     assert set(CLOCKED) >= set(doctor_clock.ClockSettings.__struct_fields__)

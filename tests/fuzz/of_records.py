@@ -49,8 +49,9 @@ from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.reporting.compare.accuracy import check as checked
 from resnetx.reporting.compare.studies import compare
+from resnetx.reporting.pages import study as page
 from resnetx.reporting.scoring import scores
-from resnetx.reporting.study import page, results
+from resnetx.reporting.study import results
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.platform import platform
 from resnetx.reporting.study.points import study_points

@@ -353,7 +353,7 @@ def test_the_number_of_miopen_is_no_version_of_cudnn(rocm, monkeypatch):
 def test_processes_of_others_are_found_by_the_place_of_the_gpu(rocm, monkeypatch):
     properties = SimpleNamespace(name="MI300X", uuid="x", pci_domain_id=0, pci_bus_id=0xC2, pci_device_id=0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    device = describe_device(ON_GPU)
+    device = describe_device(ON_GPU.device)
     assert isinstance(device.uuid, Unknown)
     first = graphics_here(FourMi300s()).gpus[0]
     gpus = [msgspec.structs.replace(first, pci_bus_id="00000000:c2:00.0")]

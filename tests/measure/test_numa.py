@@ -62,7 +62,7 @@ def test_a_rank_and_its_threads_run_next_to_the_gpu(machine, here, request_of, m
     assert os.sched_getaffinity(0) == seen[0] == {second}
     monkeypatch.setattr(device, "full_uuid", lambda uuid: uuid)
     monkeypatch.setattr(device.torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="", uuid=""))
-    assert device.describe_device(on_gpu(1)).cpus == str(second)
+    assert device.describe_device(on_gpu(1).device).cpus == str(second)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")

@@ -10,9 +10,9 @@ from resnetx.interconnect.bench_reading import with_readings
 from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.pair_figures import published
 from resnetx.interconnect.system import load
-from resnetx.reporting.benches import page
-from resnetx.reporting.benches.page import figures
+from resnetx.reporting.charts.bench_figures import figures
 from resnetx.reporting.charts.figure import specification
+from resnetx.reporting.pages import benches as page
 
 SIZES = [2**power for power in range(10, 27, 2)]
 

@@ -11,8 +11,8 @@ import pytest
 from resnetx.choices import Torchvision
 from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
-from resnetx.reporting.html import inline
-from resnetx.reporting.study import page
+from resnetx.reporting.pages import study as page
+from resnetx.reporting.pages.html import inline
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from resnetx.api.bench import BenchSettings
+from resnetx.api.bench_settings import BenchSettings
 from resnetx.api.check_settings import CheckSettings
 from resnetx.api.doctor_clock import ClockSettings
 from resnetx.api.found_system import FoundSettings

@@ -6,7 +6,8 @@ from pathlib import Path
 from resnetx.api.found_system import YAML, Found, from_files
 from resnetx.api.new_system import NEW, new_system
 from resnetx.api.this_system import this_system
-from resnetx.api.topology import Answer, Costed, Described, Listed, Paired, Ranked, Routed, answers
+from resnetx.api.topology import answers
+from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
 from resnetx.cli import show
 from resnetx.cli.tables import show_found
 from resnetx.cli.tables import show_topology as tables

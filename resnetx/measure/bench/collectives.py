@@ -77,7 +77,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         timed = measure(request, ranks) if request.collectives else Timed([], [])
         copied = copies.measure(request, ranks) if request.copies else copies.TimedCopies([], [])
         loads = ranks.gather(host_load(before, cpu_times()))
-        devices = ranks.gather(describe_device(ranks))
+        devices = ranks.gather(describe_device(ranks.device))
         logs = ranks.gather(ranks.nccl_log())
         if not ranks.first:
             return None

@@ -1,6 +1,6 @@
 """The device of a rank: which one it is, and how records describe it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,9 +12,6 @@ from resnetx.measure.machine.nvml import full_uuid
 from resnetx.measure.machine.visible_gpus import gpus_here, hidden_by_mistake
 from resnetx.packages import hip_version
 from resnetx.record import Device, Unknown, known
-
-if TYPE_CHECKING:
-    from resnetx.measure.rank.distributed import Ranks
 
 
 def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> torch.device:
@@ -47,28 +44,28 @@ def choose_device(devices: list[int] | None, oversubscribe: bool = False) -> tor
     return device
 
 
-def describe_device(ranks: "Ranks") -> Device:
+def describe_device(device: torch.device) -> Device:
     """Where this rank runs, as its record has it once it is sealed."""
     cpus = known(cpus_text() or Unknown("this system does not tell"))
-    if ranks.device.type != "cuda":
+    if device.type != "cuda":
         no_gpu = known(Unknown("a CPU rank has no GPU"))
         return Device(
-            rank=ranks.rank,
+            rank=rank(),
             node=node_name(),
-            index=ranks.local_rank,
+            index=local_rank(),
             name="CPU",
             uuid=no_gpu,
             pci_bus_id=no_gpu,
             cpus=cpus,
         )
-    properties = torch.cuda.get_device_properties(ranks.device)
-    address = pci_address(ranks.device)
+    properties = torch.cuda.get_device_properties(device)
+    address = pci_address(device)
     bus = f"0000{address}" if address else Unknown(f"torch {torch.__version__} does not tell it")  # as NVML writes it
     uuid = Unknown("HIP's UUIDs are not those of AMD SMI") if hip_version() else full_uuid(str(properties.uuid))
     return Device(
-        rank=ranks.rank,
+        rank=rank(),
         node=node_name(),
-        index=ranks.device.index,
+        index=device.index,
         name=properties.name,
         uuid=known(uuid),
         pci_bus_id=known(bus),

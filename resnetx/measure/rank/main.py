@@ -61,7 +61,7 @@ def run(task: RunFile, started: Moment) -> RunRecord | None:
             measured = train.replay(task.replay, request, ranks, clock)
         else:
             measured = _MEASURES[request.measure](reading, ranks, clock)
-        devices = ranks.gather(describe_device(ranks))
+        devices = ranks.gather(describe_device(ranks.device))
         logs = ranks.gather(ranks.nccl_log())
         if measured is None:
             return None

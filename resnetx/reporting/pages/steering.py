@@ -13,7 +13,7 @@ from resnetx.record.steering import Steering
 from resnetx.reporting.charts.figure import AnyChart, Figure
 from resnetx.reporting.charts.files import draw, undrawn, write_figure
 from resnetx.reporting.charts.steering_matrices import matrices
-from resnetx.reporting.html import inline, template
+from resnetx.reporting.pages.html import inline, template
 
 
 def write(records: Sequence[Steering], graphs: Sequence[AnyChart | None], folder: Path) -> Path:
@@ -23,7 +23,7 @@ def write(records: Sequence[Steering], graphs: Sequence[AnyChart | None], folder
     folder.mkdir(parents=True, exist_ok=True)
     for figure, chart in shown:
         write_figure(figure, chart, folder)
-    html = template(Path(__file__).with_name("page.html.j2")).render(
+    html = template(Path(__file__).with_name("steering.html.j2")).render(
         steerings=[
             (record, figure, inline(chart.svg), inline(draw(graph).svg) if graph else "")
             for record, (figure, chart), graph in zip(records, shown, graphs, strict=True)

@@ -24,7 +24,7 @@ from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.charts.files import DrawnChart, draw, undrawn, write_figure
 from resnetx.reporting.charts.missing_points import outcome
 from resnetx.reporting.charts.styles import SeriesStyles
-from resnetx.reporting.html import inline, template
+from resnetx.reporting.pages.html import inline, template
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.labels import study_labels
 from resnetx.reporting.study.limits import PARTS, Limits
@@ -80,7 +80,7 @@ def _html(
     studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[_Drawing], unreadable: Sequence[str]
 ) -> str:
     runs = [run for results in studies for run in results.runs]
-    return template(Path(__file__).with_name("page.html.j2"), (si, whole, plain, percent)).render(
+    return template(Path(__file__).with_name("study.html.j2"), (si, whole, plain, percent)).render(
         title=_title(studies),
         studies=studies,
         common=_common(studies),

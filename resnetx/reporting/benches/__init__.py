@@ -1,1 +1,0 @@
-"""Reports of benches."""
