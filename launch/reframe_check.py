@@ -24,6 +24,7 @@ class ResnetxCheck(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ["*"]
     executable = "resnetx"
     nodes = variable(int, value=1)  # whose names ReFrame has in the body of a test
+    exclusive_access = True  # else other jobs are measured, too
     settings = variable(typ.List[str], value=[])  # of resnetx: ["budget=5m", "model.x=16"]
 
     @run_after("init")

@@ -319,7 +319,7 @@ def check_gpudirect(way: Way, nodes: int) -> None:
         return
     word = way.words[-1]
     if nodes == 1:
-        raise ConfigError(f"{word}: of network cards, and these ranks are on one node; use nodes=2, or leave it out")
+        raise ConfigError(f"{word}: applies between nodes, and these ranks are on one; use nodes=2, or leave it out")
     if way.transport == "socket":
         raise ConfigError(f"{word} with transport=socket: sockets send from memory of the host; leave one of them out")
 
@@ -328,8 +328,8 @@ def _check_server(r: Request) -> None:
     """A parameter server updates each variable by itself, while others are still computed."""
     if r.precision == "fp16":
         raise ConfigError(
-            "strategy=server with precision=fp16: whether gradients overflow is known when all of them are there, and "
-            "the server updates each variable before; use precision=bf16 or fp32, or another strategy"
+            "strategy=server with precision=fp16: whether gradients overflow is known only once all are there, but "
+            "the server updates each variable earlier; use precision=bf16 or fp32, or another strategy"
         )
     if r.graph:
         raise ConfigError(

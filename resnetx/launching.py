@@ -64,7 +64,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     environment: dict[str, str] = {}
     interface: Word | None = None  # that ranks meet on; None: the libraries' own choice
     rendezvous: Literal["c10d", "static"] = "c10d"  # of torchrun (docs/security.md)
-    mpirun: tuple[str, ...] = ("mpirun", "--map-by", "ppr:1:node")  # one process on each node
+    # One process on each node, on all of its cores: Open MPI would bind it to one.
+    mpirun: tuple[str, ...] = ("mpirun", "--bind-to", "none", "--map-by", "ppr:1:node")
     container: Container | None = None
 
     @property
@@ -125,13 +126,13 @@ def _check(launch: Launch) -> None:
             raise ConfigError(f"launcher=torchrun: {key} is missing; every node has its own command, and all the same "
                               "rendezvous: nodes=2 node_rank=0 rendezvous=FIRST_NODE:29500")  # fmt: skip
         if not by_hand and value is not None:
-            raise ConfigError(f"{key}={value}: of launcher=torchrun; launcher={launch.launcher} settles it by itself")
+            raise ConfigError(f"{key}={value}: only for launcher=torchrun; launcher={launch.launcher} sets it itself")
     if launch.node_rank is not None and launch.node_rank >= launch.nodes:
-        raise ConfigError(f"node_rank={launch.node_rank}: nodes={launch.nodes} are counted from 0; lower it")
+        raise ConfigError(f"node_rank={launch.node_rank}: expected 0 to {launch.nodes - 1}, as nodes={launch.nodes}")
     if launch.rendezvous is not None and not HostPort.fullmatch(launch.rendezvous):
         raise ConfigError(f"rendezvous={launch.rendezvous}: expected HOST:PORT of node 0, e.g. 10.1.0.1:29500")
     if launch.launcher != "slurm" and launch.jobs != 1:
-        raise ConfigError(f"jobs={launch.jobs}: jobs of Slurm; use launcher=slurm")
+        raise ConfigError(f"jobs={launch.jobs}: only for Slurm; use launcher=slurm")
     if by_hand and launch.site.container:
         raise ConfigError("container: with launcher=torchrun, start resnetx inside the container on each node")
 

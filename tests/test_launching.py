@@ -62,9 +62,12 @@ def test_a_mistake_in_a_site_file_is_told_with_its_line(tmp_path, text, line, sa
     [
         ({"nodes": 2}, "nodes=2: without a launcher, ranks run on this node alone; add launcher=slurm"),
         ({"jobs": 2}, "jobs=2: without a launcher"),
-        ({"launcher": "mpi", "jobs": 2}, "jobs=2: jobs of Slurm"),
+        ({"launcher": "mpi", "jobs": 2}, "jobs=2: only for Slurm"),
         ({"launcher": "torchrun", "nodes": 2}, "node_rank is missing"),
-        ({"launcher": "torchrun", "nodes": 2, "node_rank": 2, "rendezvous": "a:1"}, "node_rank=2: nodes=2 are counted"),
+        (
+            {"launcher": "torchrun", "nodes": 2, "node_rank": 2, "rendezvous": "a:1"},
+            "node_rank=2: expected 0 to 1, as nodes=2",
+        ),
         ({"launcher": "torchrun", "nodes": 2, "node_rank": 1, "rendezvous": "a"}, "expected HOST:PORT"),
         ({"launcher": "slurm", "rendezvous": "a:1"}, "rendezvous=a:1: of launcher=torchrun"),
         ({"launcher": "slurm", "walltime": "soon"}, "walltime=soon: expected a duration"),
@@ -160,5 +163,5 @@ def test_gpudirect_is_for_what_is_on_several_nodes(tmp_path):
     two, one = (request_from(compose({**settings, "gpus": gpus}), max_gpus=4) for gpus in (4, 2))
     assert (two.gpudirect, one.gpudirect, two.on(2).gpudirect) == (True, None, None)
     assert (two.nodes, one.nodes, one.key) == (2, 1, two.on(2).key)
-    with pytest.raises(ConfigError, match="gpudirect=true: of network cards, and these ranks are on one node"):
+    with pytest.raises(ConfigError, match="gpudirect=true: applies between nodes, and these ranks are on one"):
         check(request_from(compose({"input": "synthetic", "gpus": 2, "gpudirect": True})))

@@ -27,6 +27,6 @@ def export_bench(bench: str | PathLike[str]) -> list[Path]:
             written[-1].write_bytes(encoded(record, name, times_s))
         except OSError as error:
             raise ConfigError(
-                f"--export: cannot write {written[-1]} ({error.strerror}); make room or allow it"
+                f"--export: cannot write {written[-1]} ({error.strerror}); free space or make it writable"
             ) from None
     return written

@@ -30,7 +30,7 @@ def check(r: BenchRequest) -> None:
     if not r.collectives:
         asked = next((key for key in _OWN if getattr(r, key) is not None), "dtype" if r.dtype != "fp32" else "")
         if asked:
-            raise ConfigError(f"{asked}={getattr(r, asked)}: of collectives, and none is asked for; leave it out")
+            raise ConfigError(f"{asked}={getattr(r, asked)}: only for collectives, and none is requested; leave it out")
     for name in r.collectives:
         if r.place is not None and r.place not in OPERATIONS[name].places:
             (only,) = OPERATIONS[name].places

@@ -55,11 +55,19 @@ def execute(made: AskedCheck) -> KeptCheck:
     if obstacle := packages.not_unix() or packages.obstacle("torch") or obstacle_to_launch(made.fleet.launch):
         raise ConfigError(obstacle)
     described = _described(made)
-    announce_variables([made.train(made.fleet.names[0]).request])
+    announce_variables([made.training_point.request])
     folder = CheckFolder(new_folder(made.results / machine_name(made.fleet.launch) / "check"))
     started_s, clock_s = time.time(), time.monotonic()
     runs = CheckRuns(made, folder, described.judge)
-    runs.run()
+    try:
+        runs.run()
+    except BaseException as stop:  # Ctrl-C, or Slurm: what has ended by then is judged and kept
+        name = type(stop).__name__.lstrip("_")
+        runs.left_out.append(f"all that had not ended when the check was interrupted ({name})")
+        write(folder.check, _record(made, described, runs, started_s, time.monotonic() - clock_s))
+        raise
+    if described.gpus is None:
+        runs.left_out.append("counting GPUs: nothing says how many a node has (systems=, or gpus_per_node of the site)")
     record = _record(made, described, runs, started_s, time.monotonic() - clock_s)
     write(folder.check, record)
     if file := made.settings.prometheus_file:
@@ -68,7 +76,7 @@ def execute(made: AskedCheck) -> KeptCheck:
 
 
 def _record(made: AskedCheck, described: "_Described", runs: CheckRuns, started_s: float, duration_s: float) -> Check:
-    names, task = list(made.fleet.names), made.train(made.fleet.names[0])
+    names, task = list(made.fleet.names), made.training_point
     judged = checked(runs.tried, described.point, described.no_point)
     own = {name: [each.record for each in runs.tried if each.nodes == (name,)] for name in names}
     found, remarks = outliers(judged, [facts_of(name, own[name]) for name in names], described.gpus)

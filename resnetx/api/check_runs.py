@@ -38,7 +38,7 @@ class CheckRuns:
     def run(self) -> None:
         """All of it, one phase after the other."""
         nodes = self._made.fleet.names
-        self.left_out += [f"{each}: not usable" for each in self._made.fleet.left_out]
+        self.left_out += self._made.fleet.left_out
         if self._made.gpus > 1:
             self._phase("all-reduce", [(node,) for node in nodes])
         else:
@@ -61,7 +61,7 @@ class CheckRuns:
 
     def _phase(self, measure: Measure, of_nodes: Sequence[tuple[str, ...]], place: int = 0) -> bool:
         """Runs one measure at the same time on each of these; whether the budget had room for it."""
-        left_s, usual_s = self._end - time.monotonic(), self._usual_s()
+        left_s, usual_s = self._end - time.monotonic(), self._usual_s(measure)
         if left_s < max(usual_s, 1.0):
             what = "" if measure == "pair" else f"{measure} on each node, "
             self.left_out.append(
@@ -87,7 +87,8 @@ class CheckRuns:
         limited = msgspec.structs.replace(task, timeout_s=max(1.0, min(task.timeout_s, limit_s)))
         return Placed(limited, self._folder.run(measure, nodes))
 
-    def _usual_s(self) -> float:
-        """What runs of this check took, starting included; 0 before any has ended well."""
-        ended = [each.record.duration_s for each in self.tried if not fault_of(each.record)]
-        return max((seconds for seconds in ended if seconds), default=0.0)
+    def _usual_s(self, measure: Measure) -> float:
+        """What runs of this check took, starting included: for pairs other all-reduces; 0 before any has ended well."""
+        ended = [(each.measure, each.record.duration_s or 0.0) for each in self.tried if not fault_of(each.record)]
+        alike = [seconds for kind, seconds in ended if (kind == "training") == (measure == "training")]
+        return max(alike or (seconds for _, seconds in ended), default=0.0)

@@ -1,7 +1,9 @@
 """The settings of a check: which nodes, how many ranks on each, and the runs that it is made of."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -55,7 +57,7 @@ class Fleet:
 
     names: tuple[str, ...]  # "" each where a job that does not run yet will have them
     launch: Launch | None  # None: this machine alone
-    left_out: tuple[str, ...] = ()  # of the partition, in sentences
+    left_out: tuple[str, ...] = ()  # nodes of the partition, in sentences
 
 
 @dataclass(frozen=True)
@@ -83,21 +85,37 @@ class AskedCheck:
         """What decides on the training point."""
         return _of({**READS["check"].own, **self.given}, OF_TRAINING)
 
-    def all_reduce(self, *nodes: str) -> BenchFile:
-        """An all-reduce among the ranks of these nodes."""
-        own = {**_of(self.given, OF_BENCH), "collective": "allreduce", "gpus": len(nodes) * self.gpus}
-        (task,) = benches_of({**own, **self._launch_words(len(nodes))}).tasks
-        return msgspec.structs.replace(task, launch=_on(task.launch, nodes))
+    @cached_property
+    def training_point(self) -> RunFile:
+        """The training point, on any node."""
+        task, _ = task_of(None, asked("train", {**self.training, "gpus": self.gpus, **self._launch_words(1)}))
+        return task
 
-    def train(self, node: str) -> RunFile:
-        """The training point on a node."""
-        point = {**self.training, "gpus": self.gpus, **self._launch_words(1)}
-        task, _ = task_of(None, asked("train", point))
-        return msgspec.structs.replace(task, launch=_on(task.launch, (node,)))
+    @cached_property
+    def _on_one(self) -> BenchFile:
+        return self._all_reduce(1)
+
+    @cached_property
+    def _on_two(self) -> BenchFile:
+        return self._all_reduce(2)
+
+    def _all_reduce(self, nodes: int) -> BenchFile:
+        """An all-reduce among the ranks of so many nodes."""
+        own = {**_of(self.given, OF_BENCH), "collective": "allreduce", "gpus": nodes * self.gpus}
+        (task,) = benches_of({**own, **self._launch_words(nodes)}).tasks
+        return task
 
     def task(self, measure: Measure, *nodes: str) -> RunFile | BenchFile:
-        """A run of the check."""
-        return self.train(*nodes) if measure == "training" else self.all_reduce(*nodes)
+        """A run of the check, on these nodes; settings are composed once for all runs of a measure."""
+        task: RunFile | BenchFile
+        match measure:
+            case "training":
+                task = self.training_point
+            case "all-reduce":
+                task = self._on_one
+            case "pair":
+                task = self._on_two
+        return msgspec.structs.replace(task, launch=_on(task.launch, nodes))
 
     def _launch_words(self, nodes: int) -> Point:
         if self.fleet.launch is None:
@@ -145,6 +163,12 @@ def _refuse_impossible(made: AskedCheck) -> None:
     made.task("training", made.fleet.names[0])
     if made.gpus > 1:
         made.task("all-reduce", made.fleet.names[0])
+    launch = made.fleet.launch
+    if launch and launch.walltime is not None and made.budget_s > launch.walltime - slurm.WARNED_S:
+        raise ConfigError(
+            f"budget={made.budget_s:g}s: the job is ended {slurm.WARNED_S} s before its walltime of "
+            f"{launch.walltime:g} s; lower budget, or raise walltime"
+        )
     file = made.settings.prometheus_file
     if file is None:
         return
@@ -168,28 +192,58 @@ def _fleet(settings: CheckSettings, tree: Mapping[str, object]) -> tuple[Fleet, 
     if settings.launcher is None:
         run = run_settings_from(tree)  # refuses what only a launcher reads
         return Fleet((node_name(),), None), Path(run.results)
-    known, left_out = (slurm.node_names(), ()) if slurm.inside() else _of_partition(tree)
-    count = len(known) if isinstance(nodes, str) else nodes
+    left_out: list[str] = []
+    if isinstance(nodes, int):
+        count = nodes
+    elif slurm.inside():
+        count = len(slurm.node_names())
+    else:
+        count, left_out = _of_partition(tree)
     run = run_settings_from({**tree, "nodes": max(1, count)})
     if slurm.inside() and (obstacle := slurm.obstacle_to_job(count)):
         raise ConfigError(obstacle)
-    names = tuple(known[:count]) if slurm.inside() else ("",) * count
-    return Fleet(names, run.launch, tuple(left_out if nodes == ALL else ())), Path(run.results)
+    names = tuple(slurm.node_names()[:count]) if slurm.inside() else ("",) * count
+    return Fleet(names, run.launch, tuple(left_out)), Path(run.results)
 
 
-def _of_partition(tree: Mapping[str, object]) -> tuple[list[str], list[str]]:
-    """The nodes of the site's partition that a job can have, and a sentence for each other one."""
+NAMING = ("exclude", "nodelist", "nodefile", "reservation")  # options of sbatch that choose nodes by name
+FEATURES = re.compile(
+    r"[\w.]+(?:&[\w.]+)*|[\w.]+(?:\|[\w.]+)*"
+)  # constraints that are counted here: h100, h100&ib, a|b
+
+
+def _of_partition(tree: Mapping[str, object]) -> tuple[int, list[str]]:
+    """How many nodes of the site's partition a job can have, and sentences on the others."""
     launch = run_settings_from({**tree, "nodes": 1}).launch
     assert launch is not None, "a launcher is asked for"
-    partition = launch.site.partition or slurm.default_partition()
+    site = launch.site
+    if option := next((option for option in site.options if option.partition("=")[0] in NAMING), None):
+        raise ConfigError(f"nodes={ALL}: the site file's options have {option}, which chooses nodes; name their number")
+    if site.constraint and not FEATURES.fullmatch(site.constraint):
+        raise ConfigError(f"nodes={ALL}: expected a constraint as a&b or a|b, not {site.constraint}; name a number")
+    partition = site.partition or slurm.default_partition()
     nodes = slurm.partition_nodes(partition)
-    usable = [node.name for node in nodes if node.usable]
+    alike = [node for node in nodes if _has_features(node, site.constraint)]
+    usable = [node for node in alike if node.usable and node.gpus >= (site.gpus_per_node or 0)]
     if not usable:
         what = (
             f"partition {partition} has no usable node" if nodes else f"Slurm shows no nodes of partition {partition}"
         )
         raise ConfigError(f"nodes={ALL}: {what} here; see `resnetx doctor launcher=slurm`, or name a number of nodes")
-    return usable, [f"{node}" for node in nodes if not node.usable]
+    fewer = [node for node in alike if node.usable and node not in usable]
+    said = [f"{node}: not usable" for node in alike if not node.usable]
+    said += [f"{node.name}: it has {node.gpus} GPUs, gpus_per_node={site.gpus_per_node}" for node in fewer]
+    if other := len(nodes) - len(alike):
+        said.append(f"{other} node{'s' * (other > 1)} of the partition without constraint={site.constraint}")
+    return len(usable), said
+
+
+def _has_features(node: slurm.PartitionNode, constraint: str | None) -> bool:
+    """Whether a node has all of a&b, or one of a|b."""
+    if constraint is None:
+        return True
+    several = all if "&" in constraint else any
+    return several(name in node.features for name in re.split(r"[&|]", constraint))
 
 
 def _gpus(settings: CheckSettings, launch: Launch | None) -> int:

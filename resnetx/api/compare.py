@@ -111,7 +111,7 @@ def compared(
         return _score(sides, given)
     benches = [side for side in sides if isinstance(side, Path) and bench_files(side)]
     if "size" in given and len(benches) != 2:
-        raise ConfigError(f"size={given['size']}: only for two benches, the payloads that means are over")
+        raise ConfigError(f"size={given['size']}: the range of payloads of means, for two benches only; leave it out")
     if "systems" in given or (len(sides) == 1 and _is_prediction(sides[0])):
         return _systems(sides, given)
     if len(sides) != 2:
@@ -173,15 +173,13 @@ def _studies(a: Side, b: Side, given: Point) -> OfStudies:
 
 def _benches(a: Path, b: Path, given: Point) -> OfBenches:
     for key in given.keys() - {"out", "size"}:
-        raise ConfigError(
-            f"{key}={given[key]}: benches are compared with out= and size=[LEAST,MOST], the payloads of means"
-        )
+        raise ConfigError(f"{key}={given[key]}: benches accept out= and size=[MIN,MAX], the payloads to average over")
     band = PAYLOADS_BYTES
     if "size" in given:
         sizes = given["size"] if isinstance(given["size"], list) else [given["size"]]
         if len(sizes) != 2:
             raise ConfigError(
-                f"size={given['size']}: expected the least and the most payload of means, size=[500kB,6MB]"
+                f"size={given['size']}: expected the smallest and the largest payload to average over, size=[500kB,6MB]"
             )
         least, most = sorted(sizes_from(sizes))
         band = (least, most)
@@ -254,7 +252,7 @@ def _names(setting: str, given: Point) -> list[str]:
 def _refuse_beside(setting: str, sides: Sequence[Side], given: Point) -> None:
     """Refuses whatever is given beside a setting that predicts what was published, as it was published."""
     for word in (*map(_word, sides), *written({key: given[key] for key in given if key not in (setting, "out")})):
-        raise ConfigError(f"{word}: not with {setting}=, which predicts what was published as it was; only out= is")
+        raise ConfigError(f"{word}: not accepted with {setting}=, which takes only out=; leave it out")
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def findings(settings: Mapping[str, object]) -> "Records[Finding]":
     run = run_settings_from(tree)
     if run.launch is not None:
         if run.launch.launcher != "slurm":
-            raise ConfigError(f"launcher={run.launch.launcher}: nothing to examine; launcher=slurm has")
+            raise ConfigError(f"launcher={run.launch.launcher}: has no checks; use launcher=slurm, or leave it out")
         from resnetx.measure.doctor.cluster import examine_cluster
 
         return Records(examine_cluster(run.launch))

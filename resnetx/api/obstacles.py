@@ -132,14 +132,17 @@ def obstacle_to_way(way: Way, gpus_here: int, shared_memory: bool = False) -> st
     return ""
 
 
-def pointless_transports(requests: Sequence[Request], asked: Collection[str]) -> str:
-    """Why an axis of transports could make no difference, in one sentence; "" where it could. `asked`: its values."""
+def pointless_transports(requests: Sequence[Request], asked: Collection[str], here: bool) -> str:
+    """Why an axis of transports could make no difference, in one sentence; "" where it could.
+
+    `asked`: its values; `here`: whether ranks run on this machine, not on nodes that a job will have.
+    """
     from resnetx.measure.machine.visible_gpus import gpus_here
 
     values = f"transport=[{','.join(asked)}]"
     if len(asked) > 1 and all(request.gpus == 1 for request in requests):
         return f"{values}: one rank sends nothing, so no transport differs; add gpus=2 or more"
-    if {"auto", "socket"} <= set(asked) and not gpus_here():
+    if here and {"auto", "socket"} <= set(asked) and not gpus_here():
         return f"{values}: on CPU ranks auto is socket, so these would be the same runs; leave one of them out"
     return ""
 

@@ -15,6 +15,7 @@ from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_tra
 from resnetx.api.run_line import run_line
 from resnetx.api.runs import announce_variables, machine_name, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
+from resnetx.api.submission import in_a_job_to_come
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
 from resnetx.measure.launch import launcher
@@ -66,7 +67,8 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
         raise ConfigError("measure=equality: has no rate to sweep; use `resnetx verify` for one point")
     requests = {request.key: request for request in requests_of(trees)}
     transports = dict.fromkeys(str(tree["transport"]) for tree in trees)
-    if pointless := pointless_transports(list(requests.values()), transports):
+    here = not in_a_job_to_come(run_settings.launch)
+    if pointless := pointless_transports(list(requests.values()), transports, here):
         raise ConfigError(pointless)
     name = named.name if named else "sweep-" + _digits(requests)
     tasks = [

@@ -62,13 +62,13 @@ VERBS = {
             "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
         },
     ),
-    "report": Verb("write a page, figures and tables about studies", "STUDY ..."),
+    "report": Verb("write a page, figures and tables of studies, benches or steerings", "STUDY ..."),
     "verify": Verb(
         "check that several ranks compute the same gradients and losses as one process, at every step",
         flags={"json": JSON, "all": ALL},
     ),
     "compare": Verb(
-        "compare two studies, predictions for systems=[...], or a prediction with a study that tests it",
+        "compare two studies or benches, predictions for systems=[...], or a prediction with a study that tests it",
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON, "all": ALL},
     ),

@@ -280,7 +280,7 @@ def _claim(root: Path, size: str, seed: int) -> None:
     if mark.exists():
         recipe = File(mark, "a mark of `resnetx images`", 2**12).text().strip()
         if recipe != wanted:
-            raise ConfigError(f"{root} holds images of {recipe}, asked were {wanted}: use those, or another folder")
+            raise ConfigError(f"{root} holds images of {recipe}, {wanted} were requested: use those, or another folder")
     elif any(not path.name.startswith(".") for path in root.iterdir()):
         raise ConfigError(f"{root} has files that `resnetx images` did not make: give it an empty or a new folder")
     else:

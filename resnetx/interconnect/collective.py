@@ -252,7 +252,7 @@ def _sent_by_nccl(
     """Messages, all at once."""
     if library not in SENDING:
         raise ConfigError(
-            f"library={library} with collective={collective}: it has no messages between GPUs, which came with NCCL "
+            f"library={library} with collective={collective}: it has no send and receive, which came with NCCL "
             f"2.7; use library={' or '.join(SENDING)}"
         )
     sends = nccl_sends(system, collective, devices, library, transport)

@@ -197,8 +197,8 @@ def _nvlinks(base: _Like, plan: Plan, gpus: int, guesses: list[str]) -> tuple[di
     direct = {pair: lanes for pair, lanes in pairs.items() if lanes}
     if direct and gpus != base.gpus:
         raise ConfigError(
-            f"gpus={gpus}: {like.name} joins its {base.gpus} GPUs by links from one to another, which no other number "
-            "has; choose a like= with switches, or a gpu= without NVLink"
+            f"gpus={gpus}: {like.name} links its {base.gpus} GPUs directly to each other, which fixes their number; "
+            "choose a like= with switches, or a gpu= without NVLink"
         )
     return direct, {}
 

@@ -95,7 +95,7 @@ class _Plan:
         found = next((entry["peer_link"] for entry in self.like if "peer_link" in entry), "")
         if not found and self.survey.has_nvlinks:
             if self.settings.gpu is not None:
-                raise ConfigError(f"gpu={self.settings.gpu}: it has no NVLink, of which {self.survey.source} tells")
+                raise ConfigError(f"gpu={self.settings.gpu}: it has no NVLink, but {self.survey.source} shows NVLinks")
             self.unknown.append(f"the generation of NVLink: {self.gpus[0]} is described without; nvlink4 is assumed")
         return found or "nvlink4"
 

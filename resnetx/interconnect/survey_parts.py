@@ -103,7 +103,7 @@ def _the_only(fitting: Sequence[str], known: Iterable[str], kind: str, name: str
     if not fitting:
         raise unknown_name(kind, name, known, kind)
     if len(fitting) > 1:
-        raise ConfigError(f"{kind}={name}: several have names that begin so; expected one of {', '.join(fitting)}")
+        raise ConfigError(f"{kind}={name}: several names begin with it; expected one of {', '.join(fitting)}")
     return fitting[0]
 
 

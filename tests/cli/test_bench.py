@@ -317,7 +317,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["collective=alltoall", "place=in"], "torch runs it out of place only; use place=out"),
         (["algorithm=rings"], "algorithm=rings: expected one of auto, ring, tree, "),
         (["algorithm=ring", "env.NCCL_ALGO=Tree"], "env.NCCL_ALGO: set by algorithm=ring; leave one of them out"),
-        (["copy=local", "dtype=bf16"], "dtype=bf16: of collectives, and none is asked for; leave it out"),
+        (["copy=local", "dtype=bf16"], "dtype=bf16: only for collectives, and none is requested; leave it out"),
         (["copy=device", "collective=allreduce"], "copy with collective: NCCL changes how GPUs reach each other"),
         (["copy=device", "transport=socket"], "transport=socket: copies between GPUs of one node use no sockets"),
         (["copy=device", "endpoint=pinned"], "endpoint=pinned with copy=device: between GPUs of one node"),

@@ -1,15 +1,20 @@
 """`resnetx check`: this machine for real, what is refused, and the screen."""
 
 import json
+import os
+import re
 import subprocess
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from resnetx import record
+from resnetx.api import check, check_runs
 from resnetx.api.check_settings import asked_check
 from resnetx.cli import main
 from resnetx.cli.tables import show_check
+from resnetx.errors import ConfigError
+from resnetx.measure.launch import slurm
 from resnetx.record.check import Check, CheckFolder
 from tests.reporting.checked_fleet import all_reduce
 from tests.reporting.test_check import fleet, made_check
@@ -75,9 +80,78 @@ def test_two_minutes_may_be_written_as_in_a_prolog():
     assert asked_check({"budget": "2m"}).budget_s == asked_check({}).budget_s == 120.0
 
 
+NODES = """\
+n1|idle|gpu:h100:8(S:0-1)|h100,ib|none
+n1|idle|gpu:h100:8(S:0-1)|h100,ib|none
+n2|planned|gpu:h100:8|h100,ib|none
+n3|mixed|gpu:h100:4|h100,ib|none
+n4|drained*|gpu:h100:8|h100,ib|a fan
+n5|idle|(null)|cpu|none
+n6|maint|gpu:h100:8|h100,ib|none
+"""
+
+
+@pytest.fixture
+def on_login_node(monkeypatch):
+    """Slurm shows a partition of six nodes; n1 is in two partitions."""
+    for name in [name for name in os.environ if name.startswith("SLURM")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(slurm, "said", lambda words: NODES if words[0] == "sinfo" else "")
+
+
+def fleet_of(folder, site, **settings):
+    (folder / "site.yaml").write_text(site)
+    site_file = str(folder / "site.yaml")
+    return asked_check({"launcher": "slurm", "site": site_file, "gpus": 2, "batch_size": 8, **settings}).fleet
+
+
+def test_all_nodes_are_those_that_the_job_can_have(on_login_node, tmp_path):
+    fleet = fleet_of(tmp_path, "partition: a\nconstraint: h100&ib\ngpus_per_node: 8\n", nodes="ALL")
+    assert fleet.names == ("", ""), "n1 and n2"
+    assert fleet.left_out == (
+        "n4 is drained (a fan): not usable",
+        "n6 is maint: not usable",
+        "n3: it has 4 GPUs, gpus_per_node=8",
+        "1 node of the partition without constraint=h100&ib",
+    )
+    assert len(fleet_of(tmp_path, "partition: a\nconstraint: h100|cpu\n", nodes="ALL").names) == 4
+
+
+def test_a_number_of_nodes_is_left_to_slurm(on_login_node, tmp_path):
+    fleet = fleet_of(tmp_path, "partition: a\noptions: [reservation=tests]\n", nodes=16)
+    assert (len(fleet.names), fleet.left_out) == (16, ())
+
+
+@pytest.mark.parametrize(
+    ("site", "settings", "sentence"),
+    [
+        ("options: [reservation=tests]\n", {}, "options have reservation=tests, which chooses nodes"),
+        ("constraint: a|b&c\n", {}, "expected a constraint as a&b or a|b, not a|b&c"),
+        ("gpus_per_node: 16\n", {}, "has no usable node here"),
+        ("walltime: 2min\n", {"budget": "2m"}, "60 s before its walltime of 120 s; lower budget"),
+    ],
+)
+def test_a_fleet_that_is_not_known_is_refused(on_login_node, tmp_path, site, settings, sentence):
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        fleet_of(tmp_path, f"partition: a\n{site}", nodes="ALL", **settings)
+
+
+def test_a_check_that_is_interrupted_keeps_its_record(monkeypatch, tmp_path):
+    monkeypatch.setattr(check_runs, "together", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        check.execute(asked_check({"gpus": 2, "batch_size": 8, "results": str(tmp_path)}))
+    (path,) = tmp_path.glob("*/check/*/check.json")
+    found = record.read(path, Check)
+    assert found.left_out[-1] == "all that had not ended when the check was interrupted (KeyboardInterrupt)"
+    assert found.runs == []
+
+
+def interrupted(_):
+    raise KeyboardInterrupt
+
+
 def test_metrics_that_cannot_be_written_do_not_cost_the_check(tmp_path):
     from resnetx.api.check import store_metrics
-    from resnetx.errors import ConfigError
 
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError, match=r"taken\.prom: cannot be written .*; the check is recorded"):

@@ -61,6 +61,14 @@ def test_torchruns_report_gives_the_ranks_statuses_and_leaves_their_own_words_in
     assert end.stderr_end == BEFORE
 
 
+def test_torchruns_report_is_found_before_what_another_nodes_torchrun_says_of_its_end(folder, tmp_path):
+    other = f"Traceback (most recent call last):\n  File ...\ntorch.distributed...SignalException: {ASKED}\n"
+    folder.stderr.write_text(BEFORE + REPORT + "srun: Terminating StepId=12.0\n" + other)
+    end = ending.read(Ending(), folder, tmp_path)
+    assert end.rank_statuses == {0: 1, 1: -9}
+    assert end.stderr_end == BEFORE + other
+
+
 def test_an_exception_of_torchrun_is_read_from_the_file_that_it_was_given(folder, tmp_path):
     ending.error_file(tmp_path).write_text(json.dumps({"message": {"message": ASKED, "extraInfo": {}}}))
     assert ending.read(Ending(), folder, tmp_path).torchrun_error == ASKED
@@ -147,6 +155,14 @@ CASES = {
     "a torchrun that gives up": (
         {"torchrun_error": "RendezvousTimeoutError: "},
         ("failed", "torchrun exited with status 1: RendezvousTimeoutError: "),
+    ),
+    "a rank of another node without memory, after which srun ends torchrun on this one": (
+        {"torchrun_error": ASKED, "failures": [failure(0), failure(3, "oom", "no memory")]},
+        ("oom", "rank 3: no memory"),
+    ),
+    "a rank of another node killed, likewise": (
+        {"torchrun_error": ASKED, "failures": [failure(0)], "rank_statuses": {3: -9}},
+        ("failed", "rank 3 was killed (SIGKILL)"),
     ),
     "only ranks that lost each other": (
         {"failures": [failure(1, message="connection closed")], "rank_statuses": {1: 1}},

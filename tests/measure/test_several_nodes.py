@@ -41,7 +41,8 @@ def command(task_of, tmp_path):
 
 def test_srun_starts_one_process_on_each_node(command):
     made = command(SLURM)
-    assert made.words[0] == "srun" and {"--nodes=2", "--ntasks=2", "--ntasks-per-node=1"} < set(made.words)
+    assert made.words[0] == "srun"
+    assert {"--export=ALL", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"} < set(made.words)
     place = made.words.index("resnetx.measure.launch.on_node")
     assert made.words[place + 1 : place + 5] == ["2", "8", "FIRST_NODE:PORT", "c10d"]
     assert made.variables == {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
@@ -67,9 +68,9 @@ def test_a_container_is_inside_of_what_starts(command):
 
 def test_mpirun_carries_variables_in_words(command, monkeypatch):
     made = command(Launch(launcher="mpi", nodes=2))
-    assert made.words[:5] == ["mpirun", "--map-by", "ppr:1:node", "-np", "2"]
+    assert made.words[:7] == ["mpirun", "--bind-to", "none", "--map-by", "ppr:1:node", "-np", "2"]
     carried = made.carrying({"RESNETX_RUN_FOLDER": "x"})
-    assert carried[4:7] == ["2", "env", "RESNETX_RUN_FOLDER=x"]
+    assert carried[6:9] == ["2", "env", "RESNETX_RUN_FOLDER=x"]
 
 
 def test_torchrun_by_hand_has_the_number_of_its_node(command):
@@ -157,6 +158,9 @@ LINE = f"slurmstepd-node1: error: *** %s ON node1 CANCELLED AT {NOW}%s ***\n"
         (LINE % ("JOB 12", " DUE TO PREEMPTION"), "preempted"),
         (LINE % ("JOB 12", " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"), "a node was lost"),
         (LINE % ("JOB 12", " DUE TO JOB REQUEUE"), "requeued"),
+        (LINE % ("STEP 12.0", ""), "cancelled"),
+        ("srun: Terminating StepId=12.0\n" + LINE % ("STEP 12.0", ""), ""),  # another task of the step had failed
+        ("srun: Terminating StepId=12.0\n" + LINE % ("JOB 12", ""), "cancelled"),
         ("srun: error: Node failure on node2\n" + LINE % ("STEP 12.0", ""), "node node2 was lost"),
         ("Traceback (most recent call last):\n", ""),
     ],

@@ -178,7 +178,9 @@ def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder
 
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="no mpirun here (apt-get install openmpi-bin)")
 def test_mpirun_starts_a_run_on_the_nodes_of_its_job(slurm, folder):
-    (folder / "site.yaml").write_text('interface: lo\nmpirun: [mpirun, --allow-run-as-root, --map-by, "ppr:1:node"]\n')
+    (folder / "site.yaml").write_text(
+        'interface: lo\nmpirun: [mpirun, --allow-run-as-root, --bind-to, none, --map-by, "ppr:1:node"]\n'
+    )
     settings = {**RUN, "gpus": 2, "nodes": 2, "launcher": "mpi", "site": "site.yaml"}
     words = [sys.executable, "-m", "resnetx", "train", *(f"{key}={value}" for key, value in settings.items())]
     (folder / "jobs").mkdir()

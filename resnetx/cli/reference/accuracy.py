@@ -51,8 +51,8 @@ a publisher are left out. **nine of ten**: what nine of ten rates are within. Th
 generation: there, whole generations are left out.
 """
 
-LAB = """Validated on shaped TCP: iterations whose computing is waited out, between processes whose links are as a
-system's, so many times slower ([lab.md](lab.md)). Each was predicted, dated and hashed before any of them was
+LAB = """Validated on shaped TCP: iterations whose computing is replaced by idle time, between processes whose links are
+as a system's, so many times slower ([lab.md](lab.md)). Each was predicted, dated and hashed before any of them was
 measured, and none is left out. It tests the simulation of an iteration, buckets and strategies, and how messages
 share links; not NCCL's protocols, nor the times of GPUs. The errors are those of today's model; the first of these
 commands compares what was predicted then, the others measure it again (45 minutes on two cores, as root):

@@ -22,7 +22,7 @@ def check(made: Check, folder: CheckFolder) -> None:
     _measured(made)
     _rule(made)
     for remark in made.remarks:
-        show.say(f"Also seen, on {remark.node}, which is no outlier: {remark.cause.kind}: {remark.cause.evidence}.")
+        show.say(f"Note on {remark.node} (not an outlier): {remark.cause.kind}: {remark.cause.evidence}.")
     for each in made.left_out:
         show.say(f"Left out: {each}.")
     show.line(f"record: {folder.check}")
@@ -83,14 +83,14 @@ def _rule(made: Check) -> None:
     show.say(f"The check took {duration(made.duration_s)} of {duration(made.budget_s)}.{pairs}")
     if any(run.limit_s is not None for run in made.runs):
         show.say(
-            f"limit: the fleet's median, and {made.spreads:g} robust standard deviations (1.4826 times the median "
-            f"absolute deviation), or {made.floor:.0%} where these are less."
+            f"limit: the fleet's median plus {made.spreads:g} robust standard deviations (1.4826 times the median "
+            f"absolute deviation), or plus {made.floor:.0%} if that is more."
         )
     if any(run.limit_s is None for run in made.runs):
         show.say(
-            f"Fewer than {LEAST} runs of a kind are no fleet to compare with: failures and the description decide."
+            f"Fewer than {LEAST} runs of a kind are too few to compare: only failures and the described limits count."
         )
     if made.system is None:
-        show.say("described: no system is, add systems=NAME.")
+        show.say("described: no system is named; add systems=NAME.")
     else:
         show.say(f"described: what {made.system} allows.")

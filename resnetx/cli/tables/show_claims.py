@@ -38,10 +38,10 @@ def _counts(checked: Sequence[CheckedClaim]) -> None:
     title = "What Tallent et al. 2017 state, and what is predicted here"
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
     note = (
-        "Of misses: something explains them (over the combinations of what the paper leaves open, "
-        f"{combinations} at its settings); the interval of the prediction holds what is stated; or nothing does. open: "
-        "the errors of the predictions leave it open. given: it went into the descriptions or the settings. "
-        f"{left_out} more statements are no predictions (tallent2017.yaml, left_out)."
+        f"miss: cause: some of the {combinations} combinations of what the paper leaves open explain it. within error: "
+        "the prediction's interval contains the stated value. no cause: neither. open: the errors of the predictions "
+        "could turn it either way. given: it is an input of the descriptions or the settings. "
+        f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
     )
     show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, note)
 

@@ -46,7 +46,7 @@ def _devices(devices: Sequence[DeviceLink]) -> None:
     ]
     columns = ["device", "name", "PCIe gen", "lanes", ">replays", ">NVLink errors", ">speed"]
     narrow = [each.device for each in devices if (each.pcie_width or 0) < (each.pcie_width_max or 0)]
-    note = "Now of possible: a GPU at rest lowers its generation."
+    note = "Current of maximum; an idle GPU lowers its PCIe generation."
     if narrow:
         verb = "has" if len(narrow) == 1 else "have"
         note += f" {', '.join(narrow)} {verb} fewer lanes than possible: check the slot, and how the card sits in it."

@@ -33,7 +33,7 @@ def _counts(checked: CheckedPapers) -> None:
     if len(rows) > 1:
         rows.append(_row("all", checked))
     note = (
-        "seen, unseen: hits of hits and misses, of what was known while the model was written and of what was not. "
+        "seen, unseen: hits among hits and misses, for statements known, and not known, as the model was written. "
         "open: the errors of the predictions leave it open. given: it went into descriptions or settings. unpredicted: "
         "too few points can be predicted. unchecked: more statements, each with the reason in its file. What a paper "
         "leaves open is checked in several ways."

@@ -143,7 +143,7 @@ _COMPUTE = {
     "measured": "measured on this GPU",
     "rescaled": "rescaled from another GPU's traces",
     "roofline": "by the roofline",
-    "replayed": "waited out",
+    "replayed": "replayed as idle time",
     None: "unknown",
 }
 

@@ -43,7 +43,7 @@ def _staged(node: Staging) -> str:
     """What a node did before its ranks read, whose time is in no rate."""
     what = f"{node.node}: {node.images:,} images ({si(node.size_bytes, 'B')}) read from {node.folder}"
     took_s = node.list_s + node.wait_s + node.copy_s
-    return f"{what}; {si(node.copied_bytes, 'B')} copied, and all looked at, in {took_s:,.1f} s before the run"
+    return f"{what}; {si(node.copied_bytes, 'B')} copied; staging took {took_s:,.1f} s before the run"
 
 
 def warnings(run_warnings: Sequence[Warning]) -> None:

@@ -11,10 +11,10 @@ def score(found: Score) -> None:
         _row(each, place == 0 or found.scores[place - 1].kind != each.kind) for place, each in enumerate(found.scores)
     ]
     note = (
-        "n of so many figures are predicted. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "
+        "n, of: predicted, of all figures. mean, worst: |predicted / published - 1|. bias: its mean with the sign, "
         "+ is too fast. covered: intervals that hold the figure, of those that are stated. unseen: figures that were "
         "not known while resnetx's model was written. linear: one GPU's rate times GPUs. alpha-beta: one ring over the "
-        "described links, latency and bytes over the slowest rate. Baselines have the figures that somebody predicts."
+        "described links, latency and bytes over the slowest rate. Baselines: on all figures that any file predicts."
     )
     least = ["worst", "unseen", "mean of unseen"]
     show.table("How far off predictions of published figures are", columns, rows, note, least)

@@ -98,7 +98,7 @@ def _phases(made: Steering) -> None:
     ]
     time = "a time that is not known" if made.reconfiguration_s is None else _ms(made.reconfiguration_s)
     note = (
-        f"Setting the switch takes {time}. It is worth it where a phase transmits for longer than the break-even time, "
+        f"Reconfiguring the switch takes {time}. It pays off if a phase transmits for longer than the break-even time, "
         "with the links that are best for all phases together."
     )
     headings = ["phase", ">RTL shared", ">own", ">saved", ">break-even", "switch?"]

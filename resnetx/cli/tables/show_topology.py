@@ -84,13 +84,13 @@ def matrix(system: System) -> None:
         return
     rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(system))]
     note = (
-        "NV#: so many NVLink lanes (AMD: XGMI#); PIX: one PCIe switch; PXB: several; PHB: through a CPU; NODE: between "
+        "NV#: number of NVLinks (AMD: XGMI#); PIX: one PCIe switch; PXB: several; PHB: through a CPU; NODE: between "
         "host bridges of one; SYS: from CPU to CPU; NET: over the network."
     )
     if system.uneven:
         note += " Lanes are those from the GPU of the row to that of the column."
     show.say()
-    show.table("GPUs in the words of nvidia-smi topo -m", ["", *(row[0] for row in rows)], rows, note)
+    show.table("GPU topology, as nvidia-smi topo -m names it", ["", *(row[0] for row in rows)], rows, note)
 
 
 def copies(system: System, transport: Transport) -> None:
@@ -110,14 +110,14 @@ def copies(system: System, transport: Transport) -> None:
         f"Copies between {'' if all_pairs else 'GPU 0 and the other '}GPUs, transport={transport}",
         [">pairs", *WAY_COLUMNS],
         [[str(len(same)), *_way_cells(same[0])] for same in ways],
-        "Large copies, alone or with one in the opposite direction; latency of a small one; one such pair's way.",
+        "Large copies, alone or with one in the opposite direction; latency of a small one; the path of one such pair.",
         ["by way of", "both ways", "latency us"],
     )
 
 
 def routes(system: System, alternatives: Sequence[Path]) -> None:
     """The ways between two GPUs that an application can choose from."""
-    title = f"{system.name}: the ways from GPU {alternatives[0].source} to GPU {alternatives[0].target}"
+    title = f"{system.name}: paths from GPU {alternatives[0].source} to GPU {alternatives[0].target}"
     show.table(title, WAY_COLUMNS, map(_way_cells, alternatives), least=["limited by", "latency us", "both ways"])
 
 
@@ -313,7 +313,7 @@ def _left_out(errors: "ErrorTable") -> None:
     show.table("Mean error of each source, with it and without it in the fit", columns, rows, least=["figures"])
     for held in errors.held:
         share = held.within / held.points
-        show.say(f"Within the 90 % that other sources give: {held.within} of {held.points} {held.what}, {share:.0%}.")
+        show.say(f"Within the other sources' 90 % error: {held.within} of {held.points} {held.what}, {share:.0%}.")
 
 
 def _validation_cells(row: "CollectiveRow") -> list[str]:

@@ -81,10 +81,17 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
 _RANK_STATUS = re.compile(r"^\s*rank\s*: (\d+) \(.*\n\s*exitcode\s*: (-?\d+) ", re.MULTILINE)
 
 
+_TRACEBACK = "Traceback (most recent call last):\n"
+
+
 def _split(stderr: str) -> tuple[str, str]:
-    """stderr without torchrun's report on the ranks that failed, which comes last; and that report, "" if none."""
-    before, _, last = stderr.rpartition("Traceback (most recent call last):\n")
-    return (before, last) if "ChildFailedError:" in last else (stderr, "")
+    """stderr without torchrun's report on the ranks that failed; and that report, "" if there is none."""
+    first, *tracebacks = stderr.split(_TRACEBACK)
+    reports = [place for place, text in enumerate(tracebacks) if "ChildFailedError:" in text]
+    if not reports:
+        return stderr, ""
+    report = tracebacks.pop(reports[-1])  # behind it, torchrun on other nodes may tell that it was ended
+    return _TRACEBACK.join([first, *tracebacks]), report
 
 
 def _tail(path: Path) -> str:
@@ -130,7 +137,7 @@ def cause(end: Ending, ranks: int) -> Cause:
         return end.stopped, end.reason
     if end.by_slurm:
         return "failed", f"{slurm.ENDED}: {end.by_slurm}"
-    for judge in (_signal_to_torchrun, _failed_rank, _killed_torchrun, _killed_ranks, _failed_torchrun, _silent_ranks):
+    for judge in (_failed_rank, _killed_ranks, _signal_to_torchrun, _killed_torchrun, _failed_torchrun, _silent_ranks):
         if found := judge(end, ranks):
             return found
     if end.failures:  # nothing but ranks that lost others
@@ -148,7 +155,10 @@ def late(end: Ending, ranks: int) -> list[Warning]:
 
 
 def _signal_to_torchrun(end: Ending, _: int) -> Cause | None:
-    """torchrun was asked to end, and ended all ranks, which report no more than that."""
+    """torchrun was asked to end, and ended all ranks, which report no more than that.
+
+    Of several nodes, also where a rank on another one was lost: srun then ends torchrun on all.
+    """
     if found := re.match(r"SignalException: .*got signal: (\d+)", end.torchrun_error):
         return "failed", f"torchrun was ended ({_name(int(found[1]))})"
     return None

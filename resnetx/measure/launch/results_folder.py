@@ -43,4 +43,6 @@ def set_aside(folder: Path) -> Iterator[Path]:
 
 def not_writable(path: Path, error: OSError) -> ConfigError:
     """The sentence for a place in the results folder that cannot be written."""
-    return ConfigError(f"results: cannot write {path} ({error.strerror}); make room or allow it, or set results=FOLDER")
+    return ConfigError(
+        f"results: cannot write {path} ({error.strerror}); free space or make it writable, or set results=FOLDER"
+    )

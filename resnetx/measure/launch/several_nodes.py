@@ -30,7 +30,8 @@ TEMPLATES = CONFIGS.parent / "launch"
 def in_slurm(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None = None) -> Command:
     """srun: one step of the job at hand, with one process on each of the first nodes, or of those that are named."""
     nodes, named = task.request.nodes, _launch(task).on
-    step = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
+    # Variables reach the ranks of a job that was submitted with --export=NONE, too.
+    step = ["srun", "--overlap", "--export=ALL", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     step.append(f"--nodelist={','.join(named)}" if named else "--relative=0")
     # All CPUs and GPUs of the job's nodes are the ranks', who choose among them; one node that fails ends the others.
     step += ["--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=1", "--input=none", f"--job-name={task.request.slug}"]

@@ -5,6 +5,8 @@ writes into the log of every step before it sends SIGTERM, KillWait seconds befo
 
     slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***
 
+Of a step that srun itself ends, as one of its tasks failed (--kill-on-bad-exit), it writes such a line, too.
+
 `scontrol` names no cause at that moment: the job is COMPLETING, or, where it is requeued, PENDING.
 """
 
@@ -32,7 +34,8 @@ _CAUSES = {
     "NODE FAILURE": "a node was lost",
     "JOB REQUEUE": "requeued",
 }
-_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (\S+)(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
+_CANCELLED = re.compile(r"\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT (\S+)(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
+_ENDED_BY_SRUN = "srun: Terminating StepId"  # before it ends a step by itself
 _LOST_NODE = re.compile(r"srun: error: Node failure on ([^\s,]+)")
 
 
@@ -75,7 +78,7 @@ def node_names() -> list[str]:
     return said(["scontrol", "show", "hostnames", listed]).split() if listed else []
 
 
-USABLE = ("idle", "mixed", "allocated", "completing")  # now, or when their jobs have ended
+USABLE = ("idle", "planned", "mixed", "allocated", "completing")  # now, or when their jobs have ended
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,18 @@ class PartitionNode:
 
     name: str
     state: str  # "idle", without the signs behind it
-    resources: str  # "gpu:h100:8"
+    resources: str  # "gpu:h100:8(S:0-1)"
+    features: tuple[str, ...]  # that constraints name
     reason: str  # that an administrator gave
 
     @property
     def usable(self) -> bool:
         return self.state in USABLE
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that a job can have of it."""
+        return sum(map(int, re.findall(r"\bgpu(?::[^:(,]+)?:(\d+)", self.resources)))
 
     def __str__(self) -> str:
         return f"{self.name} is {self.state}" + f" ({self.reason})" * (self.reason not in ("", "none"))
@@ -97,9 +106,14 @@ class PartitionNode:
 
 def partition_nodes(partition: str) -> list[PartitionNode]:
     """The nodes of a partition; none where there is no such partition, or no answer."""
-    lines = said(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T|%G|%E"]).splitlines()
-    found = [line.split("|", 3) for line in lines if line.count("|") >= 3]
-    return [PartitionNode(name, state.rstrip("*~#!%$@^-+"), gres, reason) for name, state, gres, reason in found]
+    lines = said(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T|%G|%f|%E"]).splitlines()
+    found = [
+        line.split("|", 4) for line in dict.fromkeys(lines) if line.count("|") >= 4
+    ]  # several partitions share some
+    return [
+        PartitionNode(name, state.rstrip("*~#!%$@^-+"), gres, tuple(features.split(",")), reason)
+        for name, state, gres, features, reason in found
+    ]
 
 
 def default_partition() -> str:
@@ -140,10 +154,15 @@ def cause(log: str) -> str:
     """Why Slurm ended what wrote this log: "time limit"; "" where it did not."""
     if lost := _LOST_NODE.search(log):
         return f"node {lost[1]} was lost"
-    *_, last = [None, *_CANCELLED.finditer(log)]
+    *_, last = [None, *filter(lambda line: not _by_srun(line), _CANCELLED.finditer(log))]
     if last is None:
         return ""
-    return next((said for written, said in _CAUSES.items() if (last[2] or "").startswith(written)), "cancelled")
+    return next((said for written, said in _CAUSES.items() if (last[3] or "").startswith(written)), "cancelled")
+
+
+def _by_srun(line: re.Match[str]) -> bool:
+    """Whether a step was ended by its own srun, because one of its tasks had failed."""
+    return line[1] == "STEP" and not line[3] and _ENDED_BY_SRUN in line.string[: line.start()]
 
 
 def cause_of_signal() -> str:
@@ -169,7 +188,7 @@ def cause_of_job(number: str) -> str:
 def _fresh(log: str) -> str:
     """A log without what was written of earlier ends: a job that is requeued goes on with its log."""
     now = datetime.now()  # as slurmstepd writes it: local time
-    old = [found.end() for found in _CANCELLED.finditer(log) if _age_s(found[1], now) > _FRESH_S]
+    old = [found.end() for found in _CANCELLED.finditer(log) if _age_s(found[2], now) > _FRESH_S]
     return log[max(old, default=0) :]
 
 
