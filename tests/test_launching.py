@@ -69,7 +69,7 @@ def test_a_mistake_in_a_site_file_is_told_with_its_line(tmp_path, text, line, sa
             "node_rank=2: expected 0 to 1, as nodes=2",
         ),
         ({"launcher": "torchrun", "nodes": 2, "node_rank": 1, "rendezvous": "a"}, "expected HOST:PORT"),
-        ({"launcher": "slurm", "rendezvous": "a:1"}, "rendezvous=a:1: of launcher=torchrun"),
+        ({"launcher": "slurm", "rendezvous": "a:1"}, "rendezvous=a:1: only for launcher=torchrun"),
         ({"launcher": "slurm", "walltime": "soon"}, "walltime=soon: expected a duration"),
         ({"launcher": "slurm", "nodes": 0}, "nodes=0: expected at least 1"),
         ({"launcher": "pbs"}, "launcher=pbs: not one of the known values (slurm, torchrun, mpi)"),

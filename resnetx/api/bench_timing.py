@@ -27,6 +27,11 @@ def check(r: BenchRequest) -> None:
         variable = {"algorithm": "NCCL_ALGO", "protocol": "NCCL_PROTO"}[key]
         if value is not None and variable in r.env:
             raise ConfigError(f"env.{variable}: set by {key}={value}; leave one of them out")
+        if value is not None and r.collectives and all(OPERATIONS[name].sends for name in r.collectives):
+            raise ConfigError(
+                f"{key}={value}: NCCL has no such choice for {', '.join(r.collectives)}, which are sends and receives; "
+                "leave it out"
+            )
     if not r.collectives:
         asked = next((key for key in _OWN if getattr(r, key) is not None), "dtype" if r.dtype != "fp32" else "")
         if asked:

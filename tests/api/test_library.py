@@ -130,7 +130,7 @@ def test_what_was_loaded_is_compared_and_reported_as_its_folder_is(tmp_path):
     for sides, sentence in (((study, made), "a prediction is given second"), ((study,), "1 path given")):
         with pytest.raises(resnetx.ConfigError, match=sentence):
             resnetx.compare(*sides)
-    with pytest.raises(resnetx.ConfigError, match="a prediction: not with papers="):
+    with pytest.raises(resnetx.ConfigError, match="a prediction: not accepted with papers="):
         resnetx.compare(made, papers="sth2017")
 
 

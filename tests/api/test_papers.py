@@ -124,7 +124,7 @@ def test_the_library_checks_a_paper_and_keeps_the_record(tmp_path):
     ("settings", "words"),
     [
         ({"papers": "li2018"}, "papers=li2018: no paper has that name; did you mean li2019?"),
-        ({"papers": ["li2019"], "clock": 1000}, "clock=1000: not with papers="),
+        ({"papers": ["li2019"], "clock": 1000}, "clock=1000: not accepted with papers="),
     ],
 )
 def test_other_papers_and_other_settings_are_refused(settings, words):

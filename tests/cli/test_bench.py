@@ -316,6 +316,10 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["place=out"], "place=out with collective=allreduce: torch runs it in place only; use place=in"),
         (["collective=alltoall", "place=in"], "torch runs it out of place only; use place=out"),
         (["algorithm=rings"], "algorithm=rings: expected one of auto, ring, tree, "),
+        (
+            ["collective=[alltoall,sendrecv]", "algorithm=ring"],
+            "NCCL has no such choice for alltoall, sendrecv, which are",
+        ),
         (["algorithm=ring", "env.NCCL_ALGO=Tree"], "env.NCCL_ALGO: set by algorithm=ring; leave one of them out"),
         (["copy=local", "dtype=bf16"], "dtype=bf16: only for collectives, and none is requested; leave it out"),
         (["copy=device", "collective=allreduce"], "copy with collective: NCCL changes how GPUs reach each other"),

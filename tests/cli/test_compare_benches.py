@@ -110,9 +110,9 @@ def test_a_bench_is_compared_with_a_bench_only(run, two, tmp_path):
     (tmp_path / "empty").mkdir()
     for words, sentence in (
         ([two[0], "empty"], "empty: a has benches; expected another bench"),
-        ([*two, "baseline=2"], "baseline=2: benches are compared with out= and size="),
-        ([*two, "size=1MiB"], "size=1MiB: expected the least and the most payload"),
-        (["systems=[gx8,dgx2]", "size=1MiB"], "size=1MiB: only for two benches"),
+        ([*two, "baseline=2"], "baseline=2: benches accept out= and size="),
+        ([*two, "size=1MiB"], "size=1MiB: expected the smallest and the largest payload"),
+        (["systems=[gx8,dgx2]", "size=1MiB"], "size=1MiB: the range of payloads"),
     ):
         status, _, err = run(*words)
         assert (status, sentence in err) == (2, True), err

@@ -286,7 +286,7 @@ def test_gloo_leaves_the_links_alone():
     ("asked", "said"),
     [
         ({"collective": "alltoal"}, "no collective has that name"),
-        ({"collective": "alltoall", "library": "nccl2"}, "it has no messages between GPUs"),
+        ({"collective": "alltoall", "library": "nccl2"}, "it has no send and receive"),
         ({"library": "nccl3"}, "no library generation has that name"),
         ({"devices": [0, 8]}, "expected different GPU ids from 0 to 7"),
         ({"devices": [1, 1]}, "expected different GPU ids"),

@@ -61,7 +61,7 @@ def test_a_fabric_of_switches_grows_and_another_gpu_brings_its_own_links(made):
 @pytest.mark.parametrize(
     ("name", "wanted", "sentence"),
     [
-        ("dgx1-p100", {"gpus": 16}, "gpus=16: dgx1-p100 joins its 8 GPUs by links from one to another"),
+        ("dgx1-p100", {"gpus": 16}, "gpus=16: dgx1-p100 links its 8 GPUs directly to each other"),
         ("pcie-gen5", {"switches": 3}, "switches=3: 8 GPUs cannot be shared out evenly over them"),
         ("pcie-gen5", {"switches": 4, "sockets": 3}, "sockets=3: 4 switches cannot be shared out evenly over them"),
         ("pcie-gen5", {"uplink": "x16"}, "uplink=x16: expected a generation and lanes, as gen5x16"),

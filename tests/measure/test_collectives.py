@@ -281,6 +281,8 @@ node:7:7 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..H
 node:7:7 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}
 node:7:7 [0] NCCL INFO Broadcast: 4096 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}
 node:7:7 [0] NCCL INFO 65536 Bytes -> Algo 1 proto 2 time 25.200924
+node:7:7 [0] NCCL INFO AllGather: 4096 Bytes -> Algo PAT proto SIMPLE channel{Lo..Hi}={0..1}
+node:7:7 [0] NCCL INFO AllGather: 8192 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}
 node:7:7 [0] NCCL INFO AllReduce [Symmetric]: 64 Bytes -> Kernel AllReduce_AGxLL_R nchannels 1 nthreads 2 nWorks 1
 """
 
@@ -291,12 +293,14 @@ node:7:7 [0] NCCL INFO AllReduce [Symmetric]: 64 Bytes -> Kernel AllReduce_AGxLL
         ("allreduce", 4096, ("TREE", "LL")),
         ("broadcast", 4096, ("RING", "SIMPLE")),
         ("allreduce", 65536, ("RING", "SIMPLE")),
+        ("allgather", 8192, ("PAT", "SIMPLE")),  # the log has what each of two ranks gives
+        ("allgather", 16384, ("RING", "LL")),
         ("allreduce", 64, ("NCCL's log does not say", "NCCL's log does not say")),
     ],
 )
 def test_what_nccl_chose_is_read_from_its_log(name, size, choice):
     point = BenchPoint(collective=name, size_bytes=size, times_s=[1.0], wrong=0, cpu_share=None)
-    (found,) = nccl_choices.with_choices([point], [CHOICES, ""], replace(REQUEST, algorithm="auto"))
+    (found,) = nccl_choices.with_choices([point], [CHOICES, ""], replace(REQUEST, gpus=2, algorithm="auto"))
     assert (found.algorithm, found.protocol) == choice
     assert nccl_choices.with_choices([point], [CHOICES], REQUEST) == [point]
 
@@ -306,11 +310,22 @@ def test_what_nccl_chose_is_read_from_its_log(name, size, choice):
     [
         ({}, None),
         ({"algorithm": "auto"}, {}),
-        ({"algorithm": "tree", "protocol": "ll128"}, {"NCCL_ALGO": "tree", "NCCL_PROTO": "ll128"}),
+        (
+            {"algorithm": "tree", "protocol": "ll128"},
+            {
+                "NCCL_ALGO": "allreduce:tree;reducescatter:tree",
+                "NCCL_PROTO": "allreduce:ll128;reducescatter:ll128",
+            },
+        ),
     ],
 )
-def test_nccls_choices_are_forced_by_its_variables(settings, variables):
-    assert nccl_choices.forced(replace(REQUEST, **settings)) == variables
+def test_nccls_choices_are_forced_by_its_variables_for_what_is_measured(settings, variables):
+    request = replace(REQUEST, collectives=["allreduce", "alltoall", "reduce_scatter"], **settings)
+    assert nccl_choices.forced(request, "2.30.7") == variables
+
+
+def test_an_nccl_that_knows_no_functions_gets_one_choice_for_all():
+    assert nccl_choices.forced(replace(REQUEST, algorithm="tree"), "2.21.5") == {"NCCL_ALGO": "tree"}
 
 
 class Two(Alone):

@@ -30,6 +30,12 @@ def test_the_transport_of_each_connection_is_read_from_ncclss_log():
     ]
 
 
+def test_nvlink_sharp_is_seen_on_one_node_and_between_nodes():
+    comm = "NVLS comm 0x1 headRank 0 nHeads 8 nvlsRanks 8 buffSize 1048576 memSize 2097152 nvlsPerRankSize 201326592"
+    log = f"node:7:7 [0] NCCL INFO {comm}\nnode:7:7 [0] NCCL INFO Connected NVLS tree\n"
+    assert channel_lines(log) == [("NVLS", "Connected NVLS tree"), ("NVLS", comm)]
+
+
 def test_the_transport_of_gpu_ranks_is_what_nccl_says_and_unknown_where_it_says_nothing():
     ranks = Ranks(rank=0, local_rank=0, world_size=2, device=torch.device("cuda", 0))
     assert used_transport.used(ranks, [LOG, ""]).used == ["P2P/CUMEM", "SHM/direct/direct"]

@@ -96,7 +96,7 @@ def test_the_gpu_that_cuda_means_is_sampled(only_second_gpu_visible):
     assert samples.rank == 3
     assert samples.time_s == sorted(samples.time_s)
     count = len(samples.time_s)
-    assert count >= 3
+    assert count >= 2
     assert samples.sm_clock_Hz == [1.2e9] * count
     assert samples.power_W == [250.0] * count
     assert samples.temperature_C == [55.0] * count
@@ -112,7 +112,8 @@ def test_energy_that_is_not_counted_is_the_integral_of_power(only_second_gpu_vis
 def test_counted_energy_is_the_difference(only_second_gpu_visible):
     class Counting(TwoGpus):
         def nvmlDeviceGetTotalEnergyConsumption(self, gpu: int) -> int:
-            return 5_000_000 + 30_000 * self.readings
+            self.energy_mJ = getattr(self, "energy_mJ", 5_000_000) + 30_000
+            return self.energy_mJ
 
     assert measured(Counting()).gpu_samples.energy_J == pytest.approx(30.0)
 
@@ -154,7 +155,8 @@ def test_a_reading_that_fails_once_costs_one_sample(only_second_gpu_visible):
 
     nvml = Flaky()
     samples = measured(nvml).gpu_samples
-    assert len(samples.time_s) == len(samples.temperature_C) == len(samples.power_W) == nvml.asked - 1
+    assert len(samples.time_s) == len(samples.temperature_C) == len(samples.power_W)
+    assert nvml.asked - len(samples.time_s) in (1, 2), "the one that failed, and one that may have come after the end"
 
 
 def test_without_a_driver_the_fields_say_so():

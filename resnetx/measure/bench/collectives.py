@@ -23,6 +23,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import lab_network, on_one_node, run_started
 from resnetx.measure.machine.host_load import cpu_times, host_load
 from resnetx.measure.machine.sensor_warnings import foreign_load
+from resnetx.measure.machine.software import nccl_version
 from resnetx.measure.rank import distributed, nodes, used_transport
 from resnetx.measure.rank.clock import timed_with_cpu
 from resnetx.measure.rank.device import describe_device
@@ -68,7 +69,7 @@ def run(task: BenchFile, started: Moment) -> BenchRecord | None:
         oversubscribe=task.oversubscribe,
         way=request.way,
         over_hosts=on_one_node() and (not request.collectives or _polls(request)),
-        choices=nccl_choices.forced(request),
+        choices=nccl_choices.forced(request, nccl_version()),
     )
     with joined as ranks:
         machines = nodes.machines(None, ranks)

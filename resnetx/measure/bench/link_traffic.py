@@ -97,6 +97,6 @@ def _both(after: tuple[int, int] | Unknown, before: tuple[int, int] | Unknown) -
         return after
     if isinstance(before, Unknown):
         return before
-    if after < before:
+    if after[0] < before[0] or after[1] < before[1]:
         return Unknown("the counter started again in between")
     return after[0] - before[0], after[1] - before[1]

@@ -76,7 +76,7 @@ def channel_lines(log: str) -> list[tuple[str, str]]:
         text = line.partition("NCCL INFO ")[2]
         if text.startswith("Channel 00") and " via " in text:
             found[text] = text.rpartition(" via ")[2].split()[0]
-        elif text.startswith("Connected NVLS"):
+        elif text.startswith(("Connected NVLS", "NVLS comm ")):  # the former between nodes, the latter on one, too
             found[text] = "NVLS"
     return [(via, text) for text, via in sorted(found.items())]
 

@@ -42,12 +42,15 @@ class AmdGpu:
         ]
         return next((power for power in found if not isinstance(power, Unknown)), found[0])
 
-    def counters(self) -> Counters:
-        """The readings that only count up."""
+    def energy_J(self) -> float | Unknown:
+        """What the GPU has used since some moment."""
         steps = self._smi.fact("energy_accumulator", "amdsmi_get_energy_count", self._handle)
         step_uJ = self._smi.fact("counter_resolution", "amdsmi_get_energy_count", self._handle)
+        return step_uJ if isinstance(step_uJ, Unknown) else times(step_uJ * 1e-6, steps)
+
+    def counters(self) -> Counters:
+        """The readings of links that only count up."""
         return Counters(
-            energy_J=step_uJ if isinstance(step_uJ, Unknown) else times(step_uJ * 1e-6, steps),
             pcie_replays=self._smi.fact("pcie_metric.pcie_replay_count", "amdsmi_get_pcie_info", self._handle),
             nvlink_errors=_NO_NVLINK,
             nvlink_sent_bytes=_NO_NVLINK,

@@ -21,9 +21,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counters:
-    """The readings that only count up, as `record.LinkCounters` names them; and the energy."""
+    """The readings of links that only count up, as `record.LinkCounters` names them."""
 
-    energy_J: float | Unknown
     pcie_replays: int | Unknown
     nvlink_errors: int | Unknown
     nvlink_sent_bytes: int | Unknown

@@ -54,23 +54,24 @@ class Sensors:
         self._gpu = _find_gpu(devices, module)
 
     def start(self) -> None:
-        if not isinstance(self._gpu, Unknown):
-            self._counters = self._gpu.counters()
-        self._cpus = cpu_times()
-        self._started = time.perf_counter()
-        if not isinstance(self._gpu, Unknown):
-            self._sampler = _Sampler(self._gpu)
-            self._sampler.start()
+        """Reads what counts up; the energy last, so that no reading of links, in which the GPU idles, is in it."""
+        if isinstance(self._gpu, Unknown):
+            self._cpus = cpu_times()
+            return
+        self._counters, self._cpus = self._gpu.counters(), cpu_times()
+        self._started, self._energy_J = time.perf_counter(), self._gpu.energy_J()
+        self._sampler = _Sampler(self._gpu)
+        self._sampler.start()
 
     def stop(self) -> Readings:
         """What was read; its structs are yet to be sealed."""
         if isinstance(self._gpu, Unknown):
             return Readings(self._gpu, self._gpu, host_load(self._cpus, cpu_times()))
-        before, now = self._counters, self._gpu.counters()
+        energy_J = _increase(self._gpu.energy_J(), self._energy_J)
         duration_s = time.perf_counter() - self._started
-        energy_J = _increase(now.energy_J, before.energy_J)
-        samples = _gpu_samples(self._rank, self._sampler.finish(), self._started, duration_s, energy_J)
-        return Readings(samples, _link_counters(self._rank, now, before), host_load(self._cpus, cpu_times()))
+        load, taken = host_load(self._cpus, cpu_times()), self._sampler.finish()
+        samples = _gpu_samples(self._rank, taken, self._started, duration_s, energy_J)
+        return Readings(samples, _link_counters(self._rank, self._gpu.counters(), self._counters), load)
 
 
 # ---- one GPU --------------------------------------------------------------------------------------------------------
@@ -127,11 +128,15 @@ class NvmlGpu:
         usage: int | Unknown = self._nvml.ask("nvmlDeviceGetPowerUsage", self._handle)
         return usage
 
+    def energy_J(self) -> float | Unknown:
+        """What the GPU has used since the driver was loaded."""
+        if self._divided:
+            return _ALL_INSTANCES
+        return times(1e-3, self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle))
+
     def counters(self) -> Counters:
-        """The readings that only count up."""
-        energy_mJ = self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle)
+        """The readings of links that only count up; on eight NVSwitched GPUs some ninety calls."""
         return Counters(
-            energy_J=_ALL_INSTANCES if self._divided else times(1e-3, energy_mJ),
             pcie_replays=self._nvml.ask("nvmlDeviceGetPcieReplayCounter", self._handle),
             nvlink_errors=self._over_nvlinks(_NVLINK_ERRORS),
             nvlink_sent_bytes=self._over_nvlinks(_NVLINK_SENT_BYTES),
@@ -218,8 +223,9 @@ class _Sampler(threading.Thread):
 def _gpu_samples(
     rank: int, taken: list[tuple[float, Sample]], start: float, duration_s: float, energy_J: float | Unknown
 ) -> GpuSamples:
-    """The samples, of which those are dropped that lack what others have; the energy from the power where need be."""
-    whole = [(at - start, sample) for at, sample in taken if _missing(sample) <= _missing(taken[0][1])]
+    """The samples up to the end, but for those that lack what others have; the energy from the power where need be."""
+    ours = [taken[0], *((at, sample) for at, sample in taken[1:] if at - start <= duration_s)]
+    whole = [(at - start, sample) for at, sample in ours if _missing(sample) <= _missing(taken[0][1])]
     times_s, samples = [at_s for at_s, _ in whole], [sample for _, sample in whole]
     power_W = _column([sample.power_W for sample in samples])
     if isinstance(energy_J, Unknown) and not isinstance(power_W, Unknown):
