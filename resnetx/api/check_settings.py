@@ -207,9 +207,8 @@ def _fleet(settings: CheckSettings, tree: Mapping[str, object]) -> tuple[Fleet, 
 
 
 NAMING = ("exclude", "nodelist", "nodefile", "reservation")  # options of sbatch that choose nodes by name
-FEATURES = re.compile(
-    r"[\w.]+(?:&[\w.]+)*|[\w.]+(?:\|[\w.]+)*"
-)  # constraints that are counted here: h100, h100&ib, a|b
+# Of constraints, those by which nodes are counted: h100, h100&ib, a|b.
+FEATURES = re.compile(r"[\w.]+(?:&[\w.]+)*|[\w.]+(?:\|[\w.]+)*")
 
 
 def _of_partition(tree: Mapping[str, object]) -> tuple[int, list[str]]:
@@ -230,7 +229,7 @@ def _of_partition(tree: Mapping[str, object]) -> tuple[int, list[str]]:
             f"partition {partition} has no usable node" if nodes else f"Slurm shows no nodes of partition {partition}"
         )
         raise ConfigError(f"nodes={ALL}: {what} here; see `resnetx doctor launcher=slurm`, or name a number of nodes")
-    fewer = [node for node in alike if node.usable and node not in usable]
+    fewer = [node for node in alike if node.usable and node.gpus < (site.gpus_per_node or 0)]
     said = [f"{node}: not usable" for node in alike if not node.usable]
     said += [f"{node.name}: it has {node.gpus} GPUs, gpus_per_node={site.gpus_per_node}" for node in fewer]
     if other := len(nodes) - len(alike):

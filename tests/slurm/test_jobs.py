@@ -166,6 +166,7 @@ def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder
         number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
         until(lambda: "DRAIN" in slurm.job(number)["Reason"].upper(), lambda: slurm.say("squeue"))
         assert not list(folder.rglob("record.json"))
+        until(lambda: "drained" in slurm.states(), lambda: str(slurm.states()))  # draining, while an earlier job ends
         assert "nodes=2 would wait; node2 is drained (test)" in resnetx(slurm, folder, "doctor", {}, status=1)
     path = begun(folder)
     slurm.say("scontrol", "requeue", number)
