@@ -59,17 +59,17 @@ def execute(made: AskedCheck) -> KeptCheck:
     folder = CheckFolder(new_folder(made.results / machine_name(made.fleet.launch) / "check"))
     started_s, clock_s = time.time(), time.monotonic()
     runs = CheckRuns(made, folder, described.judge)
-    try:
-        runs.run()
-    except BaseException as stop:  # Ctrl-C, or Slurm: what has ended by then is judged and kept
-        name = type(stop).__name__.lstrip("_")
-        runs.left_out.append(f"all that had not ended when the check was interrupted ({name})")
-        write(folder.check, _record(made, described, runs, started_s, time.monotonic() - clock_s))
-        raise
     if described.gpus is None:
         runs.left_out.append("counting GPUs: nothing says how many a node has (systems=, or gpus_per_node of the site)")
-    record = _record(made, described, runs, started_s, time.monotonic() - clock_s)
-    write(folder.check, record)
+    try:
+        runs.run()
+    except BaseException as stop:  # Ctrl-C, or Slurm
+        name = type(stop).__name__.lstrip("_")
+        runs.left_out.append(f"all that had not ended when the check was interrupted ({name})")
+        raise
+    finally:  # what has ended is judged and kept
+        record = _record(made, described, runs, started_s, time.monotonic() - clock_s)
+        write(folder.check, record)
     if file := made.settings.prometheus_file:
         store_metrics(file, record)
     return KeptCheck(record, folder)

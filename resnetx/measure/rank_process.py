@@ -75,7 +75,7 @@ def explain_termination() -> None:
         else:
             name = kernel_text(f"proc/{sender}/comm")
             # Slurm ends the whole step with it, where a task on another node has failed.
-            kind: FailureKind = "peer" if name and name.startswith("slurmstepd") else "error"
+            kind: FailureKind = "peer" if name.startswith("slurmstepd") else "error"
             failure = _said(kind, f"ended (SIGTERM) by process {sender}" + f" ({name})" * bool(name))
         with suppress(OSError):  # a full disk, say: there is nobody left to tell
             record.write(folder.failure(failure.rank), failure)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from resnetx.measure.lab import namespaces
+from tests import stalls
 from tests.patience import PATIENCE_S, until
 
 missing = namespaces.missing()
@@ -35,25 +36,32 @@ def network_namespaces():
 
 def test_a_bench_recovers_the_described_bandwidth(tmp_path):
     words = ["collective=allreduce", "size=[8,4MiB]", "gpus=2", "iterations=5", "--json"]
-    child = lab("bench", *words, folder=tmp_path, scale=SLOW)
-    out, err = child.communicate(timeout=PATIENCE_S)
+    with stalls.watched() as watched:
+        child = lab("bench", *words, folder=tmp_path, scale=SLOW)
+        out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
-    (large,) = (point for point in record["points"] if point["size_bytes"] == 2**22)
-    described_Bps = 13.12e9 / SLOW
-    assert 2**22 / min(large["times_s"]) == pytest.approx(described_Bps, rel=0.1)  # the tool's own bar: docs/lab.md
     assert record["transport"]["evidence"][0].startswith(f"gpu0 to riser0: 6.55 MB/s each way, shaped to gx8 / {SLOW}")
     assert record["request"]["lab"] == {"system": "gx8", "scale": SLOW, "transport": "auto"}
+    (large,) = (point for point in record["points"] if point["size_bytes"] == 2**22)
+    ratio = 2**22 / min(large["times_s"]) / (13.12e9 / SLOW)
+    assert ratio < 1.1
+    if ratio < 0.9 and watched.reason:
+        pytest.skip(watched.reason)
+    assert ratio > 0.9
 
 
 def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
     machine = Path(__file__).parents[2] / "results" / "lab" / "degraded" / "gx8-gpu2-x8.yaml"
     words = ["copy=device", "gpus=4", "size=[64KiB,256KiB]", "iterations=9", "--json"]
-    child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
-    out, err = child.communicate(timeout=PATIENCE_S)
+    with stalls.watched() as watched:
+        child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
+        out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
     slow = [warning["message"] for warning in record["warnings"] if warning["code"] == "slow-gpu"]
+    if watched.reason and not any("GPU 2 is slow with most others" in message for message in slow):
+        pytest.skip(watched.reason)
     assert any("GPU 2 is slow with most others" in message for message in slow)
     assert not any("GPU 0 is slow" in message for message in slow)
 

@@ -96,7 +96,7 @@ def test_the_gpu_that_cuda_means_is_sampled(only_second_gpu_visible):
     assert samples.rank == 3
     assert samples.time_s == sorted(samples.time_s)
     count = len(samples.time_s)
-    assert count >= 2
+    assert count >= 3
     assert samples.sm_clock_Hz == [1.2e9] * count
     assert samples.power_W == [250.0] * count
     assert samples.temperature_C == [55.0] * count
@@ -155,8 +155,7 @@ def test_a_reading_that_fails_once_costs_one_sample(only_second_gpu_visible):
 
     nvml = Flaky()
     samples = measured(nvml).gpu_samples
-    assert len(samples.time_s) == len(samples.temperature_C) == len(samples.power_W)
-    assert nvml.asked - len(samples.time_s) in (1, 2), "the one that failed, and one that may have come after the end"
+    assert len(samples.time_s) == len(samples.temperature_C) == len(samples.power_W) == nvml.asked - 1
 
 
 def test_without_a_driver_the_fields_say_so():

@@ -148,6 +148,10 @@ def test_the_container_script_binds_folders(kind, words, tmp_path):
 
 NOW = "2026-01-01T00:00:00"
 LINE = f"slurmstepd-node1: error: *** %s ON node1 CANCELLED AT {NOW}%s ***\n"
+OF_SLURM_22 = """srun: error: node2: task 1: Exited with exit code 3
+srun: launch/slurm: _step_signal: Terminating StepId=1.0
+"""
+ABORTED = "srun: Job step aborted: Waiting up to 22 seconds for job step to finish.\n"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +164,8 @@ LINE = f"slurmstepd-node1: error: *** %s ON node1 CANCELLED AT {NOW}%s ***\n"
         (LINE % ("JOB 12", " DUE TO JOB REQUEUE"), "requeued"),
         (LINE % ("STEP 12.0", ""), "cancelled"),
         ("srun: Terminating StepId=12.0\n" + LINE % ("STEP 12.0", ""), ""),  # another task of the step had failed
+        (OF_SLURM_22 + LINE % ("STEP 1.0", ""), ""),
+        (ABORTED + OF_SLURM_22 + LINE % ("STEP 1.0", ""), "cancelled"),  # scancel 1.0, heard of late
         ("srun: Terminating StepId=12.0\n" + LINE % ("JOB 12", ""), "cancelled"),
         ("srun: error: Node failure on node2\n" + LINE % ("STEP 12.0", ""), "node node2 was lost"),
         ("Traceback (most recent call last):\n", ""),

@@ -35,7 +35,8 @@ _CAUSES = {
     "JOB REQUEUE": "requeued",
 }
 _CANCELLED = re.compile(r"\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT (\S+)(?: DUE TO ([A-Z ]+?))?(?:,[^*]*)? \*\*\*")
-_ENDED_BY_SRUN = "srun: Terminating StepId"  # before it ends a step by itself
+# What srun writes first where it ends a step by itself, and where it is told to; Slurm 22 names a function in between.
+_END_OF_STEP = re.compile(r"^srun: (?:\S+: )*(Terminating StepId|Job step aborted)", re.MULTILINE)
 _LOST_NODE = re.compile(r"srun: error: Node failure on ([^\s,]+)")
 
 
@@ -107,9 +108,8 @@ class PartitionNode:
 def partition_nodes(partition: str) -> list[PartitionNode]:
     """The nodes of a partition; none where there is no such partition, or no answer."""
     lines = said(["sinfo", "--noheader", "--Node", f"--partition={partition}", "--format=%N|%T|%G|%f|%E"]).splitlines()
-    found = [
-        line.split("|", 4) for line in dict.fromkeys(lines) if line.count("|") >= 4
-    ]  # several partitions share some
+    lines = list(dict.fromkeys(lines))  # a node of two partitions has two
+    found = [line.split("|", 4) for line in lines if line.count("|") >= 4]
     return [
         PartitionNode(name, state.rstrip("*~#!%$@^-+"), gres, tuple(features.split(",")), reason)
         for name, state, gres, features, reason in found
@@ -162,7 +162,8 @@ def cause(log: str) -> str:
 
 def _by_srun(line: re.Match[str]) -> bool:
     """Whether a step was ended by its own srun, because one of its tasks had failed."""
-    return line[1] == "STEP" and not line[3] and _ENDED_BY_SRUN in line.string[: line.start()]
+    first = _END_OF_STEP.search(line.string, 0, line.start())
+    return line[1] == "STEP" and not line[3] and first is not None and first[1] == "Terminating StepId"
 
 
 def cause_of_signal() -> str:

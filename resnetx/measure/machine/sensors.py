@@ -67,9 +67,9 @@ class Sensors:
         """What was read; its structs are yet to be sealed."""
         if isinstance(self._gpu, Unknown):
             return Readings(self._gpu, self._gpu, host_load(self._cpus, cpu_times()))
+        taken = self._sampler.finish()
         energy_J = _increase(self._gpu.energy_J(), self._energy_J)
-        duration_s = time.perf_counter() - self._started
-        load, taken = host_load(self._cpus, cpu_times()), self._sampler.finish()
+        duration_s, load = time.perf_counter() - self._started, host_load(self._cpus, cpu_times())
         samples = _gpu_samples(self._rank, taken, self._started, duration_s, energy_J)
         return Readings(samples, _link_counters(self._rank, self._gpu.counters(), self._counters), load)
 
@@ -135,7 +135,7 @@ class NvmlGpu:
         return times(1e-3, self._nvml.ask("nvmlDeviceGetTotalEnergyConsumption", self._handle))
 
     def counters(self) -> Counters:
-        """The readings of links that only count up; on eight NVSwitched GPUs some ninety calls."""
+        """The readings of links that only count up; some ninety calls of NVML where 18 NVLinks are up."""
         return Counters(
             pcie_replays=self._nvml.ask("nvmlDeviceGetPcieReplayCounter", self._handle),
             nvlink_errors=self._over_nvlinks(_NVLINK_ERRORS),
@@ -223,9 +223,8 @@ class _Sampler(threading.Thread):
 def _gpu_samples(
     rank: int, taken: list[tuple[float, Sample]], start: float, duration_s: float, energy_J: float | Unknown
 ) -> GpuSamples:
-    """The samples up to the end, but for those that lack what others have; the energy from the power where need be."""
-    ours = [taken[0], *((at, sample) for at, sample in taken[1:] if at - start <= duration_s)]
-    whole = [(at - start, sample) for at, sample in ours if _missing(sample) <= _missing(taken[0][1])]
+    """The samples, of which those are dropped that lack what others have; the energy from the power where need be."""
+    whole = [(at - start, sample) for at, sample in taken if _missing(sample) <= _missing(taken[0][1])]
     times_s, samples = [at_s for at_s, _ in whole], [sample for _, sample in whole]
     power_W = _column([sample.power_W for sample in samples])
     if isinstance(energy_J, Unknown) and not isinstance(power_W, Unknown):
