@@ -105,7 +105,7 @@ def goes_on(slurm, number, path, folder):
     slurm.say("scancel", number)
 
 
-def test_an_array_measures_a_study_on_two_nodes_and_goes_on_with_it(slurm, folder):
+def test_an_array_measures_a_study_on_two_nodes_and_goes_on_with_it(slurm, folder, preloaded):
     number = submit(slurm, folder, "sweep", {**TINY, "gpus": 2}, "jobs=2")
     for task in (1, 2):
         ended(slurm, f"{number}_{task}", folder)
@@ -178,7 +178,7 @@ def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder
 
 
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="no mpirun here (apt-get install openmpi-bin)")
-def test_mpirun_starts_a_run_on_the_nodes_of_its_job(slurm, folder):
+def test_mpirun_starts_a_run_on_the_nodes_of_its_job(slurm, folder, preloaded):
     (folder / "site.yaml").write_text(
         'interface: lo\nmpirun: [mpirun, --allow-run-as-root, --bind-to, none, --map-by, "ppr:1:node"]\n'
     )
@@ -221,7 +221,7 @@ def rank_of(folder, run) -> int:
     return 0
 
 
-def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder):
+def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloaded):
     number = submit(slurm, folder, "check", CHECKED)
     ended(slurm, number, folder, runs=3)
     found = checked(folder)
@@ -236,7 +236,7 @@ def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder):
         "training_node1": "node1", "training_node2": "node2",
     }  # fmt: skip
     pair = record.read(next(folder.rglob("pair_*/record.json")), BenchRecord)
-    assert [device.node for device in pair.devices] == ["node1", "node2"]
+    assert {device.node for device in pair.devices} == {"node1", "node2"}  # of one host: torchrun orders them by process
     assert found.runs[2].kind.endswith(", across switches")
     assert "No outlier among 2 nodes." in log(folder)
     assert 'resnetx_check_node_outlier{node="node2"} 0.0' in (folder / "fleet.prom").read_text()
