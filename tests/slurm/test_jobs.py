@@ -221,7 +221,7 @@ def rank_of(folder, run) -> int:
     return 0
 
 
-def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloaded):
+def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder):
     number = submit(slurm, folder, "check", CHECKED)
     ended(slurm, number, folder, runs=3)
     found = checked(folder)
@@ -236,7 +236,7 @@ def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloa
         "training_node1": "node1", "training_node2": "node2",
     }  # fmt: skip
     pair = record.read(next(folder.rglob("pair_*/record.json")), BenchRecord)
-    assert {device.node for device in pair.devices} == {"node1", "node2"}  # of one host: torchrun orders them by process
+    assert {device.node for device in pair.devices} == {"node1", "node2"}  # in torchrun's order
     assert found.runs[2].kind.endswith(", across switches")
     assert "No outlier among 2 nodes." in log(folder)
     assert 'resnetx_check_node_outlier{node="node2"} 0.0' in (folder / "fleet.prom").read_text()
