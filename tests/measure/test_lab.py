@@ -54,14 +54,11 @@ def test_a_bench_recovers_the_described_bandwidth(tmp_path):
 def test_a_slow_link_is_found_and_its_gpu_named(tmp_path):
     machine = Path(__file__).parents[2] / "results" / "lab" / "degraded" / "gx8-gpu2-x8.yaml"
     words = ["copy=device", "gpus=4", "size=[64KiB,256KiB]", "iterations=9", "--json"]
-    with stalls.watched() as watched:
-        child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
-        out, err = child.communicate(timeout=PATIENCE_S)
+    child = lab("bench", *words, folder=tmp_path, system=str(machine), scale=SLOW)
+    out, err = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 0, err
     record = json.loads(out)
     slow = [warning["message"] for warning in record["warnings"] if warning["code"] == "slow-gpu"]
-    if watched.reason and not any("GPU 2 is slow with most others" in message for message in slow):
-        pytest.skip(watched.reason)
     assert any("GPU 2 is slow with most others" in message for message in slow)
     assert not any("GPU 0 is slow" in message for message in slow)
 
