@@ -75,6 +75,39 @@ def test_a_busy_child_is_load_but_not_foreign():
     assert own > used / 2, "the kernel's counters of CPUs and of processes differ by a few ticks"
 
 
+RANK = """
+import sys
+from resnetx.measure.machine.host_load import run_pids
+print("ready", flush=True)
+sys.stdin.readline()
+print(*run_pids(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_other_ranks_of_the_launcher_are_of_this_run():
+    """As torchrun and the lab start them: LOCAL_RANK says that the parent is the launcher."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK],
+            env={**os.environ, "LOCAL_RANK": str(rank)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        assert rank.stdout.readline() == "ready\n"
+    for rank in ranks:
+        rank.stdin.write("\n")
+        rank.stdin.flush()
+        counted = {int(pid) for pid in rank.stdout.readline().split()}
+        assert {os.getpid(), *(each.pid for each in ranks)} <= counted
+    for rank in ranks:
+        rank.communicate("\n")
+
+
 def test_a_child_that_ends_in_between_counts_for_what_it_used_in_between():
     parent, child = (1, 100), (2, 200)
     before = CpuTimes(total=0, busy=0, interrupts=0, run={parent: (10, 0), child: (50, 0)})

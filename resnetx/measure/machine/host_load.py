@@ -73,8 +73,8 @@ def _ticks_of_run(before: Mapping[_Process, _Ticks], after: Mapping[_Process, _T
 
 
 def _launcher_pid() -> int:
-    """The process that all others of this run on this host descend from: torchrun, or this one without it."""
-    return os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid()
+    """The process that all others of this run on this host descend from: torchrun, or the lab; this one without."""
+    return os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
 
 
 def run_pids() -> set[int]:
