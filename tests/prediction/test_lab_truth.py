@@ -40,7 +40,8 @@ def rows():
 
 
 @pytest.mark.parametrize(
-    ("study", "points", "mean", "worst", "within_tenth"), [("truth", 70, 0.006, 0.04, 70), ("paper", 60, 0.016, 0.12, 59)]
+    ("study", "points", "mean", "worst", "within_tenth"),
+    [("truth", 70, 0.006, 0.04, 70), ("paper", 60, 0.016, 0.12, 59)],
 )
 def test_iterations_in_the_lab_are_as_predicted(rows, study, points, mean, worst, within_tenth):
     errors = [error for _, error, _ in rows[study]]
