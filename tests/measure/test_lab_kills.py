@@ -100,7 +100,7 @@ def kill(child, after_s, mark, phase, victim, results):
 @pytest.mark.parametrize(("number", "phase", "victim", "within_s"), [(n, *each) for n, each in enumerate(PLAN)])
 def test_a_killed_run_leaves_nothing(number, phase, victim, within_s, tmp_path):
     chance, mark, before = random.Random(SEED + number), uuid.uuid4().hex, outside()
-    words = ["bench", "collective=allreduce", "size=4MiB", "gpus=4", "iterations=20", f"results={tmp_path}"]
+    words = ["bench", "collective=allreduce", "size=4MiB", "gpus=4", "iterations=80", f"results={tmp_path}"]
     child = subprocess.Popen(
         [sys.executable, "-m", "resnetx", "lab", "systems=gx8", "scale=100", "--", *words],
         env=os.environ | {MARK: mark},
