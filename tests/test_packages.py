@@ -10,6 +10,8 @@ import pytest
 
 from resnetx import packages
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 # Hides modules from a process, as if they were not installed, and runs the command line.

@@ -90,6 +90,7 @@ def test_the_answer_comes_first_and_the_band_may_be_chosen(run, two):
     assert "B is 3.9" in out
 
 
+@pytest.mark.slow
 def test_pairs_are_compared_one_by_one_and_by_class(run, bench, tmp_path):
     first = bench("a", P2P_OLD, collective=None)
     made = record.read(record.RunFolder(tmp_path / first).record, record.BenchRecord)

@@ -193,6 +193,7 @@ def test_a_mistake_is_one_sentence(stored, study_of, capsys, tmp_path, words, se
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_two_studies_are_still_compared_as_studies(study_of, capsys):
     study, _ = study_of(320.0)
     status, out, _ = run(capsys, study, Path(study))

@@ -117,6 +117,7 @@ def test_a_trace_that_was_measured_here_is_waited_out(capsys):
     assert point["compute_s"] == pytest.approx(100 * step_s, rel=0.1)
 
 
+@pytest.mark.slow
 def test_traces_of_several_workloads_are_refused(capsys):
     words = ["model=alexnet", "batch_size=8", "gpus=2", "systems=gx8", f"replay={TRACES}"]
     status, _, err = run(capsys, "predict", *words)

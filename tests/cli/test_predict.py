@@ -83,6 +83,7 @@ def test_of_very_many_curves_the_screen_has_a_line_for_each_system(capsys, monke
     assert "Inputs and uncertainty" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_framework_runs(predict, name):
     _, (found,) = predict("systems=gx8", *ALEXNET, "gpus=8", f"framework={name}")

@@ -8,6 +8,8 @@ import pytest
 from tests.fuzz.harness import CORPUS, Found, Target, fuzz, inputs, try_one
 from tests.fuzz.targets import TARGETS
 
+pytestmark = pytest.mark.slow
+
 INPUTS = 60  # of each parser: some seconds in all
 PAST = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 

@@ -24,6 +24,7 @@ def half_files(root: Path) -> list[Path]:
     return list(root.rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_the_tree_is_laid_out_as_ilsvrc2012_is(made: Path) -> None:
     assert sorted(path.name for path in made.iterdir() if path.is_dir()) == ["n00000000", "n00000001", "n00000002"]
     assert [path.name for path in sorted((made / "n00000001").iterdir())] == [

@@ -46,6 +46,7 @@ def found(folder) -> dict[str, Finding]:
         return by_topic(folder / "results/here", folder / "images")
 
 
+@pytest.mark.slow
 def test_every_topic_is_examined_in_the_order_of_need(found):
     assert list(found) == TOPICS
 

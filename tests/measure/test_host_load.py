@@ -85,6 +85,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_other_ranks_of_the_launcher_are_of_this_run():
     """As torchrun and the lab start them: LOCAL_RANK says that the parent is the launcher."""
     ranks = [

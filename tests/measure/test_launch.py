@@ -15,6 +15,8 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import write_measured
 from resnetx.record import RunFolder, RunRecord
 
+pytestmark = pytest.mark.slow
+
 MEASURED = """
 import os, signal
 from pathlib import Path

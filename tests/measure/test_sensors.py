@@ -12,6 +12,8 @@ from resnetx.measure.machine.sensors import Sensors
 from resnetx.record import Unknown
 from tests.sealed_part import sealed_part
 
+pytestmark = pytest.mark.slow
+
 POWER_CAP = 0x4
 
 

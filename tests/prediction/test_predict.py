@@ -221,6 +221,7 @@ def test_a_calibration_is_of_the_machine_as_it_is_described():
     assert quicker < plain
 
 
+@pytest.mark.slow
 def test_what_is_faster_already_is_made_faster_still():
     (plain,), (twice,) = (
         [

@@ -145,6 +145,7 @@ def test_with_modules_their_calls_are_the_layers(with_modules: Profiled) -> None
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["plain", "with_modules"])
 def test_gradients_are_those_of_the_parameters(which: str, request: pytest.FixtureRequest) -> None:
     sizes = [layer.gradient_bytes for layer in request.getfixturevalue(which).found.times.layers]

@@ -122,6 +122,7 @@ def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, file, 
         files.read(file(gzip.compress(b" " * 10_000)), batch_size=8, device="CPU")
 
 
+@pytest.mark.slow
 def test_an_import_whose_record_would_be_too_large_is_refused_before_it_is_made(file, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("resnetx.record.limits.MAX_BYTES", 100_000)
     iteration = "".join(f"{index} l{index} 1 1 0 0\n" for index in range(100))

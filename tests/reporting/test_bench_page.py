@@ -54,6 +54,7 @@ def collectives(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_a_heat_map_has_a_square_for_each_pair_and_its_figure(pairs):
     found = {figure.name: figure for figure in figures([pairs])}
     matrix = found["staged_both-ways_device_bandwidth"]

@@ -12,6 +12,8 @@ from resnetx.workloads import counts, tables
 from resnetx.workloads.kinds.torchvision import installed_classifiers
 from resnetx.workloads.tables import classifiers
 
+pytestmark = pytest.mark.slow
+
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 

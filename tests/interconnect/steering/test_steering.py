@@ -91,6 +91,7 @@ def test_even_traffic_and_traffic_like_the_links_leave_a_dgx1_as_it_is():
 # ---- the searches against each other --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(1e-6, 1e6), st.integers(1, 4)), min_size=1, max_size=5))
 def test_greedy_is_as_good_as_trying_everything(flows):
