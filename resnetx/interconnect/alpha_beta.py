@@ -8,6 +8,7 @@ beta the lowest bandwidth, both as the system is described. No protocol, no chan
 Reference: Hockney 1994; Thakur, Rabenseifner & Gropp 2005, for rings.
 """
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from resnetx.interconnect import paths
@@ -15,12 +16,24 @@ from resnetx.interconnect.collective import CollectivePlan
 from resnetx.operations import OPERATIONS
 
 
-def time_s(planned: CollectivePlan, size_bytes: float) -> float:
-    """The seconds of a collective over the devices of a plan, of which no more than the order of its ring is read."""
+@dataclass(frozen=True)
+class AlphaBeta:
+    """A collective of any size."""
+
+    latency_s: float  # of all steps together
+    s_per_byte: float
+
+    def time_s(self, size_bytes: float) -> float:
+        return self.latency_s + size_bytes * self.s_per_byte
+
+
+def alpha_beta(planned: CollectivePlan) -> AlphaBeta:
+    """A collective over the devices of a plan, of which no more than the order of its ring is read."""
     devices = planned.devices
     ring = planned.rings[0].order if planned.rings and set(planned.rings[0].order) == set(devices) else devices
     hops = [paths.copy_path(planned.system, a, b) for a, b in pairwise([*ring, ring[0]])]
     operation = OPERATIONS[planned.collective]
-    steps = operation.steps(len(devices))
-    passing_bytes = size_bytes * operation.bus_factor(len(devices))
-    return steps * max(hop.latency_s for hop in hops) + passing_bytes / min(hop.bandwidth_Bps for hop in hops)
+    return AlphaBeta(
+        operation.steps(len(devices)) * max(hop.latency_s for hop in hops),
+        operation.bus_factor(len(devices)) / min(hop.bandwidth_Bps for hop in hops),
+    )

@@ -175,13 +175,21 @@ def plan(
     if library is not None and library not in LIBRARIES:
         raise unknown_name("library generation", library, LIBRARIES, "library")
     chosen, library = check_devices(system, devices), library or _own_library(system, collective)
+    asked = (collective, chosen, library, transport)
+    if asked not in system.plans:
+        system.plans[asked] = replace(_planned(system, *asked), transport=transport)
+    made: CollectivePlan = system.plans[asked]
+    return made if calibration is None else replace(made, calibration=calibration)
+
+
+def _planned(
+    system: System, collective: str, devices: tuple[int, ...], library: str, transport: Transport
+) -> CollectivePlan:
     if library == "gloo" or transport == "socket":
-        made = _over_sockets(system, collective, chosen, library)
-    elif OPERATIONS[collective].sends:
-        made = _sent_by_nccl(system, collective, chosen, library, transport)
-    else:
-        made = _by_nccl(system, collective, chosen, library, transport)
-    return replace(made, transport=transport, calibration=calibration)
+        return _over_sockets(system, collective, devices, library)
+    if OPERATIONS[collective].sends:
+        return _sent_by_nccl(system, collective, devices, library, transport)
+    return _by_nccl(system, collective, devices, library, transport)
 
 
 def _own_library(system: System, collective: str) -> str:

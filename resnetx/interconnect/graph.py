@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -54,6 +54,11 @@ class System(msgspec.Struct, frozen=True, dict=True):
     def neighbours(self) -> Mapping[str, Neighbours]:
         """The links of every component, each with what is at its other end."""
         return self.equal.neighbours if self.equal else neighbours(self.components, self.links)
+
+    @cached_property
+    def plans(self) -> dict[tuple[Any, ...], Any]:
+        """The plans of collectives that were made for it (`collective.plan`), as rings take time to find."""
+        return {}
 
     @cached_property
     def _by_name(self) -> dict[str, Component]:

@@ -21,11 +21,10 @@ from resnetx.prediction.roofline import (
     MEMORY_EFFICIENCY,
     UPDATE_PASSES,
     Floats,
-    LayerWork,
+    LeastTimes,
     Parameters,
     Roofline,
-    Roofs,
-    passes_s,
+    least_times,
     roofs,
     work,
 )
@@ -50,18 +49,15 @@ class RateToFit:
     """A published rate, and what its prediction needs."""
 
     rate: Rate
-    work: LayerWork
-    roofs: Roofs
+    least: LeastTimes  # of all passes, and the update
 
     @property
     def generation(self) -> str:
         return self.rate.entry.generation
 
     def predicted_s(self, parameters: Parameters) -> float:
-        """Seconds of a step: all passes, and the update."""
-        update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * self.work.parameters[0].sum()
-        update_s = parameters.pass_s + update_bytes / (MEMORY_EFFICIENCY * self.roofs.memory_Bps)
-        return float(passes_s(parameters, self.work, self.rate.batch_size, self.roofs).sum() + update_s)
+        """Seconds of a step."""
+        return float(self.least.duration_s(parameters).sum())
 
     def error(self, parameters: Parameters) -> float:
         """Predicted over measured step time, less one."""
@@ -75,8 +71,23 @@ def rows() -> list[RateToFit]:
         entry = rate.entry
         of_torchvision = work(entry.table(entry.image_size), entry.image_size)
         trained = replace(of_torchvision, flop=of_torchvision.flop * entry.flop_ratio)
-        found.append(RateToFit(rate, trained, roofs(entry.part, entry.precision, entry.clock_Hz)))
+        on = roofs(entry.part, entry.precision, entry.clock_Hz)
+        passes = least_times(trained, rate.batch_size, on)
+        update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum()
+        update = LeastTimes(
+            np.zeros(1), np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
+        )
+        found.append(RateToFit(rate, _joined([passes, update])))
     return found
+
+
+def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
+    """All passes in one dimension."""
+    return LeastTimes(
+        np.concatenate([each.computing_s.ravel() for each in several]),
+        np.concatenate([each.moving_s.ravel() for each in several]),
+        np.concatenate([each.winograd.ravel() for each in several]),
+    )
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
@@ -85,10 +96,16 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
 
     first, least, most = np.log(np.array([_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _PASS_S])).T
 
-    def residuals(logarithms: Floats) -> list[float]:
-        parameters = Parameters(*np.exp(logarithms).tolist())
-        pulls = [] if prior is None else (_PULL * (logarithms - _logarithms(prior))).tolist()
-        return [*(float(np.log1p(row.error(parameters))) for row in chosen), *pulls]
+    if not chosen and prior is not None:
+        return prior
+    passes = _joined([row.least for row in chosen])
+    first_passes = np.cumsum([0, *(row.least.moving_s.size for row in chosen[:-1])])
+    measured_s = np.array([row.rate.step_s for row in chosen])
+
+    def residuals(logarithms: Floats) -> Floats:
+        duration_s = passes.duration_s(Parameters(*np.exp(logarithms).tolist()))
+        errors: Floats = np.log(np.add.reduceat(duration_s, first_passes) / measured_s)
+        return errors if prior is None else np.append(errors, _PULL * (logarithms - _logarithms(prior)))
 
     return Parameters(*np.exp(least_squares(residuals, first, bounds=(least, most)).x).tolist())
 

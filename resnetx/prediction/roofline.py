@@ -133,6 +133,21 @@ class Roofs:
 
 
 @dataclass(frozen=True)
+class LeastTimes:
+    """What passes take at least on a GPU: arrays of the same shape."""
+
+    computing_s: Floats  # at the peak rate
+    moving_s: Floats  # what they read and write
+    winograd: NDArray[np.bool_]  # the algorithm is used
+
+    def duration_s(self, parameters: Parameters) -> Floats:
+        """Seconds of each pass."""
+        speed = np.where(self.winograd, parameters.square_speedup, 1.0) * parameters.matmul_efficiency
+        passes_s: Floats = np.maximum(self.computing_s / speed, self.moving_s) + parameters.pass_s
+        return passes_s
+
+
+@dataclass(frozen=True)
 class Ratio:
     """How many times as long a layer takes on one GPU as on another."""
 
@@ -222,15 +237,14 @@ def roofs(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> Roofs:
     return Roofs(peak.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
 
 
-def passes_s(parameters: Parameters, work: LayerWork, batch_size: int, roofs: Roofs) -> Floats:
-    """Seconds of each pass: (forward, backward) by layer."""
-    speed = np.where(work.square & roofs.square, parameters.square_speedup, 1.0)
-    computing_s = work.flop * batch_size / (speed * parameters.matmul_efficiency * roofs.peak_FLOPps)
+def least_times(work: LayerWork, batch_size: int, roofs: Roofs) -> LeastTimes:
+    """Of each pass: (forward, backward) by layer."""
     moved_bytes = work.elements * batch_size * roofs.activation_bytes + work.parameters * BYTES_PER_PARAMETER
-    duration_s: Floats = (
-        np.maximum(computing_s, moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps)) + parameters.pass_s
+    return LeastTimes(
+        work.flop * batch_size / roofs.peak_FLOPps,
+        moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps),
+        np.broadcast_to(work.square & roofs.square, work.flop.shape),
     )
-    return duration_s
 
 
 def work(table: Sequence[Layer], image_size: int) -> LayerWork:
@@ -243,7 +257,7 @@ def work(table: Sequence[Layer], image_size: int) -> LayerWork:
 
 
 def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_size: int, on: Roofs) -> Floats:
-    return passes_s(roofline.parameters, work(table, image_size), batch_size, on)
+    return least_times(work(table, image_size), batch_size, on).duration_s(roofline.parameters)
 
 
 def _passes(layer: Layer, read: int, made: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.config import request_from
 from resnetx.prediction import compute, host_load, roofline
@@ -18,6 +21,8 @@ from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, Tr
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.request import Request
 from resnetx.settings.compose import compose
+
+Floats = NDArray[np.float64]
 
 FETCHED = Overlap(host_to_device=False, parameters=True)  # TensorFlow's, as `api.predict_settings` has it
 FREE = ScalingCosts(variation=0.0, host_load=0.0)
@@ -84,11 +89,16 @@ class ScalingCase:
         step = iteration.computes[0].step
         return iteration.time_s, step.compute_s, host_load.busy(self.point, step)
 
-    def nearly(self, costs: ScalingCosts) -> float:
-        """The predicted rate by one sum, to fit with: it differs where longer computing hides more of the messages."""
+    def nearly(self, variation: Floats, host_load: Floats) -> Floats:
+        """The predicted rate for each pair of costs by one sum, to fit with.
+
+        It differs where longer computing hides more of the messages.
+        """
         iteration_s, compute_s, busy = self.free_s
-        longer = slowest_of(self.gpus, costs.variation) * (1 + costs.host_load * busy) - 1
-        return self.point.batch_size / (iteration_s + longer * compute_s)
+        waited = slowest_of(self.gpus, 1.0) - 1  # of each standard deviation of a rank's steps
+        longer = (1 + variation * waited) * (1 + host_load * busy) - 1
+        rates: Floats = self.point.batch_size / (iteration_s + longer * compute_s)
+        return rates
 
     def without_rate(self) -> "ScalingCase":
         """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""

@@ -14,9 +14,8 @@ from itertools import product
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from resnetx.prediction.scaling_check import ScalingCase, cases
+from resnetx.prediction.scaling_check import Floats, ScalingCase, cases
 from resnetx.prediction.scaling_errors import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
 from resnetx.prediction.scenario import ScalingCosts
 
@@ -24,8 +23,6 @@ from resnetx.prediction.scenario import ScalingCosts
 _GRID = [ScalingCosts(variation / 2000, load / 100) for variation, load in product(range(101), range(51))]
 _FEWEST_PUBLISHERS = 4  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 4
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,8 @@ def _on_one_node(chosen: Iterable[ScalingCase]) -> list[ScalingCase]:
 
 def _errors(chosen: Sequence[ScalingCase]) -> Floats:
     """The absolute logarithmic error of each rate (rows), with each pair of figures of the grid (columns)."""
-    return np.array([[abs(case.log_error(case.nearly(costs))) for costs in _GRID] for case in chosen])
+    variation, host_load = np.array([[costs.variation, costs.host_load] for costs in _GRID]).T
+    return np.array([np.abs(np.log(case.nearly(variation, host_load) / case.measured)) for case in chosen])
 
 
 def _best(errors: Floats) -> ScalingCosts:

@@ -3,8 +3,9 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.interconnect import alpha_beta, generations, paths
+from resnetx.interconnect import generations, paths
 from resnetx.interconnect.algorithm import Channels
+from resnetx.interconnect.alpha_beta import alpha_beta
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.errors import error_of
 from resnetx.interconnect.fitted import fitted
@@ -193,7 +194,7 @@ def test_sockets_move_what_a_process_sends():
 def test_the_textbook_counts_one_step_for_each_message():
     """alpha-beta: n - 1 steps, but one where each rank sends to its neighbour alone."""
     system = load("dgx-a100")
-    steps = {name: alpha_beta.time_s(plan(system, name), 0) for name in SENDS}
+    steps = {name: alpha_beta(plan(system, name)).time_s(0) for name in SENDS}
     latency_s = paths.copy_path(system, 0, 1).latency_s
     assert steps == pytest.approx(
         {"alltoall": 7 * latency_s, "sendrecv": latency_s, "gather": 7 * latency_s, "scatter": 7 * latency_s}

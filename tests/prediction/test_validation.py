@@ -110,7 +110,7 @@ def test_the_shipped_costs_of_scaling_are_fresh():
 
 def test_a_fit_finds_the_costs_that_made_the_rates():
     truth = ScalingCosts(variation=0.02, host_load=0.3)
-    made = [replace(case, measured=case.nearly(truth)) for case in cases()]
+    made = [replace(case, measured=float(case.nearly(truth.variation, truth.host_load))) for case in cases()]
     assert scaling_fit.fit(made) == truth
 
 

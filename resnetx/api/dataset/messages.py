@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from resnetx.api.dataset.known import KnownFigure, id_of
-from resnetx.interconnect import alpha_beta, collective
+from resnetx.interconnect import collective
+from resnetx.interconnect.alpha_beta import AlphaBeta, alpha_beta
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.published import Cluster, Entry, load_published, measured_devices, published
 from resnetx.operations import OPERATIONS
@@ -50,8 +51,16 @@ class _Place:
 
     @property
     def plan(self) -> CollectivePlan:
+        return _planned(*self._planned_for)
+
+    @property
+    def alpha_beta(self) -> AlphaBeta:
+        return _alpha_beta(*self._planned_for)
+
+    @property
+    def _planned_for(self) -> tuple[str, Cluster | None, str, int, str]:
         entry = self.entry
-        return _planned(entry.system, entry.cluster, entry.collective, self.gpus, entry.library)
+        return entry.system, entry.cluster, entry.collective, self.gpus, entry.library
 
     def in_unit(self, time_s: float) -> float:
         """A time as the figure has it."""
@@ -103,6 +112,11 @@ def _planned(system: str, cluster: Cluster | None, name: str, gpus: int, library
     return collective.plan(chosen, name, measured_devices(chosen, cluster, gpus), library)
 
 
+@cache
+def _alpha_beta(system: str, cluster: Cluster | None, name: str, gpus: int, library: str) -> AlphaBeta:
+    return alpha_beta(_planned(system, cluster, name, gpus, library))
+
+
 def _by_plan(place: _Place, name: str) -> Callable[[], FigurePrediction]:
     def own() -> FigurePrediction:
         time_s, error = place.plan.cost(place.size_bytes).time_s, error_of(place.plan, [place.size_bytes])
@@ -113,4 +127,4 @@ def _by_plan(place: _Place, name: str) -> Callable[[], FigurePrediction]:
 
 
 def _by_alpha_beta(place: _Place) -> Callable[[], float]:
-    return lambda: place.in_unit(alpha_beta.time_s(place.plan, place.size_bytes))
+    return lambda: place.in_unit(place.alpha_beta.time_s(place.size_bytes))

@@ -6,7 +6,8 @@ resnetx's predictions are those of `predict --validate`: whoever published a rat
 from collections.abc import Callable, Iterator
 
 from resnetx.api.dataset.known import KnownFigure, id_of, nothing
-from resnetx.interconnect import alpha_beta, collective
+from resnetx.interconnect import collective
+from resnetx.interconnect.alpha_beta import alpha_beta
 from resnetx.interconnect.system import load
 from resnetx.prediction import validation
 from resnetx.prediction.published import LayerwiseTime, rates, training
@@ -115,7 +116,7 @@ def _behind_one_allreduce(case: ScalingCase) -> Callable[[], float]:
         of = case.series
         planned = collective.plan(of.on(case.gpus), "allreduce", range(case.gpus), of.library)
         sent_bytes = GRADIENT_BYTES[of.gradients] * parameters_of(of.layers)
-        step_s = of.batch_size_per_gpu / of.images_per_s[1] + alpha_beta.time_s(planned, sent_bytes)
+        step_s = of.batch_size_per_gpu / of.images_per_s[1] + alpha_beta(planned).time_s(sent_bytes)
         return case.gpus * of.batch_size_per_gpu / step_s
 
     return images_per_s
@@ -150,8 +151,8 @@ def layerwise() -> Iterator[KnownFigure]:
 
 def _one_by_one(entry: LayerwiseTime) -> Callable[[], float]:
     def seconds() -> float:
-        planned = collective.plan(load(entry.system), "allreduce", None, entry.library)
+        one = alpha_beta(collective.plan(load(entry.system), "allreduce", None, entry.library))
         sent = [parameters_of([layer]) for layer in entry.table(image_size=224) if layer.parameters]
-        return sum(alpha_beta.time_s(planned, BYTES_PER_PARAMETER * parameters) for parameters in sent)
+        return sum(one.time_s(BYTES_PER_PARAMETER * parameters) for parameters in sent)
 
     return seconds
