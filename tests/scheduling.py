@@ -54,10 +54,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """As many processes as cores for all tests or a folder of them; none for single files, and on GPUs."""
+    """For all tests, or a folder of them: one process more than cores, as many tests wait. Else, and on GPUs: none."""
     several = all(Path(each).is_dir() for each in config.args)
     on_gpus = "gpu" in config.option.markexpr and "not gpu" not in config.option.markexpr
-    return cores() if several and not on_gpus else 0
+    return cores() + 1 if several and not on_gpus else 0
 
 
 @pytest.hookimpl(tryfirst=True)

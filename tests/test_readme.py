@@ -134,8 +134,7 @@ def test_a_layerwise_or_collective_command_runs(command, capsys, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     if not re.search(r"\b(image_)?size=", command):
         command += " size=[8,64KiB]" if "bench" in command else " image_size=67 batch_size=4"
-    command = command.replace("size=[] model=alexnet", "size=[] model.x=1 model.width=16")  # else a minute of messages
-    command = command.replace("64MiB", "1MiB")
+    command = command.replace("model=alexnet", "model.x=1 model.width=16").replace("64MiB", "1MiB")  # else a minute
     assert run(command, "iterations=2") == 0
     assert capsys.readouterr().out
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -10,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import uv
 
 from resnetx.api.dataset.sources import known_figures
 
@@ -96,11 +96,9 @@ def core(wheel, tmp_path_factory):
     """Runs resnetx in an empty environment into which the wheel was installed, with what it depends on and no extra."""
     folder = tmp_path_factory.mktemp("core")
     python = folder / "venv" / "bin" / "python"
-    uv = shutil.which("uv")
-    subprocess.run([sys.executable, "-m", "venv", *["--without-pip"] * bool(uv), folder / "venv"], check=True)
-    pip = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install", "--retries", "1"]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    command = [*pip, "-q", "-c", ROOT / "constraints.txt", wheel]
+    command = [uv.find_uv_bin(), "pip", "install", "--python", python, "-q", "-c", ROOT / "constraints.txt", wheel]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode and (unreachable := UNREACHABLE.search(done.stderr)):
         pytest.skip(f"no package registry can be reached: {unreachable[0].strip()}")

@@ -26,7 +26,8 @@ TINY = {
 }  # fmt: skip
 # What a sweep reads, and a single run does not.
 RUN = {key: value for key, value in TINY.items() if key not in ("repeats", "twins", "dirty")}
-LONG = {**TINY, "windows": 10000, "steps": 100}  # it will not end by itself
+# It will not end by itself, and leaves the cores to other tests meanwhile: computing is waited out.
+LONG = {**TINY, "windows": 10000, "steps": 100, "replay": "p100-sxm2-16gb", "batch_size": 1000}
 
 
 @pytest.fixture
@@ -213,9 +214,9 @@ def rank_of(folder, run) -> int:
     """The process of the only rank of a run, by the name of its folder; 0: there is none."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (process / "cmdline").read_bytes().decode().split("\0")
-            if words[1:4] == ["-u", "-m", "resnetx.train"]:
-                path = (process / "cwd").readlink() / words[4]
+            words = (process / "cmdline").read_bytes().decode().partition("\0-u\0-m\0resnetx.train\0")[2].split("\0")
+            if words[0]:
+                path = (process / "cwd").readlink() / words[0]
                 if path.is_relative_to(folder) and path.parent.name == run:
                     return int(process.name)
     return 0
@@ -242,7 +243,7 @@ def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloa
     assert 'resnetx_check_node_outlier{node="node2"} 0.0' in (folder / "fleet.prom").read_text()
 
 
-def test_a_check_names_the_node_whose_rank_is_killed_and_keeps_the_other(slurm, folder):
+def test_a_check_names_the_node_whose_rank_is_killed_and_keeps_the_other(slurm, folder, preloaded):
     number = submit(slurm, folder, "check", CHECKED)
     os.kill(until(lambda: rank_of(folder, "training_node2"), lambda: log(folder)), signal.SIGKILL)
     ended(slurm, number, folder, runs=3)
