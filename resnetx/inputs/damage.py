@@ -62,6 +62,7 @@ def decoded(path: Path) -> Image.Image:
 
 
 def _of_pixels(path: Path) -> str | None:
+    """Why an image cannot be decoded; None where it can."""
     try:
         decoded(path)
     # A damaged file can make a decoder raise nearly anything: OSError, SyntaxError, struct.error, ValueError.

@@ -10,6 +10,7 @@ from resnetx.reporting.check.outliers import against, seconds_text
 from resnetx.units import duration, size_text
 
 MOST_SHOWN = 20  # runs of one measure; --all shows all
+PLURALS = {"pair": "pairs", "switch": "switches"}
 
 
 def check(made: Check, folder: CheckFolder) -> None:
@@ -34,9 +35,7 @@ def _verdict(made: Check) -> None:
         show.say(f"No outlier among {nodes}.", style="bold")
         return
     others = Counter(each.what for each in made.outliers if each.what != "node")
-    more = "".join(
-        f", {what}s that stand out: {count}".replace("switchs", "switches") for what, count in others.items()
-    )
+    more = "".join(f", {PLURALS[what]} that stand out: {count}" for what, count in others.items())
     show.say(f"{named} of {nodes} {'is an outlier' if named == 1 else 'are outliers'}{more}.", style="bold")
 
 

@@ -111,7 +111,7 @@ def _marks(
     point: SystemPoint, points: Sequence[SystemPoint], systems: Sequence[str], curves: Curves
 ) -> Iterator[_RateMark]:
     """A mark for each system; the first one has the word that says which systems cannot run the point."""
-    word = _word(point, curves)
+    word = _missing_word(point, curves)
     panel = curves.panel(point)
     missing = [other for other in points if (curves.panel(other), other.gpus) == (panel, point.gpus) and _unable(other)]
     for place, side in enumerate(point.sides):
@@ -139,8 +139,8 @@ def _unable(point: SystemPoint) -> list[str]:
     return [side.system for side in point.sides if side.iterations_per_s is None]
 
 
-def _word(point: SystemPoint, curves: Curves) -> str | None:
-    """ "no 256", with the systems that cannot run it where they are not all."""
+def _missing_word(point: SystemPoint, curves: Curves) -> str | None:
+    """At the foot of a panel "no 256", where a point cannot run; with the systems, where others can run it."""
     unable = _unable(point)
     if not unable:
         return None

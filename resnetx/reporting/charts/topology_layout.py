@@ -108,6 +108,7 @@ def _nvlink_neighbours(component: Component, system: System) -> list[str]:
 
 
 def _label(component: Component, system: System) -> str:
+    """What its box says: of a GPU its id, of a CPU its number, else what kind of part it is."""
     if component.kind == "gpu":
         return str(system.gpus.index(component))
     if component.kind == "switch":
