@@ -13,7 +13,7 @@ from resnetx.api import bench_copies, bench_timing
 from resnetx.api.bench_import import import_bench
 from resnetx.api.bench_settings import LISTED, BenchSettings
 from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_to_way, too_many_ranks
-from resnetx.api.runs import Kept, announce_variables, machine_name, run_folder
+from resnetx.api.runs import Kept, announce, machine_name, run_folder
 from resnetx.config import (
     check,
     check_gpudirect,
@@ -132,7 +132,7 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
             task.request, task.oversubscribe
         ):
             raise ConfigError(obstacle)
-    announce_variables(requests)
+    announce(requests)
     for request in requests:
         bench_timing.announce(request)
         bench_copies.announce(request)

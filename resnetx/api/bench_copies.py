@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from resnetx import copies, progress
+from resnetx.api.bench_timing import announced_rate
 from resnetx.copies import COPIES
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.record import BenchRecord, BenchRequest
@@ -17,9 +18,6 @@ from resnetx.units import si
 OWN = ("direction", "endpoint", "through", "numa")
 OF_EXCHANGE = ("transport", "interface", "gpudirect")  # which collectives read, too
 
-# Rates that the announced time takes for every copy: sockets and memory of a small host; PCIe 3.0 with 16 lanes, which
-# gets 12 GB/s at most, as anything faster is over sooner.
-CPU_Bps, GPU_Bps = 1e9, 10e9
 _AS_BEFORE = (None, "auto", "one-way", ["one-way"])  # values that change nothing
 CELL_BYTES = 400  # of a cell in a record, besides its times
 
@@ -132,9 +130,7 @@ def announce(request: BenchRequest) -> None:
     """Says how long copies will take, before they start."""
     if not request.copies:
         return
-    from resnetx.measure.machine.visible_gpus import gpus_here
-
-    rate_Bps = GPU_Bps if gpus_here() else CPU_Bps
+    rate_Bps, _ = announced_rate(request)
     entries = _entries(request)
     planned_s = copies.planned_s(
         entries, iterations=request.iterations, warmup=request.warmup, rate_Bps=lambda _: rate_Bps

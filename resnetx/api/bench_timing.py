@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from resnetx import progress
 from resnetx.errors import ConfigError
+from resnetx.interconnect import system
+from resnetx.interconnect.lab_network import lab_network
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRequest
 from resnetx.record.bench import QUEUE_LENGTH, Counts, counts
@@ -12,9 +14,10 @@ from resnetx.units import si
 # NCCL User Guide, NCCL_ALGO and NCCL_PROTO; "auto" leaves the choice to NCCL.
 ALGORITHMS = ("auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
 PROTOCOLS = ("auto", "ll", "ll128", "simple")
-# The announced time: what every operation takes besides its bytes, and a size besides its operations; and the rate, as
-# for copies, of which anything faster is over sooner.
+# The announced time: what every operation takes besides its bytes, and a size besides its operations.
 OPERATION_s, SIZE_s = 100e-6, 10e-3
+# Its rates: sockets and memory of a small host; PCIe 3.0 with 16 lanes, which gets 12 GB/s at most. What is faster is
+# over sooner.
 CPU_Bps, GPU_Bps = 1e9, 10e9
 _OWN = ("place", "timing", "algorithm", "protocol")
 
@@ -70,17 +73,26 @@ def planned_s(r: BenchRequest, seconds_of: Callable[[str, int], float], *, on_gp
     return total_s
 
 
+def announced_rate(r: BenchRequest) -> tuple[float, bool]:
+    """The rate by which the announced time is calculated, in B/s, and whether it is of GPUs.
+
+    In the lab that of its slowest link.
+    """
+    from resnetx.measure.machine.visible_gpus import gpus_here
+
+    if r.lab is not None:
+        network = lab_network(system.load(r.lab.system), r.devices, r.gpus, r.lab.scale, r.lab.transport)
+        return min(rate for link in network.links for end in (link.a, link.b) if (rate := link.from_Bps(end))), False
+    return (GPU_Bps, True) if gpus_here() else (CPU_Bps, False)
+
+
 def announce(r: BenchRequest) -> None:
     """Says how long collectives will take, before they start."""
     if not r.collectives:
         return
-    from resnetx.measure.machine.visible_gpus import gpus_here
-
-    rate_Bps = GPU_Bps if gpus_here() else CPU_Bps
+    rate_Bps, on_gpus = announced_rate(r)
     seconds = planned_s(
-        r,
-        lambda name, size_bytes: size_bytes * OPERATIONS[name].bus_factor(r.gpus) / rate_Bps,
-        on_gpus=bool(gpus_here()),
+        r, lambda name, size_bytes: size_bytes * OPERATIONS[name].bus_factor(r.gpus) / rate_Bps, on_gpus=on_gpus
     )
     what = f"{len(r.collectives)} collective{'s' * (len(r.collectives) > 1)} at {len(r.sizes_bytes)} sizes"
     progress.note(f"{what}: about {seconds:,.0f} s if they run at {si(rate_Bps, 'B/s')}")

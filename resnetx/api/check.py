@@ -12,7 +12,7 @@ from resnetx.api.check_settings import AskedCheck, asked_check
 from resnetx.api.folders import new_folder
 from resnetx.api.obstacles import obstacle_to_launch
 from resnetx.api.predict import predicted
-from resnetx.api.runs import announce_variables, machine_name
+from resnetx.api.runs import announce, machine_name
 from resnetx.api.system_settings import THIS, load_system
 from resnetx.errors import ConfigError
 from resnetx.interconnect.bench_reading import with_readings
@@ -55,7 +55,7 @@ def execute(made: AskedCheck) -> KeptCheck:
     if obstacle := packages.not_unix() or packages.obstacle("torch") or obstacle_to_launch(made.fleet.launch):
         raise ConfigError(obstacle)
     described = _described(made)
-    announce_variables([made.training_point.request])
+    announce([made.training_point.request])
     folder = CheckFolder(new_folder(made.results / machine_name(made.fleet.launch) / "check"))
     started_s, clock_s = time.time(), time.monotonic()
     runs = CheckRuns(made, folder, described.judge)

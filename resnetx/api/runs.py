@@ -13,6 +13,7 @@ from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
+from resnetx.measure.lab import turn
 from resnetx.prediction.replay import replayed_step
 from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
@@ -67,9 +68,15 @@ def run_folder(results: Path, verb: str, slug: str, node: str | None = None) -> 
     return RunFolder(new_folder(results / (node or node_name()) / verb, slug))
 
 
-def announce_variables(requests: Iterable[Request | BenchRequest]) -> None:
-    """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks."""
-    asked = dict.fromkeys(pair for request in requests for pair in {**request.way.gloo, **request.env}.items())
+def announce(requests: Iterable[Request | BenchRequest]) -> None:
+    """Says which variables may load other code into ranks, as no file could, and which let other hosts reach ranks.
+
+    And that a run waits, where another one is in the lab.
+    """
+    every = list(requests)
+    if any(request.lab for request in every) and turn.taken():
+        progress.note("another run is in the lab of this machine; this one waits for its end")
+    asked = dict.fromkeys(pair for request in every for pair in {**request.way.gloo, **request.env}.items())
     for name in unlisted(dict.fromkeys(name for name, _ in asked)):
         progress.note(f"env.{name}: set in every rank; may load code or write files", warning=True)
     for name, value in opening(asked):

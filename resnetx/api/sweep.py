@@ -13,7 +13,7 @@ import msgspec
 from resnetx import __version__, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
 from resnetx.api.run_line import run_line
-from resnetx.api.runs import announce_variables, machine_name, note_copies, run_file
+from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.api.submission import in_a_job_to_come
 from resnetx.config import RunSettings, request_from, run_settings_from
@@ -113,7 +113,7 @@ def _run(study: AskedStudy) -> list[RunRecord]:
     if all(obstacles):
         raise ConfigError(obstacles[0])
     trackers.check(study.settings.tracker)
-    announce_variables(task.request for task, _ in study.tasks)
+    announce(task.request for task, _ in study.tasks)
     with locked(study.folder):
         kept, left = split_settled(study.plan(), progress.skipped)
         ends = list(stops(left))

@@ -11,7 +11,7 @@ import msgspec
 
 from resnetx import bounds, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import announce_variables, machine_name, note_copies, run_file
+from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.sweep import one_for_all, requests_of, run_planned, skip
 from resnetx.choices import NoExchange
 from resnetx.config import RunSettings, check, given_path
@@ -96,7 +96,7 @@ def execute(settings: Mapping[str, object]) -> tuple[Traces, list[PlannedRun]]:
     if all(run.obstacle for run in wanted.runs):
         raise ConfigError(wanted.runs[0].obstacle)
     trackers.check(wanted.settings.tracker)
-    announce_variables(run.task.request for run in wanted.runs)
+    announce(run.task.request for run in wanted.runs)
     check_known_code(wanted.settings.dirty)
     _run(wanted)
     folders = filter(is_folder, wanted.folders)

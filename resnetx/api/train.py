@@ -9,7 +9,7 @@ import msgspec
 from resnetx import progress
 from resnetx.api import runs
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch
-from resnetx.api.runs import Kept, announce_variables, check_file, note_copies, run_folder
+from resnetx.api.runs import Kept, announce, check_file, note_copies, run_folder
 from resnetx.config import check, given_path, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
@@ -39,7 +39,7 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     task, results = asked_run(path, settings)
     if path is not None:
         check_file(task, path, lambda: check(task.request))
-    announce_variables([task.request])
+    announce([task.request])
     if task.request.measure == "equality":
         raise ConfigError("measure=equality: use `resnetx verify`")
     trackers.check(task.tracker)

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from resnetx import progress
 from resnetx.api.obstacles import obstacle_to
-from resnetx.api.runs import Kept, announce_variables, run_file, run_folder
+from resnetx.api.runs import Kept, announce, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
@@ -29,7 +29,7 @@ def execute(settings: Mapping[str, object]) -> Kept[RunRecord]:
     from resnetx.measure.launch import launcher
 
     task, results = _task(settings)
-    announce_variables([task.request])
+    announce([task.request])
     if obstacle := obstacle_to(task.request, task.oversubscribe):
         raise ConfigError(obstacle)
     folder = run_folder(results, "train", task.request.slug)

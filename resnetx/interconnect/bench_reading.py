@@ -2,8 +2,8 @@
 
 A collective is judged by the cost of its plan, with the published times of that system where there are any, within
 what 90 % of published figures were off (`errors`). Above the plan is what no plan has: a library that reduces in the
-switches (NVLS), or ranks that share memory. In the lab a collective stands beside what gloo takes over the links that
-were built (`lab_plan`); it is not judged, as nothing is published of that.
+switches (NVLS), or ranks that share memory. In the lab a copy stands beside what the links that were built allow, and a
+collective beside what gloo takes over them (`lab_plan`); neither is judged, as nothing is published of that.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,8 @@ from resnetx.interconnect import collective, pair_reading
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.errors import error_of
 from resnetx.interconnect.graph import System
-from resnetx.interconnect.lab_plan import lab_plan
+from resnetx.interconnect.lab_network import LabNetwork, lab_network
+from resnetx.interconnect.lab_plan import lab_plan, together
 from resnetx.interconnect.ladder import with_published
 from resnetx.interconnect.measured import telling_times
 from resnetx.interconnect.pair_causes import ERRORS, FEWER_LINKS, NUMA, OTHERS, PCIE_LINK, POWER, SLOW_HOST
@@ -44,9 +45,12 @@ def with_readings(record: BenchRecord, system: System | None, transport: Transpo
     lab, devices = (record.request.lab, record.request.devices) if record.request else (None, None)
     if system is None and lab is None and not record.cells:
         return record
+    if lab is not None:  # its links are those of a system, unless they are to be held against another one's
+        system, transport = system or load(lab.system), lab.transport
     cells = pair_reading.with_readings(record.cells, system, transport, devices) if record.cells else []
-    if lab is not None:
-        points = _beside(record, _lab_plans(record, lab, devices))
+    if lab is not None and system is not None:
+        cells = _over_lab_links(record, cells, system, lab)
+        points = _beside(record, _lab_plans(record, system, lab, devices))
     else:
         points = record.points if system is None else _judged(record, _plans(record, system, devices, transport))
     warnings = [*record.warnings, *_stands_out(record, system, transport)]
@@ -59,7 +63,7 @@ def _unknown(
 ) -> dict[str, str]:
     """The reasons of the record, for what is null now."""
     why = str(NOT_DESCRIBED) if system is None else f"the description of {system.name} says nothing of it"
-    if record.request and record.request.lab and record.points:
+    if record.request and record.request.lab:
         why = "what gloo does for it in the lab is not modelled"
     reasons = dict(record.unknown)
     read: list[tuple[str, object, str]] = [(f"points.{n}.expected_s", p.expected_s, why) for n, p in enumerate(points)]
@@ -105,18 +109,36 @@ def _plans(record: BenchRecord, system: System, devices: Sequence[int] | None, t
     return plan_of
 
 
-def _lab_plans(record: BenchRecord, lab: Lab, devices: Sequence[int] | None) -> PlanOf:
+def _lab_plans(record: BenchRecord, system: System, lab: Lab, devices: Sequence[int] | None) -> PlanOf:
     """As gloo runs them over the links of the lab."""
-    described = load(lab.system)
 
     @cache
     def plan_of(name: str) -> CollectivePlan | None:
         try:
-            return lab_plan(described, lab, devices or range(record.world_size or 0), name)
+            return lab_plan(system, lab, devices or range(record.world_size or 0), name)
         except ConfigError:  # what gloo does for it there is not modelled
             return None
 
     return plan_of
+
+
+def _over_lab_links(record: BenchRecord, cells: Sequence[CopyCell], system: System, lab: Lab) -> list[CopyCell]:
+    """The cells with the time in which the lab's busiest link carries a copy, and what runs beside it."""
+    devices = record.request.devices if record.request else None
+    try:
+        network = lab_network(system, devices, record.world_size or 0, lab.scale, lab.transport)
+    except ConfigError:  # it has not so many GPUs
+        return list(cells)
+    return [msgspec.structs.replace(cell, expected_s=_lab_copy_s(cell, network)) for cell in cells]
+
+
+def _lab_copy_s(cell: CopyCell, network: LabNetwork) -> float | None:
+    ways = [(cell.source, cell.target), *((pair.source, pair.target) for pair in cell.together)]
+    ways += [(target, source) for source, target in ways] if cell.direction == "both-ways" else []
+    shares = [(a, b, 1.0) for a, b in ways if isinstance(a, int) and isinstance(b, int) and a != b]
+    if cell.through is not None or len(shares) < len(ways):  # of the host, or of a relay
+        return None
+    return cell.size_bytes * together(network, shares)[0]
 
 
 def _beside(record: BenchRecord, plan_of: PlanOf) -> list[BenchPoint]:

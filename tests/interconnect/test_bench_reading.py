@@ -1,4 +1,6 @@
-"""Collectives of a bench beside the plan of a described system."""
+"""What a bench has measured beside the plan of a described system, or of the lab."""
+
+from itertools import permutations
 
 import msgspec
 import pytest
@@ -9,7 +11,7 @@ from resnetx.interconnect import bench_reading
 from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.lab_plan import lab_plan
 from resnetx.interconnect.system import load
-from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, cut_short
+from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, CopyCell, cut_short
 
 HEAD = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
 
@@ -80,3 +82,30 @@ def test_in_the_lab_a_collective_stands_beside_what_its_links_allow_and_is_not_j
     assert (gather.verdict, reduce.verdict, reduce.expected_s) == ("not judged", "not judged", None)
     assert read.unknown["points.1.expected_s"] == "what gloo does for it in the lab is not modelled"
     assert "points.0.expected_s" not in read.unknown
+
+
+def test_in_the_lab_copies_stand_beside_what_its_links_allow_and_near_ones_share_an_uplink(tmp_path):
+    """Staged in the host, both ways at once: two GPUs of a riser cross its uplink twice, those of two risers once."""
+    lab = Lab(system="gx8", scale=100, transport="host")
+    request = BenchRequest(
+        collectives=[], sizes_bytes=[], copies=["device"], copy_sizes_bytes=[2**20], gpus=4, devices=[0, 1, 4, 5],
+        env={}, threads=1, warmup=1, iterations=1, seed=0, lab=lab,
+    )  # fmt: skip
+    times = {(a, b): 2.0 if {a, b} in ({0, 1}, {2, 3}) else 1.0 for a, b in permutations(range(4), 2)}
+    cells = [
+        CopyCell(
+            copy="device", source=a, target=b, size_bytes=2**20, direction="both-ways", endpoint="pageable",
+            time_s=[time_s], wrong=0, path="socket", evidence=[], expected_s=None, verdict="not judged",
+            pair_class=None,
+        )
+        for (a, b), time_s in times.items()
+    ]  # fmt: skip
+    task = BenchFile(kind="bench", schema=SCHEMA, request=request, timeout_s=60)
+    ended = msgspec.structs.replace(cut_short(task, 0.0, "ok", ""), cells=cells, world_size=4)
+    read = bench_reading.with_readings(ended, None)
+    near, far = (next(c for c in read.cells if (c.source, c.target) == pair) for pair in ((0, 1), (0, 2)))
+    assert (near.pair_class, far.pair_class) == ("same switch", "same socket")
+    assert near.expected_s == pytest.approx(2 * far.expected_s)
+    (warning,) = read.warnings
+    assert warning.code == "anti-locality"
+    assert "a staged copy crosses the uplink that both GPUs share" in warning.remedy

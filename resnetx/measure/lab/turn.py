@@ -15,6 +15,18 @@ NAME = "\0resnetx-lab"  # in the network namespace that runs are started from
 _BETWEEN_s = 0.1
 
 
+def taken(name: str = NAME) -> bool:
+    """Whether a run is in the lab now, so that another one would wait."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.bind(name)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return True
+    return False
+
+
 def wait_for_turn(name: str = NAME) -> socket.socket:
     """Waits until no other run is in the lab; this one is until the socket, and those of its children, are closed."""
     held = socket.socket(socket.AF_UNIX)
