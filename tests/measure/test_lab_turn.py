@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from resnetx.measure.lab.turn import wait_for_turn
+from resnetx.measure.lab.turn import taken, wait_for_turn
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +23,9 @@ def name():
 
 
 def test_a_second_run_waits_for_the_end_of_the_first(name, capsys):
+    assert not taken(name)
     first, got = wait_for_turn(name), []
+    assert taken(name)
     second = threading.Thread(target=lambda: got.append(wait_for_turn(name)), daemon=True)
     second.start()
     second.join(0.15)
