@@ -82,7 +82,8 @@ def announced_rate(r: BenchRequest) -> tuple[float, bool]:
 
     if r.lab is not None:
         network = lab_network(system.load(r.lab.system), r.devices, r.gpus, r.lab.scale, r.lab.transport)
-        return min(rate for link in network.links for end in (link.a, link.b) if (rate := link.from_Bps(end))), False
+        rates = (link.from_Bps(end) for link in network.links for end in (link.a, link.b))
+        return min(filter(None, rates), default=CPU_Bps), False  # 0: no copy goes that way; none: one rank
     return (GPU_Bps, True) if gpus_here() else (CPU_Bps, False)
 
 

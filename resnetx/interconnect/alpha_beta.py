@@ -18,7 +18,7 @@ from resnetx.operations import OPERATIONS
 
 @dataclass(frozen=True)
 class AlphaBeta:
-    """A collective of any size."""
+    """What a collective costs by its size."""
 
     latency_s: float  # of all steps together
     s_per_byte: float

@@ -13,6 +13,8 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.api import bench, bench_timing
+from resnetx.api.runs import announce
+from resnetx.choices import Lab
 from resnetx.cli import main, ranks
 from resnetx.errors import ConfigError
 from resnetx.interconnect.collective import COLLECTIVES, plan
@@ -699,3 +701,26 @@ def test_an_imported_collective_stands_beside_what_its_system_allows(capsys, tmp
     assert (row["verdict"], row["expected_s"] < row["time_s"]) == ("low", True)
     assert "systems=['gx8', 'dgx2']: a bench runs on one machine" in run(capsys, *words, "systems=[gx8,dgx2]")[2]
     assert "verdict" not in run(capsys, *words)[1]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices", "rate_Bps"),
+    [
+        (2, None, 131.04e6),  # of two GPUs below one switch of a GX8, / 100
+        (4, [0, 1, 4, 5], 103.1e6),  # across risers, as peers through one CPU
+        (1, None, bench_timing.CPU_Bps),  # no link
+    ],
+)
+def test_in_the_lab_the_announced_time_is_that_of_the_slowest_link(gpus, devices, rate_Bps):
+    lab = Lab(system="gx8", scale=100, transport="auto")
+    request = msgspec.structs.replace(BENCH, gpus=gpus, devices=devices, lab=lab)
+    assert bench_timing.announced_rate(request) == (pytest.approx(rate_Bps, rel=0.001), False)
+
+
+def test_a_run_that_would_wait_for_another_one_in_the_lab_says_so(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    request = msgspec.structs.replace(BENCH, lab=Lab(system="gx8", scale=100, transport="auto"))
+    for taken, said in ((False, []), (True, ["another run is in the lab of this machine; this one waits for its end"])):
+        monkeypatch.setattr("resnetx.measure.lab.turn.taken", lambda taken=taken: taken)
+        announce([request])
+        assert caplog.messages == said
