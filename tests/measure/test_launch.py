@@ -8,7 +8,7 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
-from resnetx.measure.launch import launcher
+from resnetx.measure.launch import ending, launcher
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Command
 from resnetx.measure.launch.moment import Moment
@@ -50,6 +50,26 @@ def test_a_run_that_ends_well_is_kept_with_the_time_that_its_launcher_saw(task_o
     assert (ended.outcome, ended.warnings) == ("ok", [])
     assert ended.duration_s != 0.25
     assert on_disk(folder) == ended
+
+
+@pytest.mark.parametrize(("program", "outcome"), [("raise SystemExit(1)", "failed"), (WRITTEN, "ok")])
+def test_an_interruption_behind_the_end_of_the_child_is_recorded(task_of, folder, monkeypatch, program, outcome):
+    """As Slurm ends srun and this process at once, where a node is lost."""
+    read, calls = ending.read, []
+
+    def interrupted_once(*given):
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return read(*given)
+
+    monkeypatch.setattr(ending, "read", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        launcher.execute(task_of(), folder, running(program))
+    found = on_disk(folder)
+    assert found.outcome == outcome
+    told = found.reason if outcome == "failed" else found.warnings[-1].message
+    assert "interrupted (KeyboardInterrupt)" in told
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,22 @@ def test_a_step_that_cannot_start_is_none_of_torchruns():
     assert ending.cause(ending.Ending(status=1, stderr=line), 2) == ("failed", f"srun exited with status 1: {line}")
 
 
+NO_JOB = """srun: error: Unable to confirm allocation for job 6: Job is pending execution
+srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 6
+"""  # as written on a node of the test Slurm when the other one was lost before the step began
+
+
+@pytest.mark.parametrize(("state", "cause"), [("PENDING", "a node was lost"), ("RUNNING", "")])
+def test_a_step_whose_job_has_just_ended_says_why_that_ended(state, cause, monkeypatch):
+    now = datetime.now().isoformat(timespec="seconds")
+    own_log = LINE.replace(NOW, now) % ("JOB 6", " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS")
+    monkeypatch.setenv("SLURM_JOB_ID", "6")
+    monkeypatch.setattr(slurm, "job_facts", lambda _: {"JobState": state, "TimeLimit": "UNLIMITED"})
+    monkeypatch.setattr(slurm, "_end_of_own_log", lambda: own_log)
+    assert slurm.cause_of_step(NO_JOB) == cause
+    assert slurm.cause_of_step("srun: error: something else\n") == ""
+
+
 def test_a_requeued_job_does_not_tell_of_its_earlier_end():
     old = (datetime.now() - timedelta(minutes=5)).isoformat(timespec="seconds")
     log = LINE.replace(NOW, old) % ("JOB 12", " DUE TO NODE FAILURE")

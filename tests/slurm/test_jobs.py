@@ -79,12 +79,13 @@ def ended(slurm, number, folder, runs=1):
     until(lambda: slurm.job(number)["JobState"] in over, lambda: log(folder), runs * PATIENCE_S)
 
 
-def begun(folder) -> Path:
-    """The record of the only run, as soon as its ranks have been started."""
+def begun(slurm, number, folder) -> Path:
+    """The record of the only run, as soon as the step of its ranks goes on."""
 
     def found():
         return [path.parent / "record.json" for path in folder.rglob("stderr.log")]
 
+    until(lambda: f"{number}.0" in slurm.say("squeue", "--noheader", "--steps", "--format=%i"), lambda: log(folder))
     return until(found, lambda: log(folder))[0]
 
 
@@ -123,7 +124,7 @@ def test_an_array_measures_a_study_on_two_nodes_and_goes_on_with_it(slurm, folde
 
 def test_a_cancelled_job_says_so_and_the_next_one_measures_its_run(slurm, folder):
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
-    path = begun(folder)
+    path = begun(slurm, number, folder)
     slurm.say("scancel", number)
     assert cut_short(path, folder).reason == "Slurm ended the job: cancelled"
     ended(slurm, number, folder)
@@ -138,7 +139,7 @@ def test_a_cancelled_job_says_so_and_the_next_one_measures_its_run(slurm, folder
 def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder, preloaded):
     """The limit is brought near, as the shortest one is a minute, of which nothing is left to a run."""
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 1, "nodes": 1}, "walltime=1d")
-    path = begun(folder)
+    path = begun(slurm, number, folder)
     used = slurm.say("squeue", "--noheader", f"--jobs={number}", "--format=%M").strip()  # 0:41
     slurm.say("scontrol", "update", f"JobId={number}", f"TimeLimit={int(used.split(':')[-2]) + 1}")
     found = cut_short(path, folder)
@@ -148,7 +149,7 @@ def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder, preloaded):
 
 def test_a_lost_node_is_named_and_its_job_starts_again_by_itself(slurm, folder):
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
-    path = begun(folder)
+    path = begun(slurm, number, folder)
     with without_node2(slurm, "DOWN"):
         assert "node" in cut_short(path, folder).job.ended
     goes_on(slurm, number, path, folder)
@@ -156,7 +157,7 @@ def test_a_lost_node_is_named_and_its_job_starts_again_by_itself(slurm, folder):
 
 def test_a_preempted_job_says_so_and_starts_again_by_itself(slurm, folder):
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
-    path = begun(folder)
+    path = begun(slurm, number, folder)
     slurm.say("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
     assert cut_short(path, folder).job.ended == "preempted"
     goes_on(slurm, number, path, folder)
@@ -169,7 +170,7 @@ def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder
         assert not list(folder.rglob("record.json"))
         until(lambda: "drained" in slurm.states(), lambda: str(slurm.states()))  # draining, while an earlier job ends
         assert "nodes=2 would wait; node2 is drained (test)" in resnetx(slurm, folder, "doctor", {}, status=1)
-    path = begun(folder)
+    path = begun(slurm, number, folder)
     slurm.say("scontrol", "requeue", number)
     assert cut_short(path, folder).job.ended == "requeued"
     slurm.say("scancel", number)

@@ -73,7 +73,7 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
         stderr=stderr + nccl_log.warnings_left(private),
         rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)},
         torchrun_error=_torchrun_error(error_file(private)),
-        by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause(stderr)),
+        by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause_of_step(stderr)),
         oom_kill=oom_kill,
     )
 

@@ -60,11 +60,18 @@ def supervise(
         except OSError as error:
             end = Ending(stopped="failed", reason=f"torchrun could not be started: {error}")
         except BaseException as stop:  # Ctrl-C and termination, as a rule; the child is dead by now
-            end = ending.interrupted(stop, slurm.cause_of_signal())
-            _settle(task, folder, private, started, ending.read(end, folder, private))
+            _settle_interrupted(task, folder, private, started, stop)
             raise
-        end = ending.read(end, folder, private, _oom_kills() > oom_kills)
-        return _settle(task, folder, private, started, end)
+        try:
+            end = ending.read(end, folder, private, _oom_kills() > oom_kills)
+            return _settle(task, folder, private, started, end)
+        except Exception:
+            raise
+        except (
+            BaseException
+        ) as stop:  # what ended the child, as the loss of a node, may end this process a moment later
+            _settle_interrupted(task, folder, private, started, stop)
+            raise
 
 
 def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
@@ -173,6 +180,13 @@ def _settle(task: TaskFile[Ended], folder: RunFolder, private: Path, started: Mo
     for folded in folder.failures():
         folded.unlink()
     return settled
+
+
+def _settle_interrupted(
+    task: TaskFile[Ended], folder: RunFolder, private: Path, started: Moment, stop: BaseException
+) -> None:
+    end = ending.interrupted(stop, slurm.cause_of_signal())
+    _settle(task, folder, private, started, ending.read(end, folder, private))
 
 
 def _job(end: Ending) -> Job | None:

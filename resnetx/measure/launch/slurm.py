@@ -38,6 +38,7 @@ _CANCELLED = re.compile(r"\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT (\S+)(?: DUE
 # What srun writes first where it ends a step by itself, and where it is told to; Slurm 22 names a function in between.
 _END_OF_STEP = re.compile(r"^srun: (?:\S+: )*(Terminating StepId|Job step aborted)", re.MULTILINE)
 _LOST_NODE = re.compile(r"srun: error: Node failure on ([^\s,]+)")
+_NO_JOB = re.compile(r"^srun: error: Unable to confirm allocation for job", re.MULTILINE)  # which ended a moment before
 
 
 def inside() -> bool:
@@ -158,6 +159,11 @@ def cause(log: str) -> str:
     if last is None:
         return ""
     return next((said for written, said in _CAUSES.items() if (last[3] or "").startswith(written)), "cancelled")
+
+
+def cause_of_step(log: str) -> str:
+    """Why Slurm ended the srun that wrote this log, or gave it no step, as its job had ended a moment before."""
+    return cause(log) or (cause_of_signal() if _NO_JOB.search(log) else "")
 
 
 def _by_srun(line: re.Match[str]) -> bool:
