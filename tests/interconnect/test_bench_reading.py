@@ -84,7 +84,7 @@ def test_in_the_lab_a_collective_stands_beside_what_its_links_allow_and_is_not_j
     assert "points.0.expected_s" not in read.unknown
 
 
-def test_in_the_lab_copies_stand_beside_what_its_links_allow_and_near_ones_share_an_uplink(tmp_path):
+def test_in_the_lab_copies_stand_beside_what_its_links_allow_and_near_ones_share_an_uplink():
     """Staged in the host, both ways at once: two GPUs of a riser cross its uplink twice, those of two risers once."""
     lab = Lab(system="gx8", scale=100, transport="host")
     request = BenchRequest(

@@ -136,9 +136,9 @@ def test_a_cancelled_job_says_so_and_the_next_one_measures_its_run(slurm, folder
     assert [(stop.run, stop.job, stop.ended) for stop in stops] == [(path.parent.name, number, "cancelled")]
 
 
-def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder, preloaded):
+def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder):
     """The limit is brought near, as the shortest one is a minute, of which nothing is left to a run."""
-    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 1, "nodes": 1}, "walltime=1d")
+    number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2}, "walltime=1d")
     path = begun(slurm, number, folder)
     used = slurm.say("squeue", "--noheader", f"--jobs={number}", "--format=%M").strip()  # 0:41
     slurm.say("scontrol", "update", f"JobId={number}", f"TimeLimit={int(used.split(':')[-2]) + 1}")

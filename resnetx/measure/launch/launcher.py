@@ -67,9 +67,7 @@ def supervise(
             return _settle(task, folder, private, started, end)
         except Exception:
             raise
-        except (
-            BaseException
-        ) as stop:  # what ended the child, as the loss of a node, may end this process a moment later
+        except BaseException as stop:  # what ended the child may end this process a moment later
             _settle_interrupted(task, folder, private, started, stop)
             raise
 
