@@ -79,7 +79,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     """
     chosen = {field: tree.get(field) for field in Request.__struct_fields__}
     if tree.get("device") is not None:
-        raise ConfigError(f"device={tree['device']}: names the GPU of an imported trace; a run has devices=[0,1,...]")
+        raise ConfigError(f"device={tree['device']}: names the GPU of an imported trace; a run has devices=0,1,...")
     if isinstance(chosen["gpus"], list):
         raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
     if chosen["gpus"] is None:

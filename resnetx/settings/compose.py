@@ -22,6 +22,7 @@ from resnetx.config import CONFIGS, GROUPS, at_home
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
 from resnetx.passwords import has_password
+from resnetx.settings.aliases import ours
 from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import names, own_folders
 from resnetx.settings.files import settings as every_setting
@@ -44,7 +45,7 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
                 f"{key}: its address has a user or a password (://USER:PASSWORD@), which every record would have; "
                 "leave it out"
             )
-        flat[key] = value
+        flat[key] = ours(key, value)
     refuse_unread(verb, flat, names())
     return at_home(flat if settings else READS[verb].instead_of_nothing)
 

@@ -113,7 +113,7 @@ def test_the_logs_of_a_run_have_no_passwords(task_of, folder):
     program = "import sys\nprint('http://me:hunter2@proxy')\nsys.exit('https://me:hunter2@host')"
     ended = launcher.execute(task_of(), folder, running(program))
     assert ended.outcome == "failed"
-    assert ended.stderr_end == "https://***@host"
+    assert ended.stderr_end == "https://***@host\n"
     assert "hunter2" not in "".join(file.read_text() for file in folder.path.iterdir())
 
 
