@@ -105,7 +105,8 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     own, workloads_asked = split(given)
     wanted = struct_of(own, BenchSettings, listed=LISTED)
     machine = wanted.system()
-    sizes = sizes_from(wanted.size) if "size" in own else None
+    none = wanted.size in ([], ["none"])  # as where messages of a workload are all that is timed
+    sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
     run = run_settings_from(compose(own))
     requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
     bench_copies.refuse_unread(own, requests[0])
@@ -293,7 +294,9 @@ def check_bench(r: BenchRequest) -> None:
             raise unknown_name("collective", name, tuple(OPERATIONS), "collective")
     bench_timing.check(r)
     if not (r.sizes_bytes if r.collectives else r.copy_sizes_bytes):
-        raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
+        raise ConfigError(
+            "size=none: expected at least one size, or a workload whose messages are sizes (model=alexnet)"
+        )
     if r.gpus == 1 and r.collectives:
         raise ConfigError("gpus=1: one rank has no peer; use gpus=2 or more")
     bounds.check({**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes]})
