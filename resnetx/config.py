@@ -35,7 +35,7 @@ CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.
 # Settings that are or may be paths, in which a leading `~` is the user's home.
 PATHS = (
     *("study", "input.root", "input.stage", "lab.system", "replay", "results", "out", "calibration", "rate"),
-    *("systems", "site", "prometheus"),
+    *("systems", "site", "prometheus", "publish"),
 )
 GROUPS = (
     "model",
@@ -58,6 +58,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     tracker: Tracker
     oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
+    publish: str | None  # new folder for a copy without names; None: no copy
     launch: Launch | None  # None: ranks run on this node alone
 
 

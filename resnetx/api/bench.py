@@ -294,9 +294,7 @@ def check_bench(r: BenchRequest) -> None:
             raise unknown_name("collective", name, tuple(OPERATIONS), "collective")
     bench_timing.check(r)
     if not (r.sizes_bytes if r.collectives else r.copy_sizes_bytes):
-        raise ConfigError(
-            "size=none: expected at least one size, or a workload whose messages are sizes (model=alexnet)"
-        )
+        raise ConfigError("size=[]: expected at least one size, or a workload whose messages are sizes (model=alexnet)")
     if r.gpus == 1 and r.collectives:
         raise ConfigError("gpus=1: one rank has no peer; use gpus=2 or more")
     bounds.check({**msgspec.to_builtins(r), "size": [*r.sizes_bytes, *r.copy_sizes_bytes]})

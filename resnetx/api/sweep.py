@@ -12,6 +12,7 @@ import msgspec
 
 from resnetx import __version__, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
+from resnetx.api.publish import publish, refuse_taken
 from resnetx.api.run_line import run_line
 from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
@@ -98,11 +99,16 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
 
 def execute(study: AskedStudy) -> MeasuredStudy:
     """Runs what is not there yet; returns the points that are asked for."""
+    target = study.settings.publish
+    if target:
+        refuse_taken(target)
     copies = trackers.Copies(study.settings.tracker)
     ended = _run(study, copies)
     found = measured_study(study.folder, study.settings.baseline, {point.key for point in study.record.points})
     if ended:
         _track(study, found, ended, copies)
+    if target:
+        progress.command(f"a copy that names no machine, user or path: {publish([study.folder.path], target)}")
     return found
 
 
@@ -145,8 +151,8 @@ def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
     settings, *others = map(run_settings_from, trees)
     if any(other != settings for other in others):
         raise ConfigError(
-            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe, dirty and the "
-            "launcher with its nodes apply to the whole sweep: give one value for each"
+            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe, dirty, publish "
+            "and the launcher with its nodes apply to the whole sweep: give one value for each"
         )
     return settings
 

@@ -156,6 +156,8 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     _refuse_words(name, paths, words)
     _refuse_flags(options)
     if name in NAMING_SYSTEMS and (systems := [path for path in paths if is_system(path)]):
+        if any(key_of(word) == "systems" for word in overrides):
+            raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
         paths = [path for path in paths if path not in systems]
         overrides.append(f"systems={','.join(systems)}")
     folders = list(getattr(options, "config_dir", None) or [])

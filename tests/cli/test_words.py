@@ -95,6 +95,7 @@ def test_a_later_word_goes_before_an_earlier_one_that_is_not_beside_it():
         (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
         (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
         (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
+        (["predict", "gx8", "systems=dgx1-p100", "gpus=1"], "gx8: systems= is given, too"),
         (["train", "gpu=2"], "did you mean gpus?"),
         (["bench", "size=64Q"], "not a size in B, kB"),
     ],

@@ -29,10 +29,8 @@ from resnetx.record import Environment, RunFolder, RunRecord
 
 TAG = 64  # characters of a tag, at most
 ANSWER_S = 5  # for a server's first answer
-INIT_S, FINISH_S = (
-    10,
-    30,
-)  # for wandb to begin a run online, and to upload the rest of it; its own are 90 s, and no limit
+INIT_S = 10  # for wandb to begin a run online, which by itself has 90
+FINISH_S = 30  # to upload the rest of it, which by itself has no limit
 _MACHINE = (
     "node", "system", "container", "cpu", "cpu_sockets", "cpu_cores", "cpus_usable", "cpu_governor", "numa_nodes",
     "host_memory_bytes", "network", "topology_fingerprint",
