@@ -35,7 +35,7 @@ CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.
 # Settings that are or may be paths, in which a leading `~` is the user's home.
 PATHS = (
     *("study", "input.root", "input.stage", "lab.system", "replay", "results", "out", "calibration", "rate"),
-    *("systems", "site", "prometheus"),
+    *("systems", "site", "prometheus", "publish"),
 )
 GROUPS = (
     "model",
@@ -58,6 +58,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     tracker: Tracker
     oversubscribe: bool  # more ranks than GPUs may run, or without GPUs than cores
     dirty: bool  # resnetx may run from a checkout with uncommitted changes
+    publish: str | None  # new folder for a copy without names; None: no copy
     launch: Launch | None  # None: ranks run on this node alone
 
 
@@ -79,7 +80,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     """
     chosen = {field: tree.get(field) for field in Request.__struct_fields__}
     if tree.get("device") is not None:
-        raise ConfigError(f"device={tree['device']}: names the GPU of an imported trace; a run has devices=[0,1,...]")
+        raise ConfigError(f"device={tree['device']}: names the GPU of an imported trace; a run has devices=0,1,...")
     if isinstance(chosen["gpus"], list):
         raise ConfigError(f"gpus={chosen['gpus']}: one run has one GPU count; `resnetx sweep` takes a list")
     if chosen["gpus"] is None:

@@ -30,7 +30,7 @@ from resnetx import bounds
 from resnetx.errors import ConfigError, FileError, convert
 from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.loading.yaml_file import Path_, steps
-from resnetx.variables import check_variables, tuning
+from resnetx.variables import check_site_variables, tuning
 
 LauncherName = Literal["slurm", "torchrun", "mpi"]
 # Without a blank or a sign that means something to a shell: they become words of commands, and lines of a script.
@@ -199,7 +199,7 @@ def read_site(path: Path) -> Site:
     with _of_line(text, "walltime"):
         _walltime(site.walltime or "1h")
     with _of_line(text, "environment"):
-        check_variables(site.environment)
+        check_site_variables(site.environment)
     return site
 
 

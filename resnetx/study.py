@@ -161,5 +161,6 @@ def _values(key: str, value: Any) -> list[Any]:
     if not isinstance(value, list) or (key == "devices" and not any(isinstance(item, list) for item in value)):
         return [value]
     if not value:
-        raise ConfigError(f"{key}=[]: expected at least one value")
+        what = "a whole number, 0 for none" if key == "twins" else "at least one value"
+        raise ConfigError(f"{key}=[]: expected {what}")
     return value

@@ -56,14 +56,18 @@ _BYTES = {
     "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
+# Also in small letters, and one letter as nccl-tests has it (src/common.cu, parsesize: -e 128M is 128 x 2**20).
+_LETTERS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_UNITS = _BYTES | _LETTERS
+_UNITS |= {unit.lower(): factor for unit, factor in _UNITS.items()}
 
 
 def size(text: str) -> int:
-    """The bytes in "64MiB", "1.5 GB" or "4096"; a `ValueError` for anything else, as 64M, which some take for MiB."""
+    """The bytes in "64MiB", "64M", "1.5 GB" or "4096"; a `ValueError` for anything else. M is MiB, as in nccl-tests."""
     match = re.fullmatch(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*", text)
-    if not match or match[2] not in _BYTES:
-        raise ValueError(f"{text[:100]}: not a size in {', '.join(filter(None, _BYTES))}")
-    return round(Fraction(match[1]) * _BYTES[match[2]])
+    if not match or match[2] not in _UNITS:
+        raise ValueError(f"{text[:100]}: not a size in {', '.join(filter(None, _BYTES))}; M is MiB")
+    return round(Fraction(match[1]) * _UNITS[match[2]])
 
 
 def size_text(size_bytes: int) -> str:

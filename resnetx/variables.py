@@ -1,13 +1,18 @@
-"""Environment variables of the ranks: which ones a run may set, and which ones a file may set.
+"""Environment variables of the ranks: which ones a run may set, which ones a file may set, and what records hold.
 
-A variable can make a process load other code (`NCCL_NET_PLUGIN`, `GCONV_PATH`) or write files (`NCCL_DEBUG_FILE`). On
-the command line that is the user's decision; running a study or run file of another person must not do it unnoticed.
+A variable can make a process load other code (`NCCL_NET_PLUGIN`) or write files (`NCCL_DEBUG_FILE`). On the command
+line that is the user's decision; running a study or run file of another person must not do it unnoticed.
+
+Records have the values of variables that are known to tune (`tuning_variables`), and of those that a run sets itself
+(`env.NAME`): so a run sets none that could be a secret. Of what else libraries read, records have the names alone.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
 from resnetx.errors import ConfigError
+from resnetx.passwords import has_password
+from resnetx.tuning_variables import KNOWN
 
 # Variables that resnetx or torchrun sets for each rank, and the setting to use instead.
 _SET_FOR_RANKS = {
@@ -44,19 +49,30 @@ _LOOPBACK = re.compile(r"=?lo0?$|127\.|localhost:|\[?::1\]?")
 # Names of a machine's own network interfaces and cards.
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|UCX_NET_DEVICES")
 
+# What torch, NCCL, ROCm's libraries, gloo, the OpenMP and BLAS libraries, DALI and the loader of libraries read.
+_READ = re.compile(
+    r"(NCCL|GLOO|UCX|FI|OFI|CUDA|CUDNN|CUBLAS|CUBLASLT|OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|ATEN|TORCH|PYTORCH|DALI)_.+"
+    r"|(RCCL|HIP|HIPBLASLT|HSA|ROCR|ROCBLAS|MIOPEN|MALLOC)_.+|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
+    r"|GPU_MAX_HW_QUEUES|GLIBC_TUNABLES"
+)
+HIDDEN = "(set)"  # instead of a value that may be a secret
+
+# Names of secrets, also among those of the libraries whose other variables a run may set: NCCL_AUTH_TOKEN.
 _SECRET = re.compile(
-    r"(?:^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|$)|(^|_)TOKENS?(_|$)"
-    r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|$)|CREDENTIAL",
+    r"(^|_)(APIKEY|AUTH|BEARER|CERT|COOKIE|CREDS?|HEADERS?|JWT|KEYS?|LOGIN|PASS|PAT|PWD|SESSION|SIGNATURE|TOKENS?)(_|$)"
+    r"|CREDENTIAL|PASSPHRASE|PASSW|SECRET",
     re.IGNORECASE,
 )
 
 
-def is_secret(name: str) -> bool:
-    """Whether the name of a variable suggests a secret value: WANDB_API_KEY, HF_TOKEN.
+def recorded(env: Mapping[str, str]) -> dict[str, str]:
+    """Of the variables of a process, those that libraries read, as records have them: values of known ones alone."""
+    return {name: env[name] if name in KNOWN else HIDDEN for name in sorted(env) if _READ.fullmatch(name)}
 
-    UCX_IB_PKEY, the number of a partition, does not.
-    """
-    return bool(_SECRET.search(name))
+
+def _may_be_recorded(name: str) -> bool:
+    """Whether the value of a variable may stand in records: it is known to tune, or of a library whose others do."""
+    return name in KNOWN or (bool(_TUNING.fullmatch(name)) and not _SECRET.search(name))
 
 
 def names_network(name: str) -> bool:
@@ -64,8 +80,24 @@ def names_network(name: str) -> bool:
     return bool(_NETWORK.fullmatch(name))
 
 
+def with_hidden(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables as the file of a run has them: without values that may be secrets."""
+    return {name: value if _may_be_recorded(name) else HIDDEN for name, value in env.items()}
+
+
 def check_variables(env: Mapping[str, str]) -> None:
     """Rejects variables that no run may set."""
+    check_site_variables(env)
+    for name in env:
+        if not _may_be_recorded(name):
+            raise ConfigError(
+                f"env.{name[:80]}: not known to tune a library, so its value may be a secret, which every record would "
+                "have; set it in the shell that starts resnetx: records then have its name without its value"
+            )
+
+
+def check_site_variables(env: Mapping[str, str]) -> None:
+    """Rejects variables that no job may have of a site file; the values of those that tune nothing are not recorded."""
     for name, value in env.items():
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
             raise ConfigError(
@@ -79,10 +111,10 @@ def check_variables(env: Mapping[str, str]) -> None:
             raise ConfigError(f"env.{name}: set by resnetx for each rank; use {_SET_FOR_RANKS[name]}")
         if name.startswith(("PET_", "RESNETX_RUN_", "TORCHELASTIC_")):  # what torchrun reads, and tells its ranks
             raise ConfigError(f"env.{name}: controls how ranks are started, which resnetx does; use torchrun by hand")
-        if is_secret(name):
+        if (_SECRET.search(name) and name not in KNOWN) or has_password(value):
             raise ConfigError(
-                f"env.{name}: looks like a secret, which would be stored in every record; set it in the shell that "
-                "starts resnetx: records then store its name without its value"
+                f"env.{name}: looks like a secret, which would stand in files of the run; set it in the shell that "
+                "starts resnetx: records then have its name without its value"
             )
 
 
@@ -97,7 +129,7 @@ def check_file_variables(names: Iterable[str], where: str) -> None:
 
 def tuning(env: Mapping[str, str]) -> dict[str, str]:
     """Those of some variables that set how libraries communicate, compute and allocate."""
-    return {name: value for name, value in env.items() if _TUNING.fullmatch(name)}
+    return {name: value for name, value in env.items() if _TUNING.fullmatch(name) and _may_be_recorded(name)}
 
 
 def unlisted(names: Iterable[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The pages of the documentation, and the commands and links in them."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,13 @@ def shell_lines() -> list[str]:
     """Every command of resnetx in a shell block, without its comment: those that need files or machines of a user."""
     found = [line for page in WITH_COMMANDS for block in blocks(page, "sh") for line in block.splitlines()]
     return list(dict.fromkeys(line.partition(" #")[0].rstrip() for line in found if line.startswith("resnetx ")))
+
+
+def typed(command: str, shell: str = "bash") -> list[str]:
+    """The words that a program gets of a command which a user types, or copies, into a shell."""
+    told = "emulate -R zsh; " * (shell == "zsh")
+    ended = subprocess.run([shell, "-c", f"{told}printf '%s\\0' {command}"], capture_output=True, text=True, check=True)
+    return ended.stdout.split("\0")[:-1]
 
 
 def anchors(page: Path) -> set[str]:

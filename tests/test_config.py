@@ -54,7 +54,7 @@ def test_settings_that_came_later_leave_the_keys_of_earlier_runs(request_of):
 
 def test_a_limit_of_memory_is_a_size(request_of):
     assert request_of(memory_limit="1.5GiB").memory_limit == 3 * 2**29
-    for given in ("16G", "much", -1, 1.5):
+    for given in ("16Gb", "much", -1, 1.5):
         with pytest.raises(ConfigError, match=r"^memory_limit"):
             request_of(memory_limit=given)
 

@@ -1,7 +1,7 @@
 """The documentation is true: its commands work, its links lead somewhere, each set-up command is one line."""
 
 import re
-import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,12 @@ from resnetx.measure.launch import executor
 from resnetx.settings.files import names
 from resnetx.settings.verbs import refuse_unread
 from resnetx.settings.words import key_of
-from tests.documentation import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, links, shell_lines
+from tests.documentation import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, links, shell_lines, typed
 
 COMMANDS = commands()
 NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
 ELSEWHERE = "mine/|score=resnetx$"  # below, and in tests/api/test_score.py
-PREDICTED = "compare systems=[dgx1-p100,gx8] study=paper out=comparison"  # draws the picture of the README
+PREDICTED = "compare systems=dgx1-p100,gx8 study=paper out=comparison"  # draws the picture of the README
 
 
 def of(*verbs: str) -> list[str]:
@@ -37,7 +37,17 @@ def here(tmp_path, monkeypatch):
 
 
 def run(command: str, *more: str) -> int:
-    return main([*shlex.split(command)[1:], *more])
+    return main([*typed(command)[1:], *more])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_what_is_documented_can_be_typed(shell, here):
+    """Brackets are patterns to zsh, which refuses those that match no file, and bash takes braces apart."""
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} here")
+    for command in [*COMMANDS, *shell_lines()]:
+        assert not re.search(r"[][{}]", command), command
+        assert typed(command, shell) == command.split() or re.search("['\"]", command), command
 
 
 def test_the_first_two_shell_blocks_are_one_line_each():
@@ -133,7 +143,7 @@ def test_a_doctor_command_runs(command, capsys, here):
 def test_a_layerwise_or_collective_command_runs(command, capsys, tmp_path, monkeypatch, preloaded):
     monkeypatch.chdir(tmp_path)
     if not re.search(r"\b(image_)?size=", command):
-        command += " size=[8,64KiB]" if "bench" in command else " image_size=67 batch_size=4"
+        command += " size=8,64KiB" if "bench" in command else " image_size=67 batch_size=4"
     command = command.replace("model=alexnet", "model.x=1 model.width=16").replace("64MiB", "1MiB")  # else a minute
     assert run(command, "iterations=2") == 0
     assert capsys.readouterr().out
@@ -172,7 +182,7 @@ def test_a_measuring_command_describes_runs(command, capsys, tmp_path):
 
 @pytest.mark.parametrize("command", shell_lines())
 def test_a_shell_command_has_a_verb_that_reads_its_settings(command):
-    _, verb, *words = shlex.split(command)
+    _, verb, *words = typed(command)
     refuse_unread(verb, [key_of(word) for word in words if OVERRIDE.match(word)], names())
     flags = [word.removeprefix("--") for word in words if word.startswith("--")]
     assert set(flags) <= {*VERBS[verb].flags, "config-dir"}

@@ -37,13 +37,17 @@ def test_duration_grows_coarser_as_it_grows_longer(seconds, text):
         ("1GiB", 2**30),
         ("250kB", 250_000),
         ("4KiB", 4096),
+        ("128M", 2**27),  # as nccl-tests has it: -e 128M
+        ("8k", 2**13),
+        ("1gb", 10**9),
+        ("2mib", 2**21),
     ],
 )
 def test_a_size_keeps_decimal_and_binary_units_apart(text, size_bytes):
     assert size(text) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["64M", "64Mb", "big", "", "-1MiB", "1.2.3", "1.2.3MB", ".", "64 MiB/s", "9" * 400])
+@pytest.mark.parametrize("text", ["64Mb", "64gB", "big", "", "-1MiB", "1.2.3", "1.2.3MB", ".", "64 MiB/s", "9" * 400])
 def test_what_is_no_size_or_an_ambiguous_one_is_refused(text):
     with pytest.raises(ValueError, match=r": not a size in B, kB"):
         size(text)

@@ -105,7 +105,8 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     own, workloads_asked = split(given)
     wanted = struct_of(own, BenchSettings, listed=LISTED)
     machine = wanted.system()
-    sizes = sizes_from(wanted.size) if "size" in own else None
+    none = wanted.size in ([], ["none"])  # as where messages of a workload are all that is timed
+    sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
     run = run_settings_from(compose(own))
     requests = _requests(wanted, sizes, _payloads(workloads_asked), run.launch)
     bench_copies.refuse_unread(own, requests[0])

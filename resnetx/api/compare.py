@@ -117,7 +117,7 @@ def compared(
     if len(sides) != 2:
         raise ConfigError(
             f"compare: {len(sides)} path{'s' * (len(sides) != 1)} given; expected two study folders, A and B, or two "
-            "benches, to compare B with A (or systems=[dgx1-p100,gx8], or a prediction, or a prediction and a study "
+            "benches, to compare B with A (or systems=dgx1-p100,gx8, or a prediction, or a prediction and a study "
             "that tests it)"
         )
     a, b = sides
@@ -179,7 +179,7 @@ def _benches(a: Path, b: Path, given: Point) -> OfBenches:
         sizes = given["size"] if isinstance(given["size"], list) else [given["size"]]
         if len(sizes) != 2:
             raise ConfigError(
-                f"size={given['size']}: expected the smallest and the largest payload to average over, size=[500kB,6MB]"
+                f"size={given['size']}: expected the smallest and the largest payload to average over, size=500kB,6MB"
             )
         least, most = sorted(sizes_from(sizes))
         band = (least, most)

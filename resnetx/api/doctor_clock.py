@@ -135,7 +135,7 @@ def _refuse_others(gpus: Collection[int]) -> None:
     if busy := sorted({each.gpu for each in processes if each.gpu in gpus}):
         raise ConfigError(
             f"clock: other processes use GPU {', '.join(map(str, busy))}, which a locked clock affects; choose other "
-            "GPUs with devices=[...], or see `resnetx doctor`"
+            "GPUs with devices=0,1,..., or see `resnetx doctor`"
         )
 
 

@@ -157,7 +157,7 @@ def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
         return [_in_lab(settings, lab) for lab in labs]
     machines = settings.load(settings.systems)
     if not machines:
-        raise ConfigError("systems=[]: expected names or files of systems, as systems=[dgx1-p100,gx8]")
+        raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
     return [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
 

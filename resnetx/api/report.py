@@ -8,6 +8,7 @@ from resnetx import progress, record
 from resnetx.api.benches import bench_files, read_benches
 from resnetx.api.compare import out_and_baseline
 from resnetx.api.drawings import note_undrawn
+from resnetx.api.publish import publish
 from resnetx.api.studies import MeasuredStudy, loaded_study
 from resnetx.config import given_path
 from resnetx.errors import ConfigError, FileError
@@ -32,7 +33,11 @@ def report(*studies: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
 
     if not studies:
         raise ConfigError("report: no study given; expected folders written by `resnetx sweep`, e.g. results/")
-    out, baseline = out_and_baseline(asked("report", settings))
+    given = asked("report", settings)
+    if target := given.pop("publish", None):
+        copied = publish([_folder_of(study) for study in studies], str(target))
+        return report(copied, **{"out": copied / "report", **given})
+    out, baseline = out_and_baseline(given)
     paths = [given_path(study) for study in studies if not isinstance(study, MeasuredStudy)]
     if steerings := [path for path in paths if steering_of(path)]:
         if len(steerings) < len(studies):
@@ -63,6 +68,10 @@ def report(*studies: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.
             raise ConfigError(f"out={folder}: cannot be written ({error.strerror}); give another folder") from None
     note_undrawn()
     return written
+
+
+def _folder_of(study: keywords.Text | MeasuredStudy) -> Path:
+    return study.folder if isinstance(study, MeasuredStudy) else given_path(study)
 
 
 def _folders(study: keywords.Text | MeasuredStudy) -> list[StudyFolder]:

@@ -8,12 +8,12 @@ from typing import Generic
 
 from resnetx import bounds, progress
 from resnetx.api.folders import new_folder
-from resnetx.choices import Tracker
 from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
 from resnetx.measure.lab import turn
+from resnetx.measure.study.trackers import Copies
 from resnetx.prediction.replay import replayed_step
 from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord
 from resnetx.request import Request
@@ -83,13 +83,11 @@ def announce(requests: Iterable[Request | BenchRequest]) -> None:
         progress.note(f"env.{name}={value}: ranks listen there, and accept any connection", warning=True)
 
 
-def note_copies(tracker: Tracker, complaint: str, folder: Path) -> None:
+def note_copies(copies: Copies, complaint: str, folder: Path) -> None:
     """What became of the copies for a tracker, of the runs in a folder."""
-    from resnetx.measure.study import trackers
-
     if complaint:
         progress.note(complaint)
-    elif command := trackers.upload_command(tracker, folder):
+    if command := copies.upload_command(folder):
         progress.command(f"logged offline; upload with: {command}")
 
 

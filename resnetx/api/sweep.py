@@ -12,6 +12,7 @@ import msgspec
 
 from resnetx import __version__, progress
 from resnetx.api.obstacles import obstacle_to, obstacle_to_launch, pointless_transports
+from resnetx.api.publish import publish, refuse_taken
 from resnetx.api.run_line import run_line
 from resnetx.api.runs import announce, machine_name, note_copies, run_file
 from resnetx.api.studies import MeasuredStudy, measured_study
@@ -98,14 +99,20 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
 
 def execute(study: AskedStudy) -> MeasuredStudy:
     """Runs what is not there yet; returns the points that are asked for."""
-    ended = _run(study)
+    target = study.settings.publish
+    if target:
+        refuse_taken(target)
+    copies = trackers.Copies(study.settings.tracker)
+    ended = _run(study, copies)
     found = measured_study(study.folder, study.settings.baseline, {point.key for point in study.record.points})
     if ended:
-        _track(study, found, ended)
+        _track(study, found, ended, copies)
+    if target:
+        progress.command(f"a copy that names no machine, user or path: {publish([study.folder.path], target)}")
     return found
 
 
-def _run(study: AskedStudy) -> list[RunRecord]:
+def _run(study: AskedStudy, copies: trackers.Copies) -> list[RunRecord]:
     """The records of the runs that have ended now."""
     if obstacle := obstacle_to_launch(study.settings.launch, runs=len(study.plan())):
         raise ConfigError(obstacle)
@@ -130,7 +137,7 @@ def _run(study: AskedStudy) -> list[RunRecord]:
         skip([run for run in left if run.obstacle])
         budget = Budget(study.settings.budget, estimator_of(study)) if study.settings.budget is not None else None
         able = [run for run in left if not run.obstacle]
-        return run_planned(study.record.name, study.folder.path, study.settings, kept, able, budget)
+        return run_planned(study.record.name, study.folder.path, study.settings, kept, able, copies, budget)
 
 
 def _obstacle_to_twins(request: Request, twins: int) -> str:
@@ -144,8 +151,8 @@ def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
     settings, *others = map(run_settings_from, trees)
     if any(other != settings for other in others):
         raise ConfigError(
-            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe, dirty and the "
-            "launcher with its nodes apply to the whole sweep: give one value for each"
+            "repeats, twins, budget, baseline, timeout, results, convention, tracker, oversubscribe, dirty, publish "
+            "and the launcher with its nodes apply to the whole sweep: give one value for each"
         )
     return settings
 
@@ -175,6 +182,7 @@ def run_planned(
     settings: RunSettings,
     kept: list[RunRecord],
     left: list[PlannedRun],
+    copies: trackers.Copies,
     budget: Budget | None = None,
 ) -> list[RunRecord]:
     """Runs what is left, says of each run what came of it, and returns the records.
@@ -196,7 +204,7 @@ def run_planned(
                 new = [each for each in record.warnings if each.code not in warned]  # the table counts the others
                 told += [f"  warning: {each.message}; {each.remedy}" for each in new]
                 warned.update(each.code for each in new)
-                told += [trackers.track(settings.tracker, record, run.folder, run.twin)]
+                told += [copies.track(record, run.folder, run.twin)]
             advance(1, "\n".join(filter(None, told)))
 
         undone = run_all(left, kept, done, budget, budget.remaining_s) if budget else run_all(left, kept, done)
@@ -218,7 +226,7 @@ def _left_undone(undone: list[PlannedRun]) -> str:
     return f"not run ({', '.join(parts)}); start it again to continue"
 
 
-def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord]) -> None:
+def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord], copies: trackers.Copies) -> None:
     """Logs the study as a whole, and says how to upload what was logged offline."""
     asked, folder = study.record, study.folder.path
     definition = {name: getattr(asked, name) for name in ("repeats", "twins", "baseline", "convention", "resnetx")}
@@ -231,7 +239,7 @@ def _track(study: AskedStudy, found: MeasuredStudy, ended: Sequence[RunRecord]) 
         lines=[point.line_words for point in found.points],
         environment=next((run.environment for run in ended if run.environment), None),
     )
-    note_copies(study.settings.tracker, trackers.conclude(study.settings.tracker, finished, folder), folder)
+    note_copies(copies, copies.conclude(finished, folder), folder)
 
 
 def estimator_of(study: AskedStudy) -> Estimator:

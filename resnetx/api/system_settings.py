@@ -46,6 +46,4 @@ class SystemSettings(msgspec.Struct, frozen=True, kw_only=True):
     def refuse_no_library(self) -> None:
         """Rejects an empty list of generations."""
         if not self.library:
-            raise ConfigError(
-                "library=[]: expected generations, as library=[nccl1,nccl2], or null for the system's own"
-            )
+            raise ConfigError("library=[]: expected generations, as library=nccl1,nccl2, or null for the system's own")

@@ -1,4 +1,4 @@
-"""The machine at hand as a system: `resnetx topology --this out=mine.yaml`, or systems=[this] of any verb."""
+"""The machine at hand as a system: `resnetx topology --this out=mine.yaml`, or systems=this of any verb."""
 
 from collections.abc import Mapping
 from dataclasses import replace

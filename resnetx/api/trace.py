@@ -115,9 +115,10 @@ def _run(wanted: AskedTraces) -> None:
         skip([run for run in left if run.obstacle])
         able = [run for run in left if not run.obstacle]
         random.Random(wanted.runs[0].task.request.seed).shuffle(able)  # a drifting machine then favours no batch
-        run_planned("trace", wanted.folder, wanted.settings, kept, able)
+        copies = trackers.Copies(wanted.settings.tracker)
+        run_planned("trace", wanted.folder, wanted.settings, kept, able, copies)
     for folder in dict.fromkeys(run.folder.path.parent for run in able):
-        note_copies(wanted.settings.tracker, "", folder)
+        note_copies(copies, "", folder)
 
 
 def _export(trace: Trace) -> None:

@@ -48,8 +48,9 @@ def execute(run_file: keywords.Text | None, settings: Mapping[str, object]) -> K
     folder = run_folder(results, "train", task.request.slug, runs.machine_name(task.launch))
     with progress.waiting(f"{task.request.model.label}, gpus={task.request.gpus}", folder.path):
         record = launcher.execute(task, folder)
-        complaint = trackers.track(task.tracker, record, folder)
-    note_copies(task.tracker, complaint, folder.path.parent)
+        copies = trackers.Copies(task.tracker)
+        complaint = copies.track(record, folder)
+    note_copies(copies, complaint, folder.path.parent)
     return Kept(record, folder)
 
 

@@ -13,18 +13,19 @@ import os
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import __version__
-from resnetx.cli.grammar import CFG, INSTEAD, VERBS, WITHOUT_JSON, has_choices
+from resnetx.cli.grammar import CFG, INSTEAD, NAMING_SYSTEMS, VERBS, WITHOUT_JSON, has_choices
 from resnetx.cli.help import VerbHelp
-from resnetx.cli.lazy_words import settings_in
+from resnetx.cli.lazy_words import is_system, settings_in
 from resnetx.config import path_at_home
 from resnetx.errors import ConfigError
 from resnetx.settings.files import names, searching
-from resnetx.settings.verbs import refuse_unread
+from resnetx.settings.verbs import READS, reads, refuse_unread
 from resnetx.settings.words import key_of
 
 if TYPE_CHECKING:
@@ -142,7 +143,10 @@ def _run(words: list[str]) -> int:
     if options.verb is None:
         parser.print_help()
         return 0
-    return _verb(options.verb, options, [*options.words, *rest])
+    taken = Counter([options.verb, *options.words, *rest])
+    typed = [word for word in words if taken[word]]  # in their order, which argparse loses
+    typed.remove(options.verb)
+    return _verb(options.verb, options, typed)
 
 
 def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
@@ -151,6 +155,11 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     paths = [word for word in words if not OVERRIDE.match(word)]
     _refuse_words(name, paths, words)
     _refuse_flags(options)
+    if name in NAMING_SYSTEMS and (systems := [path for path in paths if is_system(path)]):
+        if any(key_of(word) == "systems" for word in overrides):
+            raise ConfigError(f"{systems[0]}: systems= is given, too; write all of them there, systems=A,B")
+        paths = [path for path in paths if path not in systems]
+        overrides.append(f"systems={','.join(systems)}")
     folders = list(getattr(options, "config_dir", None) or [])
     if has_choices(name):
         folders += [folder for word in overrides if key_of(word) == SEARCH_PATH for folder in _searched(word)]
@@ -189,16 +198,34 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
         if word not in others:
             continue
         if word in ("-m", "--multirun"):
-            raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=[1,2,4,8]")
+            raise ConfigError(f"{word}: not supported; use `resnetx sweep` with lists: gpus=1,2,4,8")
+        if word.startswith("--") and (setting := _as_setting(verb, word, words)):
+            raise ConfigError(f"{word}: settings are written without dashes, with =: write {setting}")
         if word.startswith("-"):
             flags = [*VERBS[verb].flags, *["config-dir"] * has_choices(verb), "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
+        if before[:1] != "-" and (before.endswith(",") or before.count("[") > before.count("]")):
+            raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"
             raise ConfigError(f"{before} {word}: write a setting without spaces: {key}=VALUE".strip())
-    if others and not VERBS[verb].paths:
+    if verb == "lab" and (inside := next((word for word in others if word in VERBS), None)):
+        raise ConfigError(f"{inside}: put -- before it: resnetx lab systems=gx8 -- {inside} ...")
+    if others and not VERBS[verb].paths and not (verb in NAMING_SYSTEMS and all(map(is_system, others))):
         raise ConfigError(f"{others[0]}: `resnetx {verb}` takes no path; settings are written key=value")
+
+
+def _as_setting(verb: str, flag: str, words: Sequence[str]) -> str:
+    """A flag as the setting that is meant, `systems=gx8` of `--systems gx8`; "" where the verb reads none such."""
+    name, given, value = flag.lstrip("-").partition("=")
+    key = name.replace("-", "_")
+    if not reads(READS[verb].settings, key) or key not in names():
+        return ""
+    if not given:
+        place = words.index(flag) + 1
+        value = words[place] if place < len(words) and not OVERRIDE.match(words[place]) else "VALUE"
+    return f"{key}={value}"
 
 
 def _refuse_flags(options: argparse.Namespace) -> None:

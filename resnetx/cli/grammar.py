@@ -17,6 +17,7 @@ CFG = "cfg"  # the one flag that has a value: --cfg job
 # Flags with each of which a verb does something else than usual, and those of them that print no records.
 INSTEAD = ("import", "this", "validate", "export", "dry-run", CFG)
 WITHOUT_JSON = ("export", "dry-run", CFG)
+NAMING_SYSTEMS = ("predict", "compare", "steer", "lab")  # of which a path that names a system is one, as of topology
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ VERBS = {
         },
     ),
     "trace": Verb(
-        "time a workload layer by layer on one GPU, at every per-GPU batch of gpus=[...] or a study",
+        "time a workload layer by layer on one GPU, at every per-GPU batch of gpus=... or a study",
         "FILE",
         {
             "json": JSON,
@@ -68,7 +69,7 @@ VERBS = {
         flags={"json": JSON, "all": ALL},
     ),
     "compare": Verb(
-        "compare two studies or benches, predictions for systems=[...], or a prediction with a study that tests it",
+        "compare two studies or benches, predictions for systems=..., or a prediction with a study that tests it",
         "STUDY_A STUDY_B | PREDICTION [STUDY] | TRACE ...",
         {"json": JSON, "all": ALL},
     ),
@@ -99,7 +100,7 @@ VERBS = {
         },
     ),
     "predict": Verb(
-        "predict how a workload would scale on systems=[...], from traces of one GPU or from published rates",
+        "predict how a workload would scale on systems=..., from traces of one GPU or from published rates",
         "TRACE ...",
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
     ),

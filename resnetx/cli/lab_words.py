@@ -1,6 +1,6 @@
 """`resnetx lab SETTINGS -- VERB WORDS`: the words of VERB, with the settings of the lab as settings of its own."""
 
-from resnetx.cli.lazy_words import settings_in
+from resnetx.cli.lazy_words import is_system, settings_in
 from resnetx.errors import ConfigError
 
 
@@ -13,6 +13,7 @@ def words_inside(words: list[str]) -> list[str]:
     own, inside = words[1:place], words[place + 1 :]
     if not inside or inside[0] not in INSIDE:
         raise ConfigError(f"{(inside or ['--'])[0]}: expected a verb that runs in the lab: {', '.join(INSIDE)}")
+    own = [f"systems={word}" if is_system(word) else word for word in own]
     for word in own:
         if "=" not in word or word.startswith("-"):
             raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")

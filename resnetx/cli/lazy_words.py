@@ -1,9 +1,17 @@
 """What can be done with the words of a command line before Hydra is loaded, whose grammar takes 0.1 s to import."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from resnetx.config import CONFIGS
 
 if TYPE_CHECKING:
     from resnetx.study import Point
+
+
+def is_system(word: str) -> bool:
+    """Whether a word that could be a path is the name of a system that comes with resnetx, and no file here."""
+    return "/" not in word and (CONFIGS / "system" / f"{word}.yaml").is_file() and not Path(word).exists()
 
 
 def settings_in(words: list[str]) -> "Point":

@@ -131,7 +131,8 @@ def _show_run(task: RunFile, record: RunRecord, folder: RunFolder) -> None:
     from resnetx.measure.study import trackers
 
     show_run.run(record, folder)
-    note_copies(task.tracker, trackers.track(task.tracker, record, folder), folder.path.parent)
+    copies = trackers.Copies(task.tracker)
+    note_copies(copies, copies.track(record, folder), folder.path.parent)
 
 
 # ---- a bench --------------------------------------------------------------------------------------------------------

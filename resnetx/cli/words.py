@@ -1,6 +1,12 @@
-"""From the words of a command line to settings: the only module that knows Hydra, whose grammar they are in."""
+"""From the words of a command line to settings: the only module that knows Hydra, whose grammar they are in.
+
+Hydra's grammar has lists and maps in brackets, which shells take for patterns (zsh), or take apart (`{`). So they are
+also written without: `gpus=1,2,4,8`, `gpus=1..8`, `rate=32:195,64:219`, and `devices=0+1,2+3` for a list of lists.
+Nothing that Hydra takes for text changes its meaning: it refuses a comma outside of quotes and brackets.
+"""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -9,18 +15,29 @@ from hydra.errors import HydraException
 
 from resnetx.config import PATHS, at_home
 from resnetx.errors import ConfigError, shortened
+from resnetx.settings import types
 from resnetx.settings.words import key_of
 from resnetx.study import Point
 
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
+MAX_RANGE = 10_000  # numbers of a range
+_RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+_PAIR = re.compile(r"[\w.-]+:[^:/]+")  # of a map
 
 
 def settings_of(overrides: list[str]) -> Point:
     """The settings given on the command line, as values; a list is several values of one setting."""
+    for before, word in pairwise(overrides):  # elsewhere the last one counts, as in `"$@"` behind defaults
+        key, first, second = shortened(key_of(word)), before.partition("=")[2], word.partition("=")[2]
+        if key_of(before) == key_of(word) and first != second and types.takes_several(key_of(word)):
+            raise ConfigError(
+                f"{shortened(before)} {shortened(word)}: {key} is given twice; several values are one word, "
+                f"{key}={shortened(first)},{shortened(second)} (a shell takes {{ }} apart, unless it is quoted)"
+            )
     for override in (parsed := [_parsed(word) for word in overrides]):
         if override.is_sweep_override():
             key, _, values = shortened(override.input_line).partition("=")
-            raise ConfigError(f"{key}={values}: write several values as a list, {key}=[{values}]")
+            raise ConfigError(f"{key}={values}: write several values as {key}=A,B")
         if override.package is not None:
             raise ConfigError(
                 f"{shortened(override.input_line)}: @{override.package}: resnetx has no packages; leave it out"
@@ -40,10 +57,47 @@ def _parsed(word: str) -> Override:
     try:
         if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
             raise ValueError
-        return OverridesParser.create().parse_override(_with_tilde_quoted(word))
+        return OverridesParser.create().parse_override(_with_tilde_quoted(_bracketed(word)))
     except (HydraException, RecursionError, ValueError):  # the last two: from very many brackets or digits
         quoted = "a value with characters other than letters, digits and ./_-+ needs quotes: key=\"'a b'\""
+        if word.count("[") != word.count("]") or word.count("{") != word.count("}"):
+            quoted = f"a bracket is not closed: write a list as one word, {shortened(key_of(word))}=A,B"
         raise ConfigError(f"{shortened(word)}: not of the form key=value; {quoted}") from None
+
+
+def _bracketed(word: str) -> str:
+    """A list or a map that is written without brackets, in Hydra's grammar: gpus=1,2 is gpus=[1,2]."""
+    key, _, value = word.partition("=")
+    if not value or re.search(r"[\[\]{}()'\"\\]", value):
+        return word
+    items = value.split(",")
+    if types.takes_map(key) and all(map(_PAIR.fullmatch, items)):
+        return f"{key}={{{value}}}"
+    if types.takes_sets(key) and "+" in value:
+        sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
+        return f"{key}=[{sets}]"
+    if types.takes_counts(key) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
+        first, last = found.groups()
+        raise ConfigError(
+            f"{word}: a list is written {key}={first},{last}, and every number between {key}={first}..{last}"
+        )
+    ranged = types.takes_counts(key) and any(map(_RANGE.fullmatch, items))
+    if len(items) == 1 and not ranged:
+        return word
+    if "" in (item.strip() for item in items):
+        raise ConfigError(f"{shortened(word)}: nothing beside a comma; write a list as one word, {key}=A,B")
+    return f"{key}=[{','.join(_counted(word, item) if ranged else item for item in items)}]"
+
+
+def _counted(word: str, item: str) -> str:
+    """The numbers of a range, with commas; an item that is none as it is."""
+    found = _RANGE.fullmatch(item)
+    if not found:
+        return item
+    first, last = int(found[1]), int(found[2])
+    if not first <= last < first + MAX_RANGE:
+        raise ConfigError(f"{shortened(word)}: expected a range upwards of at most {MAX_RANGE:,} numbers, as 1..8")
+    return ",".join(map(str, range(first, last + 1)))
 
 
 def _with_tilde_quoted(word: str) -> str:

@@ -48,11 +48,20 @@ def _baseline(sourced: SourcedPoint) -> Baseline | None:
     return Baseline(sourced.point.gpus, images_per_s) if isinstance(images_per_s, float) else None
 
 
+def _too_few(point: Point) -> str:
+    """Why a point has no place on its system, with the setting that makes room."""
+    system = point.fabric.described
+    has = f"{system.name} has {len(system.gpus)} GPUs"
+    if point.devices != tuple(range(point.gpus)):
+        return f"devices={','.join(map(str, point.devices))}: {has}, 0 to {len(system.gpus) - 1}"
+    return f"gpus={point.gpus}: {has}; use nodes={-(-point.gpus * system.nodes // len(system.gpus))}"
+
+
 def _predicted(point: Point, base: Baseline | None) -> SourcedPoint:
     """A prediction, or why there is none."""
     system = point.fabric.described
     if max(point.devices) >= len(system.gpus):
-        return missing(point, "refused", f"{system.name} has {len(system.gpus)} GPUs")
+        return missing(point, "refused", _too_few(point))
     kinds = {system.gpu_of_node(device).part_name for device in point.devices}
     if len(kinds) > 1:
         reason = (

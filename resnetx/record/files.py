@@ -10,6 +10,7 @@ import msgspec
 
 from resnetx.errors import FileError
 from resnetx.loading import File, UnboundedError, decode, refuse_unbounded
+from resnetx.passwords import without_passwords
 from resnetx.record.base import SCHEMA
 from resnetx.record.limits import MAX_BYTES, too_large
 
@@ -87,7 +88,7 @@ def write(path: Path, content: msgspec.Struct) -> None:
 def _encoded(path: Path, content: msgspec.Struct) -> bytes:
     """What is written, if it can be read back: NaN could not, which JSON does not have."""
     try:
-        packed = msgspec.json.encode(content)
+        packed = without_passwords(msgspec.json.encode(content))
         if len(packed) <= MAX_BYTES:  # else laying it out would take several times as much memory for nothing
             data = msgspec.json.format(packed, indent=1) + b"\n"
             if len(data) <= MAX_BYTES:

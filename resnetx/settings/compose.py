@@ -21,6 +21,8 @@ from resnetx import bounds
 from resnetx.config import CONFIGS, GROUPS, at_home
 from resnetx.errors import ConfigError, convert, shortened
 from resnetx.loading import YAML_BYTES, File, YamlFile
+from resnetx.passwords import has_password
+from resnetx.settings.aliases import ours
 from resnetx.settings.files import choices as choices_of
 from resnetx.settings.files import names, own_folders
 from resnetx.settings.files import settings as every_setting
@@ -38,7 +40,12 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
     for key, value in _flat(settings):
         if key in flat:
             raise ConfigError(f"{key}: given twice, as {shortened(flat[key])} and as {shortened(value)}")
-        flat[key] = value
+        if has_password(str(value)):
+            raise ConfigError(
+                f"{key}: its address has a user or a password (://USER:PASSWORD@), which every record would have; "
+                "leave it out"
+            )
+        flat[key] = ours(key, value)
     refuse_unread(verb, flat, names())
     return at_home(flat if settings else READS[verb].instead_of_nothing)
 

@@ -241,6 +241,7 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     budget: float | str | None
     baseline: int
     dirty: bool
+    publish: Text | None
 
 
 class VerifyKeywords(TrainingKeywords, total=False):
@@ -429,6 +430,7 @@ class ReportKeywords(TypedDict, total=False):
 
     out: Text | None
     baseline: int | None
+    publish: Text | None
 
 
 class DoctorKeywords(TypedDict, total=False):

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import ForwardRef
 
 from resnetx.settings import keywords
@@ -25,6 +26,39 @@ def words(verb: str, name: str) -> str:
     kinds += ["map"] * ("Mapping[" in annotation)
     several = "Axis[" in annotation or "Sequence[" in annotation
     return " or ".join(kinds + ["list"] * (several and verb not in ONE_POINT))
+
+
+def takes_map(name: str) -> bool:
+    """Whether some verb takes a map for a setting: `rate`, of which `32:195,64:219` is one."""
+    return any("Mapping[" in annotation for annotation in _annotations(name))
+
+
+def takes_several(name: str) -> bool:
+    """Whether some verb takes a list or a map for a setting."""
+    return any(re.search(r"(Axis|Sequence|Mapping)\[", annotation) for annotation in _annotations(name))
+
+
+def takes_counts(name: str) -> bool:
+    """Whether a setting is a whole number, or a list of them, and never text: `gpus`, of which `1..8` is a range."""
+    return any(_counts(annotation) for annotation in _annotations(name))
+
+
+def takes_sets(name: str) -> bool:
+    """Whether a value of a setting is a list of numbers, so that several values are lists: `devices`."""
+    return any("Axis[Sequence[int]]" in annotation for annotation in _annotations(name))
+
+
+def _counts(annotation: str) -> bool:
+    named = set(re.findall(r"\w+", re.sub(r"(Literal|Mapping)\[[^]]*\]", "", annotation)))
+    return "int" in named and not named & {"str", "Text"}
+
+
+def _annotations(name: str) -> Iterator[str]:
+    """How the verbs that have a setting annotate it."""
+    for verb, kind in vars(keywords).items():
+        if verb.endswith("Keywords"):
+            with suppress(KeyError, StopIteration):
+                yield _annotation(kind, name)
 
 
 def _annotation(kind: type, name: str) -> str:

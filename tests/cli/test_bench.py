@@ -329,7 +329,7 @@ def test_wrong_elements_are_a_failure(capsys, tmp_path, launched):
         (["copy=device", "endpoint=pinned"], "endpoint=pinned with copy=device: between GPUs of one node"),
         (["copy=to-host", "endpoint=device"], "endpoint=device with copy=to-host: memory of the host is pinned or"),
         (["copy=local", "transport=host"], "transport=host: read by copy=device and copy=relay and copy=together only"),
-        (["size=64M"], "size=64M: not a size in"),
+        (["size=64Mb"], "size=64Mb: not a size in"),
         (["size=[]"], "size=[]: expected at least one size"),
         (["size=0"], "size=0: expected at least 1"),
         (["batch_size=3"], "batch_size: not a setting of `resnetx bench`"),

@@ -35,7 +35,7 @@ def run(capsys, *words):
             "strategy.foo: no such setting; strategy=after has no settings",
         ),
         (["predict", "overlap.foo=true"], "overlap.foo: no such setting; overlap has overlap.input, overlap."),
-        (["train", "gpus=1,2"], "gpus=1,2: write several values as a list, gpus=[1,2]"),
+        (["train", "gpus=1,2"], "gpus=[1,2]: more than one point"),
         (["train", "gpus=[1,2"], "gpus=[1,2: not of the form key=value"),
         (["train", "+foo=1"], "+foo=1: settings can be changed (key=value), not added or removed"),
         (["train", "~seed"], "~seed: settings can be changed (key=value), not added or removed"),

@@ -111,13 +111,13 @@ def test_a_system_that_nobody_knows_here_has_no_curves(predicted_of, prediction_
 
 
 def test_a_refused_point_says_why(predicted_of, prediction_of, capsys, tmp_path):
-    refused = {"outcome": "refused", "reason": "gx8 has 8 GPUs", "interval_s": None}
+    refused = {"outcome": "refused", "reason": "gpus=9: gx8 has 8 GPUs; use nodes=2", "interval_s": None}
     points = [predicted_of(0.1, system="dgx2", gpus=gpus) for gpus in (9, 16)]
     points += [predicted_of(None, system="gx8", gpus=gpus, **refused) for gpus in (9, 16)]
     record.write(prediction_file(tmp_path), prediction_of(*points))
     status, out, _ = run(capsys, tmp_path)
     assert status == 0
-    assert "refused: ResNet/1, batch 16, 9 GPUs and 1 more on gx8: gx8 has 8 GPUs\n" in out
+    assert "refused: ResNet/1, batch 16, 9 GPUs and 1 more on gx8: gpus=9: gx8 has 8 GPUs; use nodes=2\n" in out
 
 
 # ---- a prediction beside a study ------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def objects(run):
             ["systems=gx8", "collective=allreduce", "library=nccl3"],
             "library=nccl3: no library generation has that name",
         ),
-        (["systems=gx8", "collective=allreduce", "size=64M"], "size=64M: not a size in B, kB"),
+        (["systems=gx8", "collective=allreduce", "size=64Mb"], "size=64Mb: not a size in B, kB"),
         (["systems=gx8", "collective=allreduce", "size=0"], "size=0: expected at least 1"),
         (
             ["systems=gx8", "size=1MiB", "devices=[0,1]"],

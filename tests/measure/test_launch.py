@@ -4,10 +4,12 @@ import signal
 import sys
 import time
 
+import msgspec
 import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError
+from resnetx.launching import Launch, Site
 from resnetx.measure.launch import ending, launcher
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Command
@@ -96,6 +98,23 @@ def test_what_its_launcher_stops_after_the_measurement_stays_measured(task_of, f
     settled = launcher._settle(task, folder, tmp_path, started, Ending(stopped="timeout", reason=reason))
     assert settled.outcome == on_disk(folder).outcome == "ok"
     assert reason in on_disk(folder).warnings[0].message
+
+
+def test_the_run_file_has_of_a_site_only_what_tunes(task_of, folder):
+    site = Site(environment={"NCCL_IB_HCA": "mlx5_0", "LICENSE_SERVER": "hunter2"})
+    launch = Launch(launcher="slurm", nodes=1, site=site)
+    launcher.begin(msgspec.structs.replace(task_of(), launch=launch), folder, Moment.now())
+    kept = record.read(folder.run, record.RunFile).launch.site.environment
+    assert kept == {"NCCL_IB_HCA": "mlx5_0", "LICENSE_SERVER": "(set)"}
+    assert "hunter2" not in folder.record.read_text()
+
+
+def test_the_logs_of_a_run_have_no_passwords(task_of, folder):
+    program = "import sys\nprint('http://me:hunter2@proxy')\nsys.exit('https://me:hunter2@host')"
+    ended = launcher.execute(task_of(), folder, running(program))
+    assert ended.outcome == "failed"
+    assert ended.stderr_end == "https://***@host\n"
+    assert "hunter2" not in "".join(file.read_text() for file in folder.path.iterdir())
 
 
 def test_the_record_of_another_run_is_not_taken_for_this_ones(task_of, folder):

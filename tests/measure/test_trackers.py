@@ -1,16 +1,21 @@
 """What Weights & Biases gets of runs and studies, by the files that the real wandb writes offline."""
 
 import json
+import socket
 import struct
+import subprocess
+import sys
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from resnetx import workloads
 from resnetx.choices import NoTracker, Wandb
 from resnetx.measure.study import trackers
-from resnetx.measure.study.trackers import Finished
+from resnetx.measure.study.trackers import Copies, Finished
 from resnetx.record import Phases, RunFolder, Unknown
 from tests.patience import until
 
@@ -30,6 +35,7 @@ def offline(monkeypatch):
 def ran(record_of, record_environment):
     """The record of a good, watched run of two ranks and two windows, on a machine with eight GPUs."""
     blank = record_of({"model.x": 4, "batch_size": 8, "steps": 5, "strategy": "layerwise"}, gpus=2)
+    counted = workloads.workload(blank.request.model, blank.request.image_size, blank.request.batch_size, "caffe")
     gpu = dict.fromkeys(("uuid", "pci_bus_id", "compute_capability"), "") | {"name": "Tesla P100-SXM2"}
     unknown = ("memory_bytes", "power_limit_W", "sm_clock_max_Hz", "ecc", "mig", "pcie_generation",
                "pcie_generation_max", "pcie_width", "pcie_width_max", "nvlinks_active")  # fmt: skip
@@ -43,6 +49,7 @@ def ran(record_of, record_environment):
         images_per_s=10.0,
         windows_s=[[1.0, 2.0], [4.0, 1.0]],
         loss=[3.0, 2.0, 1.0],
+        workload=counted,
         phases=msgspec.convert(phases, Phases),
         environment=record_environment(node="dgx", gpus=gpus, nccl="2.30.7", git_revision="abc"),
     )
@@ -119,14 +126,14 @@ def test_a_window_is_logged_with_the_rate_of_its_slowest_rank(ran):
 
 
 def test_no_tracker_says_nothing(ran, finished, tmp_path):
-    assert trackers.track(NoTracker(), ran, RunFolder(tmp_path)) == ""
-    assert trackers.conclude(NoTracker(), finished, tmp_path) == ""
-    assert trackers.upload_command(NoTracker(), tmp_path) == ""
+    assert Copies(NoTracker()).track(ran, RunFolder(tmp_path)) == ""
+    assert Copies(NoTracker()).conclude(finished, tmp_path) == ""
+    assert Copies(NoTracker()).upload_command(tmp_path) == ""
     assert not list(tmp_path.iterdir())
 
 
 def test_a_run_has_what_was_asked_the_machine_versions_tags_windows_and_phases(ran, tmp_path):
-    assert trackers.track(Wandb(project="test"), ran, RunFolder(tmp_path / "mine" / "run1"), "phases") == ""
+    assert Copies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "mine" / "run1"), "phases") == ""
     ((run, config, history, summary),) = logged(tmp_path / "mine")
     assert (run.project, run.run_group, run.job_type) == ("test", "mine", "twin")
     tags = {"ResNet/4", "batch=8", "gpus=2", "fp32", "strategy=layerwise", "input=synthetic", "node=dgx", "twin=phases"}
@@ -137,12 +144,16 @@ def test_a_run_has_what_was_asked_the_machine_versions_tags_windows_and_phases(r
     assert (config["versions"]["nccl"], config["versions"]["git_revision"]) == ("2.30.7", "abc")
     assert [row["images_per_s"] for row in history] == [10.0, 20.0]
     assert summary["outcome"] == "ok"
+    assert summary["images_per_s"] == 10.0
+    for kept in (config, summary):
+        assert kept["activations_per_parameter"] == pytest.approx(ran.workload.intensity)
+        assert kept["intensity_per_gpu"] == pytest.approx(ran.workload.intensity / 2)
     assert summary["phases/forward_s"] == pytest.approx(0.2)
     assert summary["phases/exposed_communication_s"] == pytest.approx(0.2)
 
 
 def test_a_study_is_one_more_run_with_its_curves_and_a_table_of_its_points(finished, tmp_path):
-    assert trackers.conclude(Wandb(project="test"), finished, tmp_path) == ""
+    assert Copies(Wandb(project="test")).conclude(finished, tmp_path) == ""
     ((run, config, history, summary),) = logged(tmp_path)
     assert (run.display_name, run.run_group, run.job_type) == ("mine", "mine", "study")
     assert {"study", "mine", "node=dgx"} <= set(run.tags)
@@ -161,28 +172,95 @@ def test_a_study_is_one_more_run_with_its_curves_and_a_table_of_its_points(finis
 
 def test_one_command_uploads_all_runs_of_a_study(ran, finished, tmp_path):
     for name in ("run1", "run2"):
-        trackers.track(Wandb(project="test"), ran, RunFolder(tmp_path / "a study" / name))
-    trackers.conclude(Wandb(project="test"), finished, tmp_path / "a study")
+        Copies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "a study" / name))
+    Copies(Wandb(project="test")).conclude(finished, tmp_path / "a study")
     assert len(list((tmp_path / "a study").glob("wandb/offline-run-*"))) == 3
-    command = trackers.upload_command(Wandb(project="test"), tmp_path / "a study")
+    command = Copies(Wandb(project="test")).upload_command(tmp_path / "a study")
     assert command == f"wandb sync '{tmp_path}/a study/wandb'/offline-run-*"
 
 
 def test_a_folder_of_the_users_own_is_used(ran, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "all"))
-    trackers.track(Wandb(project="test"), ran, RunFolder(tmp_path / "mine" / "run1"))
+    Copies(Wandb(project="test")).track(ran, RunFolder(tmp_path / "mine" / "run1"))
     assert len(logged(tmp_path / "all")) == 1
-    assert trackers.upload_command(Wandb(project="test"), tmp_path / "mine").startswith(f"wandb sync {tmp_path}/all/")
+    assert Copies(Wandb(project="test")).upload_command(tmp_path / "mine").startswith(f"wandb sync {tmp_path}/all/")
 
 
 def test_with_a_key_nothing_is_left_to_upload(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert trackers.upload_command(Wandb(project="test"), tmp_path) == ""
+    assert Copies(Wandb(project="test")).upload_command(tmp_path) == ""
 
 
-def test_a_tracker_that_fails_costs_no_result(ran, finished, tmp_path, monkeypatch):
+def test_a_tracker_that_fails_costs_no_result_and_is_said_once(ran, finished, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "nonsense")
-    told = trackers.track(Wandb(project="test"), ran, RunFolder(tmp_path))
+    copies = Copies(Wandb(project="test"))
+    told = copies.track(ran, RunFolder(tmp_path))
     assert "not logged" in told
     assert str(tmp_path) in told
-    assert "not logged" in trackers.conclude(Wandb(project="test"), finished, tmp_path)
+    assert copies.track(ran, RunFolder(tmp_path)) == copies.conclude(finished, tmp_path) == ""
+    assert copies.upload_command(tmp_path) == ""
+
+
+@pytest.fixture(params=["nobody listens", "nothing is answered"])
+def unreachable(request, monkeypatch):
+    """A server of wandb's, with a key for it, that is not there, or accepts connections and says nothing."""
+    import wandb
+
+    wandb.teardown()  # which reads its variables once
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if request.param == "nothing is answered":
+            server.listen(100)  # the kernel accepts connections; nobody reads them
+        monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        yield
+    wandb.teardown()
+
+
+def test_what_cannot_be_reached_costs_seconds_once_and_is_then_logged_offline(ran, finished, tmp_path, unreachable):
+    copies = Copies(Wandb(project="test"))
+    began = time.monotonic()
+    told = [copies.track(ran, RunFolder(tmp_path / "mine" / f"run{run}")) for run in range(3)]
+    told.append(copies.conclude(finished, tmp_path / "mine"))
+    waited_s = time.monotonic() - began
+    assert "127.0.0.1" in told[0]
+    assert "does not answer" in told[0]
+    assert "logged offline" in told[0]
+    assert told[1:] == ["", "", ""]
+    assert len(logged(tmp_path / "mine")) == 4  # the first one, too
+    assert "offline-run-*" in copies.upload_command(tmp_path / "mine")
+    assert waited_s < 40  # wandb would have waited 90 s for each; the rest is its offline files, on a slow machine
+
+
+def test_a_process_that_could_not_reach_wandb_ends_at_once(tmp_path, unreachable):
+    """wandb's own process goes on trying after its caller's end, where it was once asked to."""
+    program = (
+        "import sys; from pathlib import Path; from resnetx.measure.study import trackers\n"
+        "here = lambda wandb, mode: trackers._where(wandb, mode, Path(sys.argv[1]))\n"
+        "log = lambda wandb, project, mode: wandb.init(project=project, **here(wandb, mode)).finish()\n"
+        "print(trackers.Copies(trackers.Wandb(project='test'))._log(log, 'kept'))\n"
+    )
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
+    assert "logged offline" in ended.stdout
+    assert time.monotonic() - began < 40
+
+
+def test_a_run_that_failed_has_its_rate_and_intensity_too(ran, tmp_path):
+    """Both of every run: null where it has none, never 0."""
+    failed = msgspec.structs.replace(ran, outcome="failed", images_per_s=None, windows_s=None, loss=None, workload=None)
+    Copies(Wandb(project="test")).track(failed, RunFolder(tmp_path / "mine" / "run1"))
+    ((_, config, _, summary),) = logged(tmp_path / "mine")
+    assert (
+        summary["images_per_s"] is summary["activations_per_parameter"] is config["activations_per_parameter"] is None
+    )
+
+
+def test_no_password_of_an_address_is_logged(ran, tmp_path):
+    environment = msgspec.structs.replace(ran.environment, variables={"NCCL_NET": "http://me:hunter2@proxy:3128"})
+    reason = "cannot open https://me:hunter2@host/data"
+    leaking = msgspec.structs.replace(ran, environment=environment, outcome="failed", reason=reason)
+    Copies(Wandb(project="test")).track(leaking, RunFolder(tmp_path / "mine" / "run1"))
+    ((_, _, _, summary),) = logged(tmp_path / "mine")
+    assert summary["reason"] == "cannot open https://***@host/data"
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]

@@ -181,7 +181,7 @@ def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
-    assert (sixteen.outcome, sixteen.reason) == ("refused", "dgx-h200 has 8 GPUs")
+    assert (sixteen.outcome, sixteen.reason) == ("refused", "gpus=16: dgx-h200 has 8 GPUs; use nodes=2")
 
 
 def paper(gpus, batch_size=512, **changed):

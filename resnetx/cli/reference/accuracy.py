@@ -59,8 +59,8 @@ commands compares what was predicted then, the others measure it again (45 minut
 
 ```bash
 resnetx compare results/lab/truth/prediction results/lab/truth/study
-resnetx lab systems=[dgx1-p100,gx8] -- predict study=lab-truth out=prediction
-resnetx lab systems=[dgx1-p100,gx8] -- sweep study=lab-truth
+resnetx lab systems=dgx1-p100,gx8 -- predict study=lab-truth out=prediction
+resnetx lab systems=dgx1-p100,gx8 -- sweep study=lab-truth
 ```
 """
 

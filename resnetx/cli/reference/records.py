@@ -29,9 +29,9 @@ RECORDS: dict[type, str] = {  # with what writes it, and where
     Check: "Check of nodes: `check.json` in the folder of a check (`check`)",
     Comparison: "Comparison of studies: `comparison.json` (`compare STUDY_A STUDY_B out=`)",
     Accuracy: "Prediction and measurement: `accuracy.json` (`compare PREDICTION STUDY out=`)",
-    SystemComparison: "Comparison of systems: `systems.json` (`compare systems=[...] out=`)",
+    SystemComparison: "Comparison of systems: `systems.json` (`compare systems=... out=`)",
     Score: "Score: `score.json` (`compare score=... out=`)",
-    CheckedPapers: "Statements of papers: `papers.json` (`compare papers=[...] out=`)",
+    CheckedPapers: "Statements of papers: `papers.json` (`compare papers=... out=`)",
 }
 HEAD = f"""# Records
 

@@ -74,7 +74,8 @@ that it does not read; `resnetx VERB --help` lists those that it reads. How valu
 [command-line.md](command-line.md).
 
 - **type**: what the setting accepts. `text` includes quantities with a unit, such as `16GB` or `2h`; `list of ...` is
-  written `[1,2,4]`. `resnetx sweep` and the verbs that take a study accept a list of values for any setting of a point.
+  written `1,2,4`, of integers also `1..8`. `resnetx sweep` and the verbs that take a study accept a list of values for
+  any setting of a point.
 - **range**: the smallest and the largest value that is accepted. Numbers that are not finite are always rejected.
 - **read by**: the verbs; a verb's own default stands behind its name where it differs.
 """

@@ -25,7 +25,7 @@ def found(answer: Found) -> None:
             show.say(f"- {each}", indent=2)
     show.say()
     if answer.file is None:
-        show.say("Nothing is written; out=mine.yaml writes its file, which every verb takes as systems=[mine.yaml].")
+        show.say("Nothing is written; out=mine.yaml writes its file, which every verb takes as systems=mine.yaml.")
     else:
         show.line(f"resnetx topology {answer.file} collective=allreduce")
 

@@ -39,10 +39,10 @@ def _clock(options: Namespace, asked: Point) -> int:
 
 
 def _show_findings(findings: "Sequence[Finding]") -> None:
-    """Whether runs work, then every finding, then the commands that improve them."""
+    """What works here, then every finding, then the commands that improve them."""
     lacking = [finding.topic for finding in findings if finding.state == "missing" and finding.needed]
     show.say(
-        f"Runs cannot work here; missing: {', '.join(lacking)}."
+        f"Predicting, comparing and reporting work here. Measuring needs what is missing: {', '.join(lacking)}."
         if lacking
         else "Runs work here: nothing that every run needs is missing."
     )

@@ -103,7 +103,9 @@ def supported_clocks(nvml: Nvml, handles: Mapping[int, Any]) -> list[int]:
     """The clocks, in MHz and ascending, that all of these GPUs can be set to."""
     every = [set(_supported(nvml, gpu, handle)) for gpu, handle in handles.items()]
     if not (shared := sorted(set.intersection(*every))):
-        raise ConfigError(f"clock: GPUs {[*handles]} have no clock in common; choose GPUs of one model: devices=[...]")
+        raise ConfigError(
+            f"clock: GPUs {[*handles]} have no clock in common; choose GPUs of one model: devices=0,1,..."
+        )
     return shared
 
 

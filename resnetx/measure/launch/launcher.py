@@ -23,6 +23,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
 from resnetx.measure.launch.scratch import DYING_S, scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
+from resnetx.passwords import hide_in
 from resnetx.record import (
     Ended,
     Job,
@@ -35,6 +36,7 @@ from resnetx.record import (
     Unknown,
     Workload,
 )
+from resnetx.variables import with_hidden
 
 LookUp = Callable[[], None]  # raises where a run is to be interrupted, of a launcher in a thread, which gets no signals
 UNFINISHED = "the run has not reported its end: it is still running, or it was killed"
@@ -86,9 +88,18 @@ def begin(task: TaskFile[Ended], folder: RunFolder, started: Moment) -> None:
     """Writes the run file, and a record that holds if nobody lives to write the true one."""
     for stale in folder.leftovers():
         stale.unlink()
-    write(folder.run, task)
+    write(folder.run, _without_secrets(task))
     job = record.known(slurm.job())
     write(folder.record, record.cut_short(task, started.epoch_s, "failed", UNFINISHED, job=job))
+
+
+def _without_secrets(task: TaskFile[Ended]) -> TaskFile[Ended]:
+    """The task as its file has it: of a site's variables, which the launcher sets, it has values of those that tune."""
+    if task.launch is None:
+        return task
+    site = msgspec.structs.replace(task.launch.site, environment=with_hidden(task.launch.site.environment))
+    changed: TaskFile[Ended] = msgspec.structs.replace(task, launch=msgspec.structs.replace(task.launch, site=site))  # type: ignore[type-var]  # of a struct
+    return changed
 
 
 # ---- the child ------------------------------------------------------------------------------------------------------
@@ -120,6 +131,8 @@ def _wait(
         finally:
             _end(child, command.gently)
             wait_for_ranks(private)
+            for log in (folder.stdout, folder.stderr):
+                hide_in(log)
 
 
 def _end(child: subprocess.Popen[bytes], gently: bool) -> None:

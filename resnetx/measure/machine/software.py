@@ -12,15 +12,7 @@ from resnetx.measure.launch.executor import NO_STORE
 from resnetx.measure.machine.revision import revision
 from resnetx.packages import hip_version
 from resnetx.record import Unknown
-from resnetx.variables import is_secret
-
-# What torch, NCCL, ROCm's libraries, gloo, the OpenMP and BLAS libraries, DALI and the loader of libraries read.
-_VARIABLES = re.compile(
-    r"(NCCL|GLOO|UCX|FI|OFI|CUDA|CUDNN|CUBLAS|OMP|GOMP|KMP|MKL|DNNL|ONEDNN|OPENBLAS|ATEN|TORCH|PYTORCH|DALI|MALLOC)_.+"
-    r"|(RCCL|HIP|HIPBLASLT|HSA|ROCR|ROCBLAS|MIOPEN)_.+"
-    r"|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
-)
-SECRET = "(set, not recorded)"  # instead of a secret value
+from resnetx.variables import recorded
 
 
 @dataclass(frozen=True)
@@ -57,11 +49,9 @@ def software() -> Software:
         nccl=nccl_version(),
         dali=dali_version(),
         threads={"intraop": torch.get_num_threads(), "interop": torch.get_num_interop_threads()},
-        variables={
-            name: SECRET if is_secret(name) else value
-            for name, value in sorted(os.environ.items())
-            if _VARIABLES.fullmatch(name) and name != NO_STORE  # which changes no figure
-        },
+        variables=recorded(
+            {name: value for name, value in os.environ.items() if name != NO_STORE}
+        ),  # that tunes nothing
     )
 
 

@@ -111,7 +111,7 @@ def busy_gpus(machines: Mapping[int, Environment], devices: Sequence[Device]) ->
         if others := [_named(process) for process in processes if process.gpu in ours]:
             message = f"other processes were on this run's GPUs of {machine.node}: {', '.join(others)}"
             lists = "amd-smi process" if hip_version() else "nvidia-smi"
-            remedy = f"end them ({lists} lists them), or choose other GPUs: devices=[...]"
+            remedy = f"end them ({lists} lists them), or choose other GPUs: devices=0,1,..."
             found.append(Warning(code="shared-gpus", message=message, remedy=remedy))
     return found
 

@@ -1,0 +1,180 @@
+"""Records that can be published: without the names of hosts, users, networks, paths and serial numbers.
+
+What was measured, with which hardware and software, stays. A name is replaced by the same other one throughout
+("node1"), so that what was on one node still is; what has no other name is null, with the reason.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from resnetx.record.bench import BenchRecord, BenchRequest
+from resnetx.record.machine import Environment, OtherNode
+from resnetx.record.run import RunRecord
+from resnetx.record.study import StudyRecord
+from resnetx.request import Request
+
+Published = TypeVar("Published", RunRecord, BenchRecord, StudyRecord)
+Part = TypeVar("Part", bound=msgspec.Struct)
+Asked = TypeVar("Asked", Request, BenchRequest)
+
+REASON = "left out of what is published"
+LEFT_OUT = f"({REASON})"
+# Of two parts or more, or of a home: "images/s" and "GNU/Linux" are none. On Windows, from its drive on.
+_PATH = re.compile(r"(?<![\w./)~])(?:~[\w.-]*|[A-Za-z]:|/[\w.@+~-]+)(?:[/\\]+[^\s/\\\"'<>|,;:()]+)+[/\\]?")
+_ADDRESS = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}\b")
+_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F/-]{3,}")
+_NOBODYS = {"", "root", "localhost", "lo"}  # names that every machine has
+# Fields of words of ours, one of which may be what a host is called.
+_OURS = {"kind", "outcome", "backend", "distributed", "convention", "code", "requested", "used", "collective", "copy",
+         "direction", "endpoint", "verdict", "clock"}  # fmt: skip
+
+
+@dataclass
+class Names:
+    """The names that are replaced, each with its other one: those in records, and of whoever publishes them."""
+
+    others: dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, name: str) -> str:
+        """The other name of a node, an interface, a user, a path."""
+        if name in _NOBODYS:
+            return name
+        if name not in self.others:
+            short = name.partition(".")[0] if kind == "node" else name  # a host's, without its domain
+            number = 1 + len({other for other in self.others.values() if other.rstrip("0123456789") == kind})
+            self.others[name] = self.others.get(short, f"{kind}{number}")
+            self.others.setdefault(short, self.others[name])
+        return self.others[name]
+
+    def gather(self, tree: Any) -> None:
+        """Finds the machines of a record, and their interfaces to networks."""
+        for kind, name in _named(tree):
+            self.add(kind, name)
+
+    def without(self, text: str) -> str:
+        """A text with all names replaced, and paths, addresses and serial numbers left out."""
+        text = _UUID.sub("(GPU)", _ADDRESS.sub("(address)", _PATH.sub("(path)", text)))
+        if not self.others:
+            return text
+        known = "|".join(map(re.escape, sorted(self.others, key=len, reverse=True)))
+        return re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])", lambda found: self.others[found[0]], text)
+
+
+def published(record: Published, names: Names) -> Published:
+    """The record as it can be published; `names`: those of all records that are published with it."""
+    names.gather(msgspec.to_builtins(record))
+    if isinstance(record, StudyRecord):
+        stops = [msgspec.structs.replace(stop, job=LEFT_OUT, run=LEFT_OUT) for stop in record.stops]
+        points = [_request(point, names) for point in record.points]
+        return _renamed(msgspec.structs.replace(record, points=points, stops=stops), names)
+    reasons: dict[str, str] = {}
+    changed = msgspec.structs.replace(
+        record,
+        stderr_end=LEFT_OUT * bool(record.stderr_end),
+        failures=[msgspec.structs.replace(each, traceback=LEFT_OUT) for each in record.failures],
+        environment=_environment(record.environment, "environment", reasons),
+        other_nodes=record.other_nodes and [_other(*each, reasons) for each in enumerate(record.other_nodes)],
+        devices=record.devices and [
+            _nulled(each, ("uuid",), f"devices.{place}", reasons) for place, each in enumerate(record.devices)
+        ],
+    )  # fmt: skip
+    changed = _nulled(changed, ("job",), "", reasons)
+    changed = msgspec.structs.replace(changed, unknown=changed.unknown | reasons)
+    if isinstance(changed, BenchRecord):
+        source = "measured" if changed.source == "measured" else "imported"
+        asked = changed.request and _asked(changed.request, names)
+        return _renamed(msgspec.structs.replace(changed, request=asked, source=source), names)
+    request = _request(changed.request, names)  # whose keys are digests of what was asked, paths included
+    return _renamed(
+        msgspec.structs.replace(changed, request=request, request_key=request.key, baseline_key=request.baseline_key),
+        names,
+    )
+
+
+def _other(place: int, node: OtherNode, reasons: dict[str, str]) -> OtherNode:
+    known = _environment(node.environment, f"other_nodes.{place}.environment", reasons)
+    return msgspec.structs.replace(node, environment=known)
+
+
+def _environment(found: Environment | None, path: str, reasons: dict[str, str]) -> Environment | None:
+    if found is None:
+        return None
+    storage = found.storage and msgspec.structs.replace(found.storage, path=LEFT_OUT, device=LEFT_OUT)
+    gpus = found.gpus and [msgspec.structs.replace(gpu, uuid=LEFT_OUT) for gpu in found.gpus]
+    changed = msgspec.structs.replace(found, storage=storage, gpus=gpus)
+    return _nulled(changed, ("host", "switch", "gpu_processes"), path, reasons)
+
+
+def _nulled(part: Part, fields: tuple[str, ...], path: str, reasons: dict[str, str]) -> Part:
+    """The part without some fields, each null with the reason; what was null stays so for the reason that it had."""
+    known = [name for name in fields if getattr(part, name) is not None]
+    reasons |= {f"{path}.{name}".lstrip("."): REASON for name in known}
+    return msgspec.structs.replace(part, **dict.fromkeys(known))
+
+
+def _request(asked: Request, names: Names) -> Request:
+    """What was asked for, with other names for paths, by which points still differ."""
+    folders = {name: getattr(asked.input, name, None) for name in ("root", "stage")}
+    of_input = {name: _path(path, names) for name, path in folders.items() if path}
+    return msgspec.structs.replace(
+        _asked(asked, names),
+        input=msgspec.structs.replace(asked.input, **of_input),
+        replay=_path(asked.replay, names),
+    )
+
+
+def _asked(asked: Asked, names: Names) -> Asked:
+    """What runs and benches are both asked for."""
+    changed: Asked = msgspec.structs.replace(
+        asked,
+        env={name: names.without(value) for name, value in asked.env.items()},
+        interface=asked.interface and names.add("interface", asked.interface),
+        lab=asked.lab and msgspec.structs.replace(asked.lab, system=_path(asked.lab.system, names)),
+    )
+    return changed
+
+
+def _path(path: str | None, names: Names) -> str | None:
+    """Another name for a path of the user's own; names of systems and GPUs, and the default, stay."""
+    own = path and path != "data/images" and re.search(r"^~|[/\\]", path)
+    return names.add("path", path) if path and own else path
+
+
+def _renamed(record: Published, names: Names) -> Published:
+    """The record with all names in its texts replaced."""
+    renamed: Published = msgspec.convert(_texts(msgspec.to_builtins(record), names), type(record))
+    return renamed
+
+
+def _texts(tree: Any, names: Names) -> Any:
+    if isinstance(tree, Mapping):
+        return {
+            key: value if key in _OURS or (key in ("request", "points") and "schema" in tree) else _texts(value, names)
+            for key, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_texts(item, names) for item in tree]
+    return names.without(tree) if isinstance(tree, str) else tree
+
+
+def _named(tree: Any) -> Iterator[tuple[str, str]]:
+    """(kind, name) of what a record names."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            if key in ("node", "host") and isinstance(value, str):
+                yield "node", value
+            elif key == "nodes" and isinstance(value, list):
+                yield from (("node", name) for name in value)
+            elif key == "network" and isinstance(value, list):
+                yield from (("interface", word.split()[0]) for word in value if word.strip())
+            elif key == "interface" and isinstance(value, str):
+                yield "interface", value
+            else:
+                yield from _named(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from _named(item)

@@ -1,0 +1,186 @@
+"""What is published names neither the machine, its users, its network nor its files, and can be read all the same."""
+
+import getpass
+
+import msgspec
+import pytest
+
+import resnetx
+from resnetx import record
+from resnetx.errors import ConfigError
+from resnetx.record import BenchRecord, Failure, RunRecord, StudyFolder, StudyRecord
+from resnetx.record.machine import Device, GpuProcess, Job, OtherNode, Storage
+from resnetx.record.outcome import Warning as Told
+from resnetx.record.published import Names, published
+from resnetx.reporting.study.results import load
+
+GPU = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
+TELLING = ["zebra42", "quagga.example.org", "aardvark", "okapi0", "mlx5_bongo", GPU, "8932f937", "/home", "/nfs/gnu",
+           "10.20.30.40", "kudu-cluster", "4711", "filer.oryx", "trainer-of-bob"]  # fmt: skip
+
+
+@pytest.fixture
+def telling(record_of, record_environment, gpu_part):
+    """The record of a run that names all there is to name, and ended with what a program said."""
+    environment = msgspec.structs.replace(
+        record_environment(),
+        node="zebra42",
+        host="zebra42.quagga.example.org",
+        switch="kudu-cluster.leaf1",
+        network=["okapi0 100 Gb/s", "mlx5_bongo port 1 400 Gb/s (4X NDR)"],
+        storage=Storage(path="/nfs/gnu/images", filesystem="nfs4", device="filer.oryx:/vol", rotational=True),
+        gpus=[gpu_part(GPU)],
+        gpu_processes=[GpuProcess(gpu=0, pid=1, memory_bytes=1, name="trainer-of-bob")],
+        variables={"NCCL_SOCKET_IFNAME": "okapi0", "NCCL_ALGO": "Ring", "LD_PRELOAD": "/home/aardvark/lib/x.so",
+                   "CUDA_VISIBLE_DEVICES": GPU},
+    )  # fmt: skip
+    settings = {"input": "torchvision", "input.root": "/nfs/gnu/images", "env.NCCL_SOCKET_IFNAME": "okapi0"}
+    blank = record_of(settings, gpus=2)
+    said = 'File "/home/aardvark/net.py", line 3: okapi0 of zebra42 (10.20.30.40) failed'
+    return msgspec.structs.replace(
+        blank,
+        reason=said,
+        stderr_end=f"{said}\nsecret project of aardvark",
+        failures=[Failure(rank=0, kind="error", time_s=0.0, message=said, traceback=said, node="zebra42")],
+        warnings=[Told(code="shared-gpus", message="a process on zebra42", remedy="see /home/aardvark/log")],
+        devices=[Device(rank=0, node="zebra42", index=0, name="H100", uuid=GPU, pci_bus_id="0000:1B:00.0")],
+        job=Job(scheduler="slurm", id="4711", cluster="kudu-cluster", partition="p", nodes=["zebra42"], restarts=0),
+        environment=environment,
+        other_nodes=[OtherNode(rank=1, environment=environment, host_load=None)],
+        unknown={**blank.unknown, "transport": "nobody on zebra42 knows"},
+    )
+
+
+@pytest.fixture
+def gpu_part():
+    def make(uuid):
+        unknown = ("memory_bytes", "power_limit_W", "sm_clock_max_Hz", "ecc", "mig", "pcie_generation",
+                   "pcie_generation_max", "pcie_width", "pcie_width_max", "nvlinks_active")  # fmt: skip
+        named = {"index": 0, "name": "NVIDIA H100", "uuid": uuid, "pci_bus_id": "0000:1B:00.0",
+                 "compute_capability": "9.0"}  # fmt: skip
+        return msgspec.convert({**named, **dict.fromkeys(unknown)}, record.Gpu)
+
+    return make
+
+
+@pytest.fixture
+def study(telling, tmp_path):
+    """The folder of a study with one run, as it is on the machine that measured it."""
+    folder = StudyFolder(tmp_path / "results" / "zebra42" / "mine")
+    asked = StudyRecord(
+        kind="study", schema=1, name="mine", about="On zebra42.", node="zebra42", points=[telling.request], repeats=1,
+        twins=0, baseline=1, convention="caffe", resnetx="0.1.0",
+    )  # fmt: skip
+    record.write(folder.study, asked)
+    run = folder.run(telling.request.slug, 1)
+    record.write(run.record, telling)
+    run.stderr.write_text("Traceback ... /home/aardvark/net.py on zebra42")
+    return folder
+
+
+def told_in(folder):
+    """What of all that is telling stands in any file of a folder, or in the name of one."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    text = "".join(map(str, [file.relative_to(folder) for file in files]))
+    text += "".join(file.read_bytes().decode(errors="replace") for file in files)
+    return [name for name in [*TELLING, "aardvark", "zebra"] if name in text]
+
+
+def test_the_original_tells_all_of_it(study):
+    assert told_in(study.path.parent) != []
+
+
+@pytest.mark.slow
+def test_a_study_that_is_published_names_nobody_and_is_read_as_before(study, tmp_path):
+    page = resnetx.report(study.path.parent, publish=tmp_path / "shared")
+    assert page == tmp_path / "shared" / "report" / "index.html"
+    assert told_in(tmp_path / "shared") == []
+    (point,) = load(StudyFolder(tmp_path / "shared" / "mine")).points
+    (run,) = point.runs  # it is found under what it was asked for
+    assert run.outcome == "failed"
+    (file,) = (tmp_path / "shared" / "mine").glob("*/record.json")
+    kept = record.read(file, RunRecord)
+    environment = kept.environment
+    assert environment.node == kept.devices[0].node == kept.failures[0].node == "node1"
+    assert environment.network == ["interface1 100 Gb/s", "interface2 port 1 400 Gb/s (4X NDR)"]
+    assert environment.variables["NCCL_ALGO"] == "Ring"
+    assert environment.variables["NCCL_SOCKET_IFNAME"] == kept.request.env["NCCL_SOCKET_IFNAME"] == "interface1"
+    for path in ("job", "devices.0.uuid", "environment.host", "environment.switch", "environment.gpu_processes"):
+        assert kept.unknown[path] == "left out of what is published"
+    assert environment.host is kept.job is kept.devices[0].uuid is None
+    assert kept.request_key == kept.request.key
+
+
+def test_points_that_differ_in_a_path_still_differ(telling):
+    names = Names()
+    other = msgspec.structs.replace(
+        telling, request=msgspec.structs.replace(
+            telling.request, input=msgspec.structs.replace(telling.request.input, root="/nfs/gnu/other")
+        )
+    )  # fmt: skip
+    keys = {published(each, names).request_key for each in (telling, other, telling)}
+    assert len(keys) == 2
+
+
+def test_what_our_records_call_things_is_not_taken_for_the_name_of_a_host(telling):
+    """A host may be called as an outcome."""
+    environment = msgspec.structs.replace(telling.environment, node="failed", host="run")
+    found = published(msgspec.structs.replace(telling, environment=environment), Names())
+    assert (found.kind, found.outcome) == ("run", "failed")
+    assert found.environment.node.startswith("node")
+
+
+def test_a_bench_is_published_too(bench_of_two, tmp_path):
+    told = msgspec.structs.replace(
+        bench_of_two, source="/home/aardvark/log.txt", reason="on zebra42.quagga.example.org"
+    )
+    names = Names()
+    names.add("node", "zebra42.quagga.example.org")
+    found = published(told, names)
+    assert isinstance(found, BenchRecord)
+    assert (found.source, found.reason) == ("imported", "on node1")
+    assert found.points == told.points
+
+
+@pytest.fixture
+def bench_of_two():
+    return msgspec.convert(
+        {"kind": "bench", "schema": 1, "request": None, "source": "", "outcome": "ok", "reason": "", "failures": [],
+         "stderr_end": "", "started_at": None, "duration_s": None, "world_size": 2, "library": None,
+         "points": [{"collective": "allreduce", "size_bytes": 8, "times_s": [1e-6], "wrong": 0, "cpu_share": None}],
+         "transport": None, "devices": None, "host_load": None, "warnings": [], "environment": None, "unknown": {}},
+        BenchRecord,
+    )  # fmt: skip
+
+
+def test_a_copy_is_written_into_a_new_folder_only(study, tmp_path):
+    with pytest.raises(ConfigError, match="exists, and is no empty folder; give a new one"):
+        resnetx.report(study.path, publish=study.path)
+    with pytest.raises(ConfigError, match="contains no study and no bench"):
+        resnetx.report(tmp_path / "results" / "nothing", publish=tmp_path / "shared")
+
+
+@pytest.mark.slow
+def test_who_publishes_is_not_named(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(getpass, "getuser", lambda: "gnu-keeper")
+    (file,) = study.path.glob("*/record.json")
+    ran = record.read(file, RunRecord)
+    record.write(file, msgspec.structs.replace(ran, reason="gnu-keeper has no quota"))
+    resnetx.report(study.path, publish=tmp_path / "shared")
+    (kept,) = (tmp_path / "shared" / "mine").glob("*/record.json")
+    assert record.read(kept, RunRecord).reason == "user1 has no quota"
+
+
+@pytest.mark.dist
+def test_a_sweep_publishes_what_it_has_measured(tmp_path, monkeypatch, preloaded):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLURMD_NODENAME", "zebra42")
+    monkeypatch.setattr("resnetx.host.node_name", lambda: "zebra42")
+    measured = resnetx.sweep(
+        model={"x": 1, "width": 16}, image_size=32, batch_size=4, input="synthetic", gpus=1, repeats=1, twins=0,
+        steps=1, windows=1, warmup=3, results=tmp_path / "aardvark", publish=tmp_path / "shared", dirty=True,
+    )  # fmt: skip
+    assert "zebra42" in (measured.folder / "study.json").read_text()
+    assert told_in(tmp_path / "shared") == []
+    (copy,) = (tmp_path / "shared").glob("*/study.json")
+    assert load(StudyFolder(copy.parent)).points[0].runs[0].outcome == "ok"

@@ -1,0 +1,153 @@
+"""Lists and maps without brackets, words that shells take apart, and what users of other programs type."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from resnetx.cli import main
+from resnetx.cli.words import settings_of
+from resnetx.errors import ConfigError
+from resnetx.settings.aliases import ours
+
+SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here"))
+          for shell in ("bash", "zsh")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("gpus=1,2,4,8", [1, 2, 4, 8]),
+        ("gpus=[1,2,4,8]", [1, 2, 4, 8]),
+        ("gpus=1..4", [1, 2, 3, 4]),
+        ("gpus=1,2,4..6", [1, 2, 4, 5, 6]),
+        ("gpus=8..8", [8]),
+        ("systems=dgx1-p100,gx8", ["dgx1-p100", "gx8"]),
+        ("systems=gx8", "gx8"),
+        ("systems=./mine.yaml,gx8", ["./mine.yaml", "gx8"]),
+        ("size=4KiB,4MiB", ["4KiB", "4MiB"]),
+        ("devices=0..3", [0, 1, 2, 3]),
+        ("devices=0+1,2+3", [[0, 1], [2, 3]]),
+        ("devices=0+1", [[0, 1]]),
+        ("rate=32:195,64:219", {"32": 195, "64": 219}),
+        ("rate={32:195,64:219}", {"32": 195, "64": 219}),
+        ("rate=32:195", {"32": 195}),
+        ("rate=195", 195),
+        ("what_if.bandwidth=pcie3:2", {"pcie3": 2}),
+        ("env.NCCL_P2P_DISABLE=0,1", [0, 1]),
+        ("strategy=bucket,after", ["bucket", "after"]),
+    ],
+)
+def test_lists_and_maps_need_no_brackets(word, value):
+    assert list(settings_of([word]).values()) == [value]
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("out=1..8", "1..8"),  # a folder may be called so
+        ("rendezvous=10.1.0.1:29500", "10.1.0.1:29500"),
+        ("nic=connectx-7-ndr:2", "connectx-7-ndr:2"),
+        ("rate=results/a:b/c", "results/a:b/c"),
+        ("model.name=a+b", "a+b"),
+        ("out='a,b'", "a,b"),
+        ("workload='8..1'", "8..1"),
+    ],
+)
+def test_text_stays_text(word, text):
+    assert list(settings_of([word]).values()) == [text]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gpus=1,"], "gpus=1,: nothing beside a comma; write a list as one word, gpus=A,B"),
+        (["gpus=8..1"], "expected a range upwards"),
+        (["gpus=1..99999999"], "expected a range upwards of at most 10,000 numbers"),
+        (["gpus=1-8"], "gpus=1-8: a list is written gpus=1,8, and every number between gpus=1..8"),
+        (["rate=32:195", "rate=64:219"], "rate is given twice; several values are one word, rate=32:195,64:219"),
+        (["gpus=[1,2"], "a bracket is not closed: write a list as one word, gpus=A,B"),
+    ],
+)
+def test_a_list_that_is_none_is_refused_with_how_it_is_written(words, sentence):
+    with pytest.raises(ConfigError) as refused:
+        settings_of(words)
+    assert sentence in str(refused.value)
+
+
+def test_a_later_word_goes_before_an_earlier_one_that_is_not_beside_it():
+    assert settings_of(["gpus=1", "seed=1", "gpus=2"]) == {"gpus": 2, "seed": 1}
+    assert settings_of(["gpus=1", "gpus=1"]) == {"gpus": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["predict", "systems=[gx8,", "dgx1-p100]"], "write a list as one word, without blanks: systems=A,B"),
+        (["predict", "systems=gx8,", "dgx1-p100"], "write a list as one word, without blanks: systems=A,B"),
+        (["predict", "--systems", "gx8"], "--systems: settings are written without dashes, with =: write systems=gx8"),
+        (["train", "--batch-size", "32"], "write batch_size=32"),
+        (["train", "--batch-size=32"], "write batch_size=32"),
+        (["train", "--gpus"], "write gpus=VALUE"),
+        (["--gpus", "2", "train"], "invalid|no such verb|gpus"),
+        (["predict", "systems=gx8", "gpus=16"], "gpus=16: gx8 has 8 GPUs; use nodes=2"),
+        (["predict", "systems=gx8", "devices=0,9"], "devices=0,9: gx8 has 8 GPUs, 0 to 7"),
+        (["lab", "systems=gx8", "scale=100", "bench"], "bench: put -- before it"),
+        (["sweep", "twins=[]"], "twins=[]: expected a whole number, 0 for none"),
+        (["predict", "gx8", "systems=dgx1-p100", "gpus=1"], "gx8: systems= is given, too"),
+        (["train", "gpu=2"], "did you mean gpus?"),
+        (["bench", "size=64Q"], "not a size in B, kB"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_to_write(words, sentence, capsys):
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert any(part in shown for part in sentence.split("|"))
+    assert len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize("verb", ["predict", "lab"])
+def test_a_path_that_names_a_system_is_one(verb, capsys, tmp_path, monkeypatch):
+    """As for topology, which takes names and files in one place."""
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, "gx8"]) == 0
+    named = capsys.readouterr().out
+    assert main([verb, "systems=gx8"]) == 0
+    assert capsys.readouterr().out == named
+    assert "gx8" in named
+
+
+def test_two_systems_are_compared_by_their_names(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "dgx1-p100", "gx8", "model=alexnet", "batch_size=256", "gpus=1,2"]) == 0
+    assert "dgx1-p100, gx8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("key", "theirs", "name"),
+    [
+        ("collective", "all_reduce", "allreduce"), ("collective", "all-reduce", "allreduce"),
+        ("collective", "allReduce", "allreduce"), ("collective", "AllReduce", "allreduce"),
+        ("collective", "all_gather", "allgather"), ("collective", "all_to_all", "alltoall"),
+        ("collective", "reducescatter", "reduce_scatter"), ("collective", "reduce-scatter", "reduce_scatter"),
+        ("collective", "ReduceScatter", "reduce_scatter"), ("collective", "send_recv", "sendrecv"),
+        ("collective", "all_gather_into_tensor", "allgather"), ("collective", "bcast", "broadcast"),
+        ("collective", ["all_reduce", "broadcast"], ["allreduce", "broadcast"]),
+        ("precision", "float32", "fp32"), ("precision", "bfloat16", "bf16"), ("dtype", "half", "fp16"),
+        ("copy", "d2h", "to-host"), ("copy", "H2D", "from-host"), ("copy", "p2p", "device"),
+        ("copy", "fan-out", "fan-out"), ("collective", "nothing", "nothing"), ("out", "d2h", "d2h"),
+        ("collective", None, None), ("gpus", 2, 2),
+    ],
+)  # fmt: skip
+def test_the_words_of_other_programs_are_taken_for_ours(key, theirs, name):
+    assert ours(key, theirs) == name
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_list_reaches_a_program_through_a_shell_as_it_was_typed(shell):
+    line = (
+        f"{sys.executable} -c 'import sys; print(*sys.argv[1:])' gpus=1,2 gpus=1..8 rate=32:195,64:219 devices=0+1,2+3"
+    )
+    ended = subprocess.run([shell, "-c", line], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == line.split()[-4:]
