@@ -72,6 +72,8 @@ def of_point(point: Point, images: int) -> Compute:
         assert subject.layers is not None, "a workload that is known by name"
         return _replayed(subject.request, subject.layers, images, point.fabric.lab)
     computed = _by_trace_or_roofline(point, images)
+    if (stated := _stated_launch(point)) is not None and not computed.whole_step:
+        computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=stated.spread - 1)
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
     step = replace(computed.step, host_s=point.setting.host_s + computed.step.host_s, queue_s=queue_s)
@@ -119,12 +121,26 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
 
 def _launch(point: Point, layers: int) -> HostStep:
     """What launching a step takes on a host of which no more is known than what the user states."""
-    request, stated_s = point.subject.request, point.setting.host_step_s
-    if stated_s is not None:
-        return HostStep(stated_s, host_step.STATED, point.setting.framework in host_step.WAITING)
+    request, stated = point.subject.request, _stated_launch(point)
+    if stated is not None:
+        return stated
     if request is not None and request.graph:  # launched as one
         return NO_HOST
     return host_step.assumed(layers, point.setting.framework, point.subject.precision)
+
+
+def _stated_launch(point: Point) -> HostStep | None:
+    """What `host_step=` says; None where it is not set."""
+    time_s, request = point.setting.host_step_s, point.subject.request
+    if time_s is None:
+        return None
+    if point.fabric.on_cpus:
+        raise ConfigError(f"host_step={time_s:g}s: ranks on CPUs have no GPU to launch work on; leave it out")
+    if request is not None and request.graph:
+        raise ConfigError(
+            f"host_step={time_s:g}s: graph=true launches a step as one, in no time; leave one of them out"
+        )
+    return HostStep(time_s, host_step.STATED, point.setting.framework in host_step.WAITING)
 
 
 def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
@@ -132,11 +148,11 @@ def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep
     known = rates.step(images, host, fixed_s)
     softly = 1.0 if known.host.waits else known.time_s / max(known.device_s, known.host.time_s)
     step = modelled.step.slowed(known.device_s * softly / modelled.step.compute_s)
-    host_s, queue_s = (known.host.time_s, 0.0) if known.host.waits else (0.0, known.host.time_s * softly)
+    launch = replace(known.host, time_s=known.host.time_s * softly)
     by_flop = "" if modelled.source == "roofline" else modelled.note
     return replace(
         modelled,
-        step=replace(step, host_s=host_s, queue_s=queue_s),
+        step=_launched_by(step, launch),
         source=rates.source,
         origin="assumed" if rates.source == "stated" else "measured here",
         where=rates.where,
@@ -145,6 +161,13 @@ def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep
         faster=known.faster,
         whole_step=True,
     )
+
+
+def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
+    """The step with its host's part, which runs beside the device's unless the host waits for it."""
+    if launch.waits:
+        return replace(step, host_s=launch.time_s)
+    return replace(step, queue_s=launch.time_s)
 
 
 def _launching(known: KnownStep) -> str:
