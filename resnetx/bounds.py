@@ -93,6 +93,7 @@ BOUNDS = {
     "memory": Range(1, 2**50, "1 PiB, in bytes"),
     "memory_limit": Range(1, 2**50, "1 PiB, in bytes"),
     "host_time": Range(0, _DAY_S, "a day, in seconds"),
+    "host_step": Range(0, _DAY_S, "a day, in seconds"),
     "rate": Range(1e-6, 10**9, "images/s of one GPU"),
     "rate_error": Range(0, 1, "all of it"),
     "straggler": Range(1, 1000, "times as long as the others"),

@@ -32,6 +32,7 @@ from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.interconnect.system import System
 from resnetx.prediction import provenance
 from resnetx.prediction.decoding import decoding_unit
+from resnetx.prediction.host_step import STATED
 from resnetx.prediction.iteration import HOST_ERROR
 from resnetx.prediction.processes import CurveQuestion, predicted_curves
 from resnetx.prediction.provenance import UNCHECKED, RecordInput, SourcedPoint
@@ -43,6 +44,9 @@ from resnetx.settings.compose import asked as settings_asked
 from resnetx.settings.verbs import group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
+
+# Of settings that stand in place of what is described, relative; of others it is not known.
+_STATED_ERRORS = {"host_time": HOST_ERROR, "host_step": STATED - 1}
 
 
 def predict(*traces: keywords.Text, **settings: Unpack[keywords.PredictKeywords]) -> Prediction:
@@ -173,7 +177,7 @@ def _set_by_the_user(given: Point) -> Iterator[RecordInput]:
     for word in written(given):
         key, _, value = word.partition("=")
         if group_of(key) in ASSUMED:
-            error = HOST_ERROR if key == "host_time" else Unknown(UNCHECKED)
+            error = _STATED_ERRORS.get(key, Unknown(UNCHECKED))
             yield RecordInput(key, value, "assumed", "asked for", error)
 
 

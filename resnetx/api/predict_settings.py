@@ -38,12 +38,12 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 SERVERS = ("tensorflow",)
 
 # Settings by which a point is predicted otherwise than its machine is described.
-ASSUMED = ("clock", "framework", "gradients", "host_time", "memory", "overlap", "straggler", "what_if")
+ASSUMED = ("clock", "framework", "gradients", "host_step", "host_time", "memory", "overlap", "straggler", "what_if")
 
 # Settings that say which machine, or how its messages are modelled: in the lab both are given.
 NOT_IN_LAB = (
     *("systems", "nodes", "network", "nics", "library", "transport", "calibration"),
-    *("communication", "sensitivity", "clock", "rate", "rate_error"),
+    *("communication", "sensitivity", "clock", "rate", "rate_error", "host_step"),
 )
 
 # Settings that only say how messages are modelled.
@@ -74,6 +74,7 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
     host_time: str | float
+    host_step: str | float | None
     image_bytes: str | int | None
     memory: str | int | None
     memory_model: Literal["torch", "caffe"]
@@ -201,7 +202,8 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         overlap=FRAMEWORKS[framework][1] if framework else overlap,
         gradients=settings.gradients,
         straggler=settings.straggler,
-        host_s=_time(settings.host_time),
+        host_s=_time("host_time", settings.host_time),
+        host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),
         image_bytes=_size("image_bytes", settings.image_bytes, "34kB"),
         memory_bytes=_size("memory", settings.memory, "16GB"),
         memory_model=settings.memory_model,
@@ -220,8 +222,8 @@ def _clock_Hz(given: str | float | None) -> float | None:
     return None if given is None else clock_from(given)
 
 
-def _time(given: str | float) -> float:
-    return bounds.seconds_of("host_time", given, "0.03s")
+def _time(key: str, given: str | float) -> float:
+    return bounds.seconds_of(key, given, "0.03s")
 
 
 def _size(key: str, given: str | int | None, example: str) -> int | None:

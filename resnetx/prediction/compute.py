@@ -13,7 +13,7 @@ much. A trace that was bound by its host, and does not say what the device alone
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
@@ -23,10 +23,11 @@ from resnetx.errors import ConfigError
 from resnetx.hashed import HashedTuple
 from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
-from resnetx.prediction import roofline
+from resnetx.prediction import host_step, roofline
+from resnetx.prediction.host_step import NO_HOST, HostStep
 from resnetx.prediction.replay import step_of
 from resnetx.prediction.scenario import CPU, Point
-from resnetx.prediction.stated_rate import StatedRates
+from resnetx.prediction.stated_rate import KnownStep, StatedRates
 from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin
@@ -40,6 +41,7 @@ CLOCKS_AGREE = 0.02
 COPY_SHARE = 0.5 * 0.8
 # Of one core of a host, in a copy between buffers of a DDP that are not views of each other: assumed.
 LAB_COPY_Bps = 2.5e9
+LAUNCHING_COUNTS = 0.5  # of a step: from this share on, the host's part is worth a word
 # Of the host's time to queue a step, on another host: assumed. One thread of the hosts that are described differs from
 # another's by less than a factor of two.
 OTHER_HOST = 1.0
@@ -59,6 +61,8 @@ class Compute:
     clock_Hz: float | None  # of the multiprocessors, in effect; null: the trace does not say
     jitter: float | None = None  # standard deviation of one step from the next over their mean; null: not measured
     queue_error: float = 0.0  # relative, of the host's time to queue a step
+    faster: float | None = None  # how much shorter the step may be, relative; null: as much as longer (`error`)
+    whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -68,9 +72,11 @@ def of_point(point: Point, images: int) -> Compute:
         assert subject.layers is not None, "a workload that is known by name"
         return _replayed(subject.request, subject.layers, images, point.fabric.lab)
     computed = _by_trace_or_roofline(point, images)
+    if (stated := _stated_launch(point)) is not None and not computed.whole_step:
+        computed = replace(computed, step=_launched_by(computed.step, stated), queue_error=stated.spread - 1)
     graph = subject.request is not None and subject.request.graph  # the host launches the step as one
     queue_s = 0.0 if graph else computed.step.queue_s
-    step = replace(computed.step, host_s=point.setting.host_s, queue_s=queue_s)
+    step = replace(computed.step, host_s=point.setting.host_s + computed.step.host_s, queue_s=queue_s)
     # Messages as traced are those of the trace's own machine, and so is all else.
     own_host = subject.trace is None or is_own_host(subject.trace, system) or point.setting.communication == "trace"
     if own_host or subject.trace is None:
@@ -103,29 +109,77 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return of_trace(subject.trace, images, system, point.devices[0], subject.layers, clock_Hz)
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
     gpu, layers, image_size = system.gpu_part(point.devices[0]), subject.layers, subject.request.image_size
-
-    def modelled(images: int) -> Compute:
-        if subject.rates is not None and CPU in gpu.product_names:
-            return _by_flop(layers, image_size, images, gpu)
+    if subject.rates is None:
         return of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz)
+    if CPU in gpu.product_names:
+        return _of_rates(subject.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
+    precision = subject.precision if roofline.peak(gpu, subject.precision) else "fp32"  # which only divides the step
+    modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz)
+    fixed_s = 2 * len(layers) * host_step.fitted().gpu_pass_s + modelled.step.update_s
+    return _of_rates(subject.rates, images, modelled, _launch(point, len(layers)), fixed_s)
 
-    return modelled(images) if subject.rates is None else _of_rates(subject.rates, images, modelled)
+
+def _launch(point: Point, layers: int) -> HostStep:
+    """What launching a step takes on a host of which no more is known than what the user states."""
+    request, stated = point.subject.request, _stated_launch(point)
+    if stated is not None:
+        return stated
+    if request is not None and request.graph:  # launched as one
+        return NO_HOST
+    return host_step.assumed(layers, point.setting.framework, point.subject.precision)
 
 
-def _of_rates(rates: StatedRates, images: int, modelled: Callable[[int], Compute]) -> Compute:
-    """The modelled step, as many times as long as the known rates say."""
-    computed = modelled(images)
-    factor = rates.factor(images, lambda batch: modelled(batch).step.compute_s)
+def _stated_launch(point: Point) -> HostStep | None:
+    """What `host_step=` says; None where it is not set."""
+    time_s, request = point.setting.host_step_s, point.subject.request
+    if time_s is None:
+        return None
+    if point.fabric.on_cpus:
+        raise ConfigError(f"host_step={time_s:g}s: ranks on CPUs have no GPU to launch work on; leave it out")
+    if request is not None and request.graph:
+        raise ConfigError(
+            f"host_step={time_s:g}s: graph=true launches a step as one, in no time; leave one of them out"
+        )
+    return HostStep(time_s, host_step.STATED, point.setting.framework in host_step.WAITING)
+
+
+def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
+    """The step that the known rates say, divided as the modelled one."""
+    known = rates.step(images, host, fixed_s)
+    softly = 1.0 if known.host.waits else known.time_s / max(known.device_s, known.host.time_s)
+    step = modelled.step.slowed(known.device_s * softly / modelled.step.compute_s)
+    launch = replace(known.host, time_s=known.host.time_s * softly)
+    by_flop = "" if modelled.source == "roofline" else modelled.note
     return replace(
-        computed,
-        step=computed.step.slowed(factor),
+        modelled,
+        step=_launched_by(step, launch),
         source=rates.source,
         origin="assumed" if rates.source == "stated" else "measured here",
         where=rates.where,
-        note=rates.note(images, "the shape of the roofline" if computed.source == "roofline" else "the number of FLOP")
-        + computed.note * (computed.source != "roofline"),
-        error=rates.error_at(images),
+        note=rates.note(images) + by_flop + _launching(known),
+        error=known.slower,
+        faster=known.faster,
+        whole_step=True,
     )
+
+
+def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
+    """The step with its host's part, which runs beside the device's unless the host waits for it."""
+    if launch.waits:
+        return replace(step, host_s=launch.time_s)
+    return replace(step, queue_s=launch.time_s)
+
+
+def _launching(known: KnownStep) -> str:
+    """What the host's part is taken to be, and where it ends what more GPUs gain; "" where it hardly counts."""
+    host = known.host
+    if host.time_s < LAUNCHING_COUNTS * known.time_s:
+        return ""
+    ends = f"{host.time_s / host.spread * 1e3:,.1f} to {host.time_s * host.spread * 1e3:,.1f}"
+    note = f"; its host takes {host.time_s * 1e3:,.1f} ms ({ends}) to launch a step"
+    if host.waits or known.level < 1:
+        return note
+    return f"{note}, so that below {known.level:,.0f} images per GPU a step gets hardly shorter"
 
 
 def _by_flop(layers: Sequence[Layer], image_size: int, images: int, gpu: GpuSpec) -> Compute:

@@ -92,8 +92,10 @@ class Iteration:
             messages=self.exchange.error,
             reading=max(times.reading_error for times in self.inputs),
             copying=max(times.copying_error for times in self.inputs),
-            host=HOST_ERROR,
+            host=HOST_ERROR if self.point.setting.host_s else 0.0,
             queueing=max(compute.queue_error for compute in self.computes),
+            faster=max(compute.error if compute.faster is None else compute.faster for compute in self.computes),
+            whole_step=any(compute.whole_step for compute in self.computes),
         )
 
     @cached_property
@@ -116,7 +118,8 @@ class Iteration:
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
-        return self._between(Errors(compute=self.errors.compute))
+        errors = self.errors
+        return self._between(Errors(compute=errors.compute, faster=errors.faster, whole_step=errors.whole_step))
 
     @cached_property
     def interval_s(self) -> list[float]:

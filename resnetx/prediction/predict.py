@@ -84,7 +84,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
-        classes.append(RankClass(ranks, step.slowed(_slowness(point))))
+        classes.append(RankClass(ranks, step.slowed(_slowness(point), with_host=True)))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
@@ -120,7 +120,7 @@ def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> Trai
 
     def step_s(gpus: int, images: int) -> Callable[[float], float]:
         job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
-        return lambda factor: iteration_s(job, Stretch(compute=factor))
+        return lambda factor: iteration_s(job, Stretch(compute=factor, host=factor, queueing=factor))
 
     return replace(setting, slowness=subject.scaled.slowness(step_s))
 

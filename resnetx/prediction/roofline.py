@@ -224,17 +224,22 @@ def ratios(
     return [Ratio(layer.name, *each) for layer, *each in zip(table, forward, backward, strict=True)]
 
 
+def peak(gpu: GpuSpec, precision: str) -> SourcedValue | None:
+    """The peak rate at a precision; None where none is stated."""
+    value: SourcedValue | None = getattr(gpu, f"{precision}_FLOPps")
+    return value
+
+
 def roofs(gpu: GpuSpec, precision: str, clock_Hz: float | None = None) -> Roofs:
     """The clock scales the multiprocessors' peak, and not the memory's."""
-    peaks: dict[str, SourcedValue | None] = {name: getattr(gpu, f"{name}_FLOPps") for name in PRECISION_BYTES}
-    peak = peaks.get(precision)
-    if peak is None:
-        stated = ", ".join(name for name, figure in peaks.items() if figure is not None)
+    at = peak(gpu, precision)
+    if at is None:
+        stated = ", ".join(name for name in PRECISION_BYTES if peak(gpu, name) is not None)
         raise ConfigError(
-            f"precision={precision}: no peak rate is stated for it of {gpu.about}; expected one of {stated}"
+            f"precision={precision}: no peak rate is stated for it of {gpu.about}; give rate=, or use one of {stated}"
         )
     scale = 1.0 if clock_Hz is None else clock_Hz / gpu.clock_Hz.value
-    return Roofs(peak.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
+    return Roofs(at.value * scale, gpu.memory_Bps.value, PRECISION_BYTES[precision], precision == "fp32")
 
 
 def least_times(work: LayerWork, batch_size: int, roofs: Roofs) -> LeastTimes:

@@ -50,8 +50,9 @@ class ScalingCase:
         rates = self.rate or StatedRates(((of.batch_size_per_gpu, of.images_per_s[1]),), "stated", of.source)
         subject = replace(Subject.of(_request(of), of.layers, "torch"), rates=rates, scaled=self._scaled)
         fabric = self.fabric or Fabric(of.on(max(self.gpus, *self.known, 1)), of.library)
-        overlap = FETCHED if of.exchange == "server" else Overlap()
-        setting = TrainingSetup(overlap=overlap, gradients=of.gradients, costs=FREE)
+        by_server = of.exchange == "server"  # TensorFlow's
+        overlap, framework = (FETCHED, "tensorflow") if by_server else (Overlap(), None)
+        setting = TrainingSetup(overlap=overlap, framework=framework, gradients=of.gradients, costs=FREE)
         return Point(subject, fabric, tuple(range(self.gpus)), of.batch_size_per_gpu * self.gpus, setting)
 
     @property

@@ -67,9 +67,9 @@ class KindError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     input: str
     points: int
     publishers: int
-    mean: float  # of |predicted / measured - 1|, of rates
+    mean: float  # of |ln(predicted / measured)|, of rates
     worst: float
-    bias: float  # mean of predicted / measured - 1
+    bias: float  # mean of ln(predicted / measured)
     linear: float  # the mean error of "GPUs x one GPU's rate" on the same points
     slower: float  # what one time in twenty exceeds the predicted one by, `widened` times, as a logarithm
     faster: float  # what one in twenty falls short of it by, likewise

@@ -102,7 +102,7 @@ def _of_group(rows: Iterable[Judged], group: Group) -> list[Judged]:
 
 def _kind_error(everything: Sequence[Judged], group: Group, widened: float) -> KindError:
     rows = _of_group(everything, group)
-    errors, linear = [row.error for row in rows], [row.case.linear / row.case.measured - 1 for row in rows]
+    errors, linear = [row.log_error for row in rows], [row.case.log_error(row.case.linear) for row in rows]
     faster, slower = _bounds(rows)
     publishers = {row.case.publisher for row in rows}
     held = [_excess(row, everything) <= widened for row in rows] if len(publishers) > 1 else None

@@ -211,6 +211,7 @@ class TrainingSetup:
     gradients: str = "fp32"  # in which precision they are sent
     straggler: float = 1.0  # how many times as long one of the ranks computes
     host_s: float = 0.0  # of the host in each iteration, while the device waits
+    host_step_s: float | None = None  # of the host to launch a step, beside the device; null: not known
     decoding_threads: int | None = None  # of each rank, if the user sets them; null: the host's cores, shared
     image_bytes: int | None = None  # of an image where it is stored; null: by the recipe that it is read with
     memory_bytes: int | None = None  # of each GPU; null: as described

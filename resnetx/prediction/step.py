@@ -46,11 +46,18 @@ class StepTimes:
         """Forward, backward and update."""
         return self.forward_s + self.backward_s + self.update_s
 
-    def slowed(self, factor: float) -> "StepTimes":
-        """The same work on a device that takes `factor` times as long for all its computing."""
+    def slowed(self, factor: float, with_host: bool = False) -> "StepTimes":
+        """The same work on a device (with its host) that takes `factor` times as long for all its computing."""
         if factor == 1:
             return self
-        return replace(self, layers=_slowed(HashedTuple(self.layers), factor), update_s=self.update_s * factor)
+        layers, host = _slowed(HashedTuple(self.layers), factor), factor if with_host else 1.0
+        return replace(
+            self,
+            layers=layers,
+            update_s=self.update_s * factor,
+            host_s=self.host_s * host,
+            queue_s=self.queue_s * host,
+        )
 
     def copying_gradients(self, s_per_byte: float) -> "StepTimes":
         """The same with each layer's gradients copied into the buffer that is sent, behind its backward pass."""
@@ -114,16 +121,20 @@ class Errors:
     copying: float = 0.0
     host: float = 0.0
     queueing: float = 0.0
+    faster: float | None = None  # of computing, at its best; null: as `compute`
+    whole_step: bool = False  # the host's parts are as far off as computing is, together with it
 
     def stretch(self, sign: int) -> Stretch:
         """All parts at their best (-1), or at their worst (1)."""
+        best = self.compute if self.faster is None else self.faster
+        compute = max(LEAST_COMPUTE, 1 + self.compute if sign > 0 else 1 - best)
         return Stretch(
-            max(LEAST_COMPUTE, 1 + sign * self.compute),
+            compute,
             max(0.0, 1 + sign * self.messages),
             max(0.0, 1 + sign * self.reading),
             max(0.0, 1 + sign * self.copying),
-            max(0.0, 1 + sign * self.host),
-            max(0.0, 1 + sign * self.queueing),
+            compute if self.whole_step else max(0.0, 1 + sign * self.host),
+            compute if self.whole_step else max(0.0, 1 + sign * self.queueing),
         )
 
 

@@ -10,14 +10,14 @@ number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descript
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import exp
+from math import exp, log
 
 from resnetx.config import request_from
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
-from resnetx.prediction import compute, roofline
+from resnetx.prediction import compute, host_fit, roofline
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.published import Iterations, LayerwiseTime, rates, training
 from resnetx.prediction.scaling_check import ScalingCase, cases
@@ -30,6 +30,10 @@ from resnetx.workloads.counts import BYTES_PER_PARAMETER
 CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
+SMALLER = "one GPU, from its rate at about 8 times the batch"
+_LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
+_FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
+LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -56,6 +60,11 @@ class TrainingRow:
     linear: float | None = None  # what "GPUs x the rate of one" predicts; null: no such rate is given
 
     @property
+    def log_error(self) -> float:
+        """ln(predicted / measured): a prediction that is too high and one that is too low weigh alike."""
+        return log(self.predicted / self.measured)
+
+    @property
     def held(self) -> bool | None:
         """Whether the interval holds the measured figure."""
         return None if self.low is None or self.high is None else self.low <= self.measured <= self.high
@@ -63,14 +72,14 @@ class TrainingRow:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """How far off the rows of a group are."""
+    """How far off the rows of a group are; errors are |ln(predicted / measured)|."""
 
     group: str
     about: str
     rows: int
     mean_error: float
     worst_error: float
-    linear_error: float | None  # the mean error of "GPUs x the rate of one" on the same rows
+    linear_error: float | None  # the mean error of "GPUs x the rate of one" (or that of the larger batch) on them
     held: float | None  # share of rows within their intervals
     tolerance: float | None  # the worst error that a row may have; null: any
 
@@ -84,7 +93,8 @@ class TrainingSummary:
 def validate() -> tuple[TrainingRow, ...]:
     """All published rates with their predictions, group by group."""
     published, scaled = training(), list(cases())
-    rows = [_scaling(case) for case in scaled]
+    rows = list(_steps())
+    rows += [_scaling(case) for case in scaled]
     rows += [_from_nothing(case) for case in scaled]
     rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
     rows += _one_gpu()
@@ -102,8 +112,8 @@ def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     found = []
     for name in dict.fromkeys(row.group for row in rows):
         own, group = [row for row in rows if row.group == name], groups.get(name)
-        errors = [abs(row.error) for row in own]
-        linear = [abs(row.linear / row.measured - 1) for row in own if row.linear is not None]
+        errors = [abs(row.log_error) for row in own]
+        linear = [abs(log(row.linear / row.measured)) for row in own if row.linear is not None]
         held = [row.held for row in own if row.held is not None]
         found.append(
             TrainingSummary(
@@ -187,6 +197,33 @@ def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
 
 
 # ---- one GPU
+
+
+def _steps() -> Iterator[TrainingRow]:
+    """Steps of one GPU at about an eighth of the batch whose rate is given, its system left out of the fit."""
+    _, judged = host_fit.fit_and_judge()
+    for row in judged:
+        pair, step_s = row.pair, row.step.time_s
+        measured = pair.of.samples_per_s[pair.batch]
+        predicted = pair.batch / step_s
+        yield TrainingRow(
+            group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}",
+            source=pair.of.text,
+            system=pair.of.gpu,
+            library=None,
+            what=f"{pair.of.network}, batch {pair.batch}, {pair.of.precision or 'precision not stated'}",
+            gpus=1,
+            unit="samples/s",
+            given=f"{pair.of.samples_per_s[pair.given]:g} samples/s at batch {pair.given}",
+            measured=measured,
+            predicted=predicted,
+            error=predicted / measured - 1,
+            seen=True,
+            publisher=pair.of.source,
+            low=predicted / (1 + row.step.slower),
+            high=predicted / max(1 - row.step.faster, LEAST_STEP),
+            linear=pair.batch / pair.proportional_s,
+        )
 
 
 def _one_gpu() -> Iterator[TrainingRow]:

@@ -6,14 +6,14 @@ from resnetx.record.base import RecordPart
 
 
 class ValidationGroup(RecordPart, frozen=True):
-    """Errors are relative: predicted / measured - 1 of each figure."""
+    """How far off the figures of a group are."""
 
     group: str
     points: int
     unseen: int  # of them, such as nobody looked at while the model was written
-    mean_error: float  # of their absolute values
+    mean_error: float  # of |ln(predicted / measured)| of training rates, of |predicted / measured - 1| of collectives
     worst_error: float  # likewise, the largest
-    bias: float  # their mean
+    bias: float  # mean of predicted / measured - 1
     coverage: float | None  # share of figures that the stated intervals hold; null: none is stated
     interval_level: float  # that these state
 

@@ -358,6 +358,7 @@ class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
     host_time: float | str
+    host_step: float | str | None
     image_bytes: str | int | None
     memory: str | int | None
     memory_model: Literal["torch", "caffe"]

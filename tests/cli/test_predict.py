@@ -100,6 +100,7 @@ def test_only_caffe_mpi_copies_to_the_device_while_it_computes():
     [
         ("straggler=1.5", True),
         ("host_time=0.1s", True),
+        ("host_step=0.5s", True),
         ("clock=700", True),
         ("clock=0.7GHz", True),
         ("gradients=bf16", False),
@@ -411,6 +412,9 @@ def test_validation_holds(capsys):
         (["systems=gx8", "memory=lots"], "memory=lots: expected a size, e.g. 16GB"),
         (["systems=gx8", "host_time=-1"], "host_time=-1: expected at least 0"),
         (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, e.g. 0.03s"),
+        (["systems=gx8", "host_step=20 parsecs"], "host_step=20 parsecs: expected a duration, e.g. 0.03s"),
+        (["systems=gx8", "host_step=2ms", "graph=true"], "graph=true launches a step as one, in no time"),
+        (["systems=cpu-host", "rate=80", "gpus=1", "host_step=2ms"], "ranks on CPUs have no GPU to launch work on"),
         (["systems=gx8", "memory=1GB", "gpus=1"], "GB of memory on each GPU, which has 1.0"),
         (["systems=gx8", "precision=bf16"], "precision=bf16: no peak rate is stated"),
         (["systems=cpu-host"], "cpu-host needs a trace of that host"),

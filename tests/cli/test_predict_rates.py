@@ -69,7 +69,7 @@ def test_strong_scaling_between_stated_batches_says_which_were_stated(predict, c
     assert sixty_four["compute_s"] == pytest.approx(64 / 219)
     assert thirty_two["compute_s"] == pytest.approx(32 / 195 * slowest_of(2, VARIATION), rel=0.005)
     assert "at batch 32, as stated" in thirty_two["compute_note"]
-    assert "batch 16 follows the shape of the roofline" in sixteen["compute_note"]
+    assert "batch 16 follows from the nearest of these" in sixteen["compute_note"]
     assert sixteen["compute_error"] > thirty_two["compute_error"] == 0.02
     assert main(["predict", *words]) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -123,7 +123,7 @@ def test_half_precision_moves_half_the_bytes():
 
 
 def test_a_precision_that_the_gpu_has_not_is_refused_with_those_it_has():
-    with pytest.raises(ConfigError, match=r"precision=tf32: .*P100.*; expected one of fp32, fp16$"):
+    with pytest.raises(ConfigError, match=r"precision=tf32: .*P100.*; give rate=, or use one of fp32, fp16$"):
         times(precision="tf32")
 
 

@@ -1,6 +1,7 @@
 """`docs/accuracy.md`: how far off predictions were of every published rate, and which figures were fitted to what."""
 
 from collections.abc import Iterator, Sequence
+from math import log
 
 from resnetx.cli.reference import between_nodes
 from resnetx.cli.reference.markdown import GENERATED, table
@@ -22,8 +23,9 @@ all fits that its prediction uses: the roofline, and what scaling costs. So each
 has not seen. The figures themselves were known while the model was written. `resnetx predict --validate --all` prints
 each.
 
-- **mean**, **worst**: error of the predicted rate.
-- **linear**: mean error of "GPUs x the rate of one", the simplest prediction there is, on the same rates.
+- **mean**, **worst**: error of the predicted rate, as |ln(predicted / measured)|.
+- **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate), the simplest
+  prediction there is, on the same rates.
 - **held**: share of the rates within the predicted 90 % interval.
 """
 
@@ -145,12 +147,12 @@ def _by_publisher(rows: Sequence[TrainingRow]) -> list[str]:
 
 def _publisher(name: str, rows: list[TrainingRow]) -> list[str]:
     count = len(rows)
-    linear = sum(abs(row.linear / row.measured - 1) for row in rows if row.linear is not None)
+    linear = sum(abs(log(row.linear / row.measured)) for row in rows if row.linear is not None)
     return [
         name,
         f"{count}",
-        _percent(sum(abs(row.error) for row in rows) / count),
-        f"{sum(row.error for row in rows) / count:+.1%}",
+        _percent(sum(abs(row.log_error) for row in rows) / count),
+        f"{sum(row.log_error for row in rows) / count:+.1%}",
         _percent(linear / count),
         _percent(sum(bool(row.held) for row in rows) / count),
     ]
