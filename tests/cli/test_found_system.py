@@ -71,7 +71,7 @@ def test_results_names_a_folder_and_a_file_is_never_written_over(run, tmp_path):
         (
             "hello\n",
             [],
-            "saved.txt: expected the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, or the XML",
+            "saved.txt: expected the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, NCCL's XML or",
         ),
         ("\x00\x01", [], "saved.txt: expected the text"),
         ("<html/>", [], "saved.txt, line 1: <html>: not a topology"),
