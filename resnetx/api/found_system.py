@@ -15,6 +15,7 @@ import msgspec
 from resnetx import progress
 from resnetx.api import topology_drawings
 from resnetx.api.topology_answers import links_of
+from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, system
 from resnetx.interconnect.survey import Survey, joined
@@ -47,7 +48,8 @@ class FoundSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> PartSettings:
-        return PartSettings(self.gpu, self.cpu, self.nic, self.pcie)
+        gpu = str(given_path(self.gpu)) if self.gpu is not None and self.gpu.endswith(YAML) else self.gpu
+        return PartSettings(gpu, self.cpu, self.nic, self.pcie)
 
 
 @dataclass(frozen=True)

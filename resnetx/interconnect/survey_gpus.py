@@ -19,7 +19,7 @@ import msgspec
 from resnetx.config import CONFIGS
 from resnetx.interconnect.lined_yaml import LinedYaml
 from resnetx.interconnect.survey import SeenNode, Survey
-from resnetx.interconnect.survey_parts import Chosen, Entry, PartSettings, assumed, entries, slug, the_only
+from resnetx.interconnect.survey_parts import Chosen, Entry, PartSettings, assumed, beginning, entries, slug, the_only
 from resnetx.interconnect.system_file import parts_of
 from resnetx.loading import own_yaml
 
@@ -85,7 +85,8 @@ def gpu_parts(survey: Survey, settings: PartSettings, chosen: Chosen) -> list[st
 
 def nvlinks_of(name: str | None) -> int:
     """How many NVLinks the GPUs of a setting have; 0: not known."""
-    found = {entries("gpus")[each].get("peer_links", 0) for each in _begin(name)} - {0} if name else set()
+    begin = beginning("gpus", name) if name else []
+    found = {entries("gpus")[each].get("peer_links", 0) for each in begin} - {0}
     return found.pop() if len(found) == 1 else 0
 
 
@@ -94,18 +95,13 @@ def _gpu_setting(name: str, survey: Survey) -> str:
 
     Where no source tells of NVLink, both are meant, and the setting has to say more.
     """
-    begin = _begin(name)
+    begin = beginning("gpus", name)
     links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
     if links:
         begin = [each for each in begin if entries("gpus")[each].get("peer_links", 0) >= links] or begin
     elif survey.words:  # a module (SXM) is never without its links
         begin = [each for each in begin if "-sxm" not in each] or begin
     return the_only(begin, entries("gpus"), "gpu", name)
-
-
-def _begin(name: str) -> list[str]:
-    """The GPUs of this name, or whose names begin so."""
-    return [name] if name in entries("gpus") else [each for each in entries("gpus") if each.startswith(name)]
 
 
 def _of_file(path: Path, chosen: Chosen) -> str:
@@ -143,11 +139,11 @@ def _named_alike(survey: Survey, chosen: Chosen) -> list[SeenNode]:
 
 
 def _gpu(survey: Survey, gpu: SeenNode, chosen: Chosen) -> str:
-    wanted = _plain(gpu.product)
+    wanted = _names(gpu.product)
     exact = [
         name
         for name, entry in entries("gpus").items()
-        if wanted and wanted in map(_plain, entry.get("product_names", []))
+        if wanted & {_plain(product) for product in entry.get("product_names", [])}
     ]
     if exact:
         return exact[0]
@@ -179,8 +175,13 @@ def _plain(product: str) -> str:
     return "".join(re.findall(r"[a-z0-9]+", re.sub(r"\b(?:nvidia|tesla|amd)\b", " ", product.lower())))
 
 
-def _by_name(wanted: str) -> PciGpu | None:
-    return next((gpu for gpu in pci_table().devices.values() if wanted and _plain(gpu.name) == wanted), None)
+def _names(product: str) -> set[str]:
+    """The names that a product may go by: rocm-smi has the chip in front, as Arcturus GL-XL [Instinct MI100]."""
+    return {_plain(name) for name in (product, *re.findall(r"\[([^\]]+)\]", product))} - {""}
+
+
+def _by_name(wanted: set[str]) -> PciGpu | None:
+    return next((gpu for gpu in pci_table().devices.values() if _plain(gpu.name) in wanted), None)
 
 
 def _unnamed(device: str, arch: str) -> str:
@@ -196,14 +197,15 @@ def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
     shown = f"{name} ({arch})" if arch else name
     known = pci_table().architectures.get(arch)
     links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
+    amd = arch.startswith("gfx") or survey.link == "xgmi" or name.startswith("AMD ")
     base = entries("gpus")[_gpu_alike(survey)[0]]
     peer_link = (known.peer_link if known else base.get("peer_link", "")) if links else ""
     bus = known.bus if known else ""
     entry: Entry = {"about": f"{shown}, not described"} | ({"bus": bus} if bus else {})
     entry |= {"peer_link": peer_link, "peer_links": links} if peer_link else {}
-    entry["compute_capability"] = _capability(arch, base)
-    advice = "gpu=FILE.yaml states it"
-    entry |= {key: [None, "assumed", f"{what} of {shown}: not described; {advice}"] for key, what in _FIGURES.items()}
+    entry["compute_capability"] = _NO_NVIDIA if amd else _capability(arch, base)
+    advice = "not described; state it under parts of the system's file, or import with gpu=FILE.yaml"
+    entry |= {key: [None, "assumed", f"{what} of {shown}: {advice}"] for key, what in _FIGURES.items()}
     entry["copy_us"] = _COPY
     chosen.unknown.append(
         f"the GPU: {shown} is not described: its rates and its memory are null; gpu=FILE.yaml states them"
@@ -214,9 +216,7 @@ def _not_described(survey: Survey, name: str, arch: str, chosen: Chosen) -> str:
 def _capability(arch: str, base: Entry) -> list[Any]:
     number = arch.removeprefix("sm_")
     if number != arch and number.isdecimal():
-        return [int(number) / 10, "measured", f"{arch}, as the machine states it"]
-    if arch.startswith("gfx"):
-        return _NO_NVIDIA
+        return [int(number) / 10, "datasheet", f"{arch}, its architecture"]
     return [base["compute_capability"][0], "assumed", "no source states it"]
 
 
@@ -264,9 +264,10 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
             if assumed_part and chosen.bases[parts[a]] in {base for _, base in _BRIDGES}:
                 full = next(full for full, _ in _BRIDGES if lanes <= full)
             if 0 < lanes < full:
-                unless = ", unless these are V100 of a POWER9 host" * (assumed_part and lanes == 3)
                 down = f"{full - lanes} {'is' if full - lanes == 1 else 'are'} down"
-                yield f"GPU{a} to GPU{b}: {lanes} of the {full} links of their NVLink bridge are up, {down}{unless}"
+                down += " or without a bridge: these cards take three, of four links each" * (full == 12)
+                down += ", unless these are V100 of a POWER9 host" * (assumed_part and lanes == 3)
+                yield f"GPU{a} to GPU{b}: {lanes} of the {full} links of their NVLink bridge are up, {down}"
     for gpu, ports in survey.ports.items():
         links = links_of(survey, gpu)
         if links and links != len(ports.up):
@@ -274,7 +275,7 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
         kind = chosen.entry("gpus", parts[gpu]).get("peer_link", "")
         full_GBps = entries("links")[kind]["bandwidth_GBps"][0] if kind else 0.0
         if ports.Bps and ports.Bps / 1e9 < 0.9 * full_GBps:
-            yield f"GPU{gpu}: a NVLink runs at {ports.Bps / 1e9:.4g} GB/s, of {full_GBps:g}"
+            yield f"GPU{gpu}: an NVLink runs at {ports.Bps / 1e9:.4g} GB/s, of {full_GBps:g}"
 
 
 def rate_source(survey: Survey, gpu: int) -> str | None:

@@ -92,10 +92,14 @@ def assumed(table: str, base: str, about: str, why: str) -> Entry:
 
 def named(table: str, kind: str, name: str) -> str:
     """The shared part that a setting names: exactly, or by the only name that begins so."""
+    return the_only(beginning(table, name), entries(table), kind, name)
+
+
+def beginning(table: str, name: str) -> list[str]:
+    """The shared parts of this name, or whose names begin so; of a10, those of an A10 rather than of an A100."""
     known = entries(table)
-    if name in known:
-        return name
-    return the_only([each for each in known if each.startswith(name)], known, kind, name)
+    whole = [each for each in known if each == name] or [each for each in known if each.startswith(f"{name}-")]
+    return whole or [each for each in known if each.startswith(name)]
 
 
 def the_only(fitting: Sequence[str], known: Iterable[str], kind: str, name: str) -> str:

@@ -85,11 +85,29 @@ def test_a_gpu_that_is_not_described_has_its_name_and_no_figures_of_another(made
     assert part.about == about
     for figure in (part.fp32_FLOPps, part.memory_bytes, part.memory_Bps, part.clock_Hz):
         assert figure.stated is None
-    with pytest.raises(ConfigError, match=r"the rate of fp32 of .*: not described; gpu=FILE.yaml states it"):
+    with pytest.raises(ConfigError, match=r"the rate of fp32 of .*: not described; state it under parts"):
         roofline.roofs(part, "fp32")
     assert any("is not described: its rates and its memory are null" in said for said in written.unknown)
     assert paths.pair_matrix(machine).bandwidth_Bps[0][0] is None  # but what links give is known
     assert paths.pair_matrix(machine).bandwidth_Bps[0][1] > 1e9
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [(xml({**AMD, "device": "0xffff"}), 1.1), (xml({"device": "0xffff", "gpu": 'sm="89"'}), 8.9)],
+)
+def test_no_gpu_gets_the_numbers_of_another_vendor(made, text, capability):
+    assert made(text)[0].gpu_part(0).compute_capability.value == capability
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("Arcturus GL-XL [AMD Instinct MI100]", "mi100-32gb"), ("Aldebaran/MI200 [Instinct MI210]", "mi210-64gb"),
+     ("A100-SXM4-80GB", "a100-sxm4-80gb"), ("GeForce RTX 4090", "rtx-4090"), ("NVIDIA Tesla T4", "t4-16gb")],
+)  # fmt: skip
+def test_names_are_known_in_the_forms_that_drivers_and_lists_have(made, name, part):
+    machine, _ = made(topo("X NODE\nNODE X", ["0-9"] * 2) + f"\nGPU 0: {name} (UUID: a)\nGPU 1: {name} (UUID: b)\n")
+    assert [gpu.part_name for gpu in machine.gpus] == [part] * 2
 
 
 def test_an_id_of_two_gpus_has_assumed_figures(made):
@@ -194,7 +212,7 @@ def test_slow_links_and_other_numbers_of_links_are_found(made):
     _, written = made(text, status(0, [12.5, 12.5, 12.5]))
     assert written.findings == (
         "GPU0: 3 of its NVLinks are up, by nvidia-smi nvlink -s; the wiring has 2",
-        "GPU0: a NVLink runs at 12.5 GB/s, of 25",
+        "GPU0: an NVLink runs at 12.5 GB/s, of 25",
     )
 
 
@@ -254,6 +272,16 @@ PART = """rtx-3080-10gb:
   fp32_TFLOPps: [29.8, datasheet, the card's page]
   memory_GB: [10, datasheet, the card's page]
 """
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("a10", "a10-24gb"), ("a10g", "a10g-24gb"), ("a40", "a40-48gb"), ("t4", "t4-16gb"), ("rtx-3090", "rtx-3090"),
+     ("gh200", "gh200-96gb"), ("mi210", "mi210-64gb"), ("a100-pcie-80gb", "a100-pcie-80gb")],
+)  # fmt: skip
+def test_the_gpus_that_people_ask_for_have_parts(made, name, part):
+    machine, _ = made(topo("X NODE\nNODE X", ["0-9"] * 2), gpu=name)
+    assert machine.gpus[0].part_name == part
 
 
 def test_a_gpu_may_be_a_part_of_ones_own(made, tmp_path):
