@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from resnetx.errors import ConfigError
 from resnetx.formats.pci_tree import PciNode, PciTree
 from resnetx.interconnect.survey import Pair, SeenCpu, SeenNode, Survey
+from resnetx.interconnect.survey_gpus import pci_table
 from resnetx.interconnect.survey_parts import PCIE_GBps
 
 SLOW = 8  # times slower than what is below it: no machine is built so, but for virtual ones that show no true PCIe
@@ -91,6 +92,7 @@ def _rate_GBps(node: PciNode) -> float:
 
 def _classed(tree: PciTree, count: int | None) -> tuple[PciTree, list[str]]:
     """The tree with every device of a kind, and what was assumed for it."""
+    tree = replace(tree, cpus=tuple(map(_known_by_id, tree.cpus)))
     unclassed = [node.name for node in tree.of_kind("unclassed")]
     if not unclassed:
         return tree, []
@@ -109,6 +111,12 @@ def _classed(tree: PciTree, count: int | None) -> tuple[PciTree, list[str]]:
     )  # fmt: skip
     note = f"what {len(unclassed)} PCI devices are: the file states no class of them; {assumed}"
     return replace(tree, cpus=tuple(map(classed, tree.cpus))), [note]
+
+
+def _known_by_id(node: PciNode) -> PciNode:
+    """A device without a class whose PCI id is that of a GPU, and all below it."""
+    kind = "gpu" if node.kind == "unclassed" and node.device in pci_table().devices else node.kind
+    return replace(node, kind=kind, children=tuple(map(_known_by_id, node.children)))
 
 
 def _address(bus: str) -> tuple[int, ...]:

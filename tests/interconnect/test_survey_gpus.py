@@ -22,8 +22,8 @@ FILE = File(Path("nccl.xml"), "a text", 2**20)
 def made(tmp_path):
     """The system of some texts, and what was found and not known."""
 
-    def of(*texts, **settings):
-        survey = joined([survey_of(FILE, text) for text in texts])
+    def of(*texts, devices=None, **settings):
+        survey = joined([survey_of(FILE, text, devices) for text in texts])
         written = written_system(survey, PartSettings(**settings), None, "")
         (tmp_path / "made.yaml").write_text(written.text)
         return system.load(str(tmp_path / "made.yaml")), written
@@ -108,6 +108,15 @@ def test_no_gpu_gets_the_numbers_of_another_vendor(made, text, capability):
 def test_names_are_known_in_the_forms_that_drivers_and_lists_have(made, name, part):
     machine, _ = made(topo("X NODE\nNODE X", ["0-9"] * 2) + f"\nGPU 0: {name} (UUID: a)\nGPU 1: {name} (UUID: b)\n")
     assert [gpu.part_name for gpu in machine.gpus] == [part] * 2
+
+
+def test_a_device_without_a_class_is_a_gpu_by_its_id(made):
+    devices = "".join(
+        f'<pci busid="0000:0{n}:00.0" vendor="0x{vendor}" device="0x{device}"/>'
+        for n, (vendor, device) in enumerate([("10de", "2237"), ("10de", "2237"), ("1d0f", "efa1")])
+    )
+    machine, _ = made(f'<system version="1"><cpu numaid="0">{devices}</cpu></system>', devices=2)
+    assert [gpu.part_name for gpu in machine.gpus] == ["a10g-24gb"] * 2
 
 
 def test_an_id_of_two_gpus_has_assumed_figures(made):
