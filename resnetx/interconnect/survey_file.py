@@ -16,7 +16,7 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.interconnect.flow_yaml import flow, one_line, part_lines, quoted
 from resnetx.interconnect.survey import SeenNode, Survey
-from resnetx.interconnect.survey_gpus import gpu_parts, link_findings, rate_source
+from resnetx.interconnect.survey_gpus import NOT_NAMED, gpu_parts, link_findings, rate_source
 from resnetx.interconnect.survey_parts import (
     FABRICS,
     Chosen,
@@ -125,7 +125,8 @@ class _Plan:
     def _generation(self, gpu: int) -> int | None:
         """Of a GPU's link: as stated, but not above what the GPU has, as switches within its package show."""
         stated, bus = self.survey.gpus[gpu].generation, self.like[gpu].get("bus", "")
-        most = int(bus[4:]) if bus.startswith("pcie") else stated
+        known = bus.startswith("pcie") and self.gpus[gpu] != NOT_NAMED
+        most = int(bus[4:]) if known else stated
         if stated and most and stated > most:
             self.unknown.append(f"why {self.gpus[gpu]} shows PCIe {stated}.0: it has {most}.0, which is taken")
             return most
@@ -190,8 +191,7 @@ class _Plan:
 
     def _assumed_link(self) -> str | None:
         """Why the generation of NVLink is assumed, where the GPU is."""
-        guessed = self.chosen.bases.get(self.gpus[0])
-        return f"assumed: {self.peer_link}, as no source names the GPU" if guessed else None
+        return f"assumed: {self.peer_link}, as no source names the GPU" if self.gpus[0] == NOT_NAMED else None
 
     def _fabrics(self) -> list[list[int]]:
         """The GPUs of each switched fabric: those that the matrix joins, or all."""

@@ -23,6 +23,7 @@ from resnetx.interconnect.survey_parts import Chosen, Entry, PartSettings, assum
 from resnetx.interconnect.system_file import parts_of
 from resnetx.loading import own_yaml
 
+NOT_NAMED = "gpu-not-named"  # the part of a GPU that no source names
 AMD, NVIDIA = "1002", "10de"  # vendors on PCI
 PART_FILES = (".yaml", ".yml")  # gpu=mine.yaml names a file with a part
 
@@ -167,7 +168,7 @@ def _gpu(survey: Survey, gpu: SeenNode, chosen: Chosen) -> str:
     said = "no source names the GPU"
     chosen.unknown.append(f"the GPU: {said}; its figures are assumed, as {base} ({why}); gpu=NAME names it")
     about = f"a GPU that no source names, with the figures of {base}"
-    return chosen.add("gpus", "gpu-not-named", assumed("gpus", base, about, f"{said}; {why}"), base)
+    return chosen.add("gpus", NOT_NAMED, assumed("gpus", base, about, f"{said}; {why}"), base)
 
 
 def _plain(product: str) -> str:

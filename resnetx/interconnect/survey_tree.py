@@ -15,7 +15,9 @@ from resnetx.interconnect.survey import Pair, SeenCpu, SeenNode, Survey
 from resnetx.interconnect.survey_gpus import pci_table
 from resnetx.interconnect.survey_parts import PCIE_GBps
 
-SLOW = 8  # times slower than what is below it: no machine is built so, but for virtual ones that show no true PCIe
+SLOW = (
+    8  # times slower than what is below it: virtual machines that hide PCIe show that, hardly any machine is built so
+)
 
 # Interfaces that Linux names so are no cards of a cluster: WLAN, mobile networks, tunnels, bridges, ends of containers.
 _NOT_OF_A_CLUSTER = re.compile(

@@ -136,6 +136,12 @@ def test_amd_links_are_never_nvlinks(made):
     assert paths.connectivity(machine)[0][1] == "XGMI1"
 
 
+def test_a_gpu_that_nothing_names_keeps_the_link_that_is_stated(made):
+    inside = '<nvlink target="0000:c3:00.0" count="12" tclass="0x068000"/>'
+    gpu = {"speed": "32.0 GT/s PCIe", "inside": inside}  # as many NVLinks as an A100, which has PCIe 4.0
+    assert {link.part_name for link in made(xml(gpu, gpu))[0].links if link.b == "cpu0"} == {"pcie5"}
+
+
 def test_a_link_above_what_the_gpu_has_is_not_taken(made):
     gpu = {**AMD, "device": "0x740f", "gpu": 'gcn="910"', "speed": "32.0 GT/s PCIe"}
     machine, written = made(xml(gpu, gpu))
