@@ -1,7 +1,7 @@
 """A system that is not described yet: of files of other programs, of the machine at hand, or on paper.
 
 found = from_files([Path("topo.txt"), Path("nccl.xml")], {"gpu": "p100", "out": "mine.yaml"})
-found.system, found.unknown
+found.system, found.findings, found.unknown
 """
 
 import tempfile
@@ -15,11 +15,13 @@ import msgspec
 from resnetx import progress
 from resnetx.api import topology_drawings
 from resnetx.api.topology_answers import links_of
+from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, system
 from resnetx.interconnect.survey import Survey, joined
 from resnetx.interconnect.survey_file import WrittenSystem, written_system
-from resnetx.interconnect.survey_parts import PartSettings, nvlinks_of
+from resnetx.interconnect.survey_gpus import nvlinks_of
+from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.interconnect.survey_reading import read_survey
 from resnetx.interconnect.system import Library, System
 from resnetx.loading import name_fault
@@ -46,14 +48,16 @@ class FoundSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> PartSettings:
-        return PartSettings(self.gpu, self.cpu, self.nic, self.pcie)
+        gpu = str(given_path(self.gpu)) if self.gpu is not None and self.gpu.endswith(YAML) else self.gpu
+        return PartSettings(gpu, self.cpu, self.nic, self.pcie)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A system, what its sources do not say, and where its file is."""
+    """A system, what its sources say beside and what they do not, and where its file is."""
 
     system: System
+    findings: Sequence[str]
     unknown: Sequence[str]
     text: str
     file: Path | None
@@ -63,7 +67,8 @@ class Found:
         """The one record of it."""
         file = None if self.file is None else str(self.file)
         links, devices = links_of(self.system, "auto"), list(self.devices)
-        yield FoundSystem(links=links, unknown=list(self.unknown), file=file, text=self.text, devices=devices)
+        findings, unknown = list(self.findings), list(self.unknown)
+        yield FoundSystem(links=links, findings=findings, unknown=unknown, file=file, text=self.text, devices=devices)
 
 
 def from_files(files: Sequence[Path], settings: Mapping[str, object]) -> Found:
@@ -110,7 +115,7 @@ def found_from(
     written = _with_unknown(written, _differences(survey, machine))
     if file:
         store(file, written.text, machine)
-    return Found(machine, written.unknown, written.text, file)
+    return Found(machine, written.findings, written.unknown, written.text, file)
 
 
 def _with_unknown(written: WrittenSystem, more: Sequence[str]) -> WrittenSystem:
@@ -119,7 +124,7 @@ def _with_unknown(written: WrittenSystem, more: Sequence[str]) -> WrittenSystem:
         return written
     head, _, rest = written.text.partition("\nabout:")
     text = "\n".join([head, *(f"# not known: {each}" for each in more)]) + f"\nabout:{rest}"
-    return WrittenSystem(text, (*written.unknown, *more))
+    return WrittenSystem(text, written.findings, (*written.unknown, *more))
 
 
 def _differences(survey: Survey, machine: System) -> list[str]:

@@ -23,6 +23,10 @@ _GLUED = re.compile(r"GPU\d{1,4}(?=[A-Za-z])|(?:NIC|mlx\d_)\d{1,3}(?=GPU\d|NIC\d
 _APART = re.compile(r"\bGPU\s(?=\d{1,4}(?!\d*:))")  # GPU 0; of nvidia-smi -L, GPU 0: is no label
 _GPU = re.compile(r"GPU\d{1,4}")
 _CARD = re.compile(r"(?:NIC\d|mlx\d|hfi\d|rdmap\d|bnxt_re|roce|irdma|qedr|efa_?\d|ib\d)[\w.-]*")
+_LEGEND = ("X", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "PSB", "OK", "CNS", "GNS", "TNS", "NS", "DR")  # of cells
+_CELL = re.compile(rf"{'|'.join(sorted(_LEGEND, key=len, reverse=True))}|NV[1-9]\d{{0,2}}")
+_CPUS = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
+_OF_GPU = re.compile(r"^\s*GPU\s*\[?\d{1,4}\]?\s*:")  # a line about one GPU: GPU[0] : ..., GPU 0: ..., GPU 0  : ...
 _FIELD = {"CPU", "NUMA", "GPU", "Affinity", "ID"}  # words of the headers behind the columns of devices
 _PROMPT = re.compile(r"^\s*(?:\S{0,100}[$#%>]\s+|[$#>]\s*)?(?:\S*/)?(?:nvidia-smi|rocm-smi|amd-smi)\b")
 
@@ -52,6 +56,27 @@ class DeviceMatrix:
         """None where the text has lost it."""
         cells, place = self.rows.get(row, []), self.devices.index(column)
         return cells[place] if place < len(cells) else None
+
+
+def apart(word: str) -> list[str]:
+    """The cells that a terminal has put together without a blank, as NODEPIX; the last may be the CPUs behind them.
+
+    Empty where the words of the legend do not divide it, or in several ways.
+    """
+    ways: list[list[list[str]]] = [[[]]]  # to divide what ends at each letter
+    for end in range(1, min(len(word), 200) + 1):
+        found = [
+            [*way, word[start:end]]
+            for start in range(max(0, end - 5), end)
+            for way in ways[start]
+            if _CELL.fullmatch(word, start, end)
+        ]
+        ways.append(found[:2])
+    whole = [way for way in ways[-1] if len(way) > 1]
+    for start, before in enumerate(ways):  # of NV4 and 0-7, nobody knows where they part
+        if _CPUS.fullmatch(word, start):
+            whole += [[*way, word[start:]] for way in before if way and not way[-1].startswith("NV")]
+    return whole[0] if len(whole) == 1 and len(word) <= 200 else []
 
 
 def plain_lines(text: str) -> list[str]:
@@ -123,8 +148,10 @@ def _blocks(file: File, lines: Sequence[str]) -> Iterator[DeviceMatrix]:
 def _ends(line: str, words: Sequence[str]) -> bool:
     """Whether a line is none of a matrix."""
     return (
-        not words or words[0].startswith(("Legend", "```", "===", "---", "+--")) or bool(_PROMPT.match(line))
-    )  # fmt: skip
+        not words
+        or words[0].startswith(("Legend", "```", "===", "---", "+--"))
+        or bool(_PROMPT.match(line) or _OF_GPU.match(line))
+    )
 
 
 def _is_header(words: Sequence[str]) -> bool:
@@ -164,8 +191,19 @@ def _extend(matrix: DeviceMatrix, row: str, words: Sequence[str]) -> None:
     fields += words[max(room, 0) :]
 
 
+def _divide(matrix: DeviceMatrix, row: str) -> None:
+    """Divides the cells of a row that stand together, where that gives as many as there are columns."""
+    words, columns = [*matrix.rows[row], *matrix.fields[row]], len(matrix.devices)
+    parts = [part for word in words for part in apart(word) or [word]]
+    cells, beyond = parts[:columns], parts[columns : columns + 1]
+    if len(parts) > len(words) and len(cells) == columns and not any(map(_CELL.fullmatch, beyond)):
+        matrix.rows[row], matrix.fields[row] = cells, parts[columns:]
+
+
 def _check(file: File, matrix: DeviceMatrix) -> None:
     """Completes a matrix without a header; refuses one that has its diagonal elsewhere, or that is too large."""
+    for row in matrix.rows if matrix.headed else ():
+        _divide(matrix, row)
     if not matrix.headed:
         matrix.devices = list(matrix.rows)
         for row, cells in matrix.rows.items():

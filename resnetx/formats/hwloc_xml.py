@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 
 from resnetx.formats.bounded_xml import Element
-from resnetx.formats.pci_tree import MOST_LANES, PciNode, PciTree, is_address, kind_of
+from resnetx.formats.pci_tree import MOST_LANES, PciNode, PciTree, device_id, is_address, kind_of
 from resnetx.loading import File
 
 _PACKAGES = ("Package", "Socket")
@@ -78,7 +78,9 @@ def _device(element: Element) -> tuple[PciNode, ...]:
     product = next((_info(each, "GPUModel") for each in named if _info(each, "GPUModel")), "")
     if kind == "gpu" and not named and not re.search(r"\[(10de|1002):", element.get("pci_type")):
         return ()  # the display of a server's management controller
-    return (PciNode(kind, element.get("pci_busid").lower(), *_link(element), product=product, label=label),)
+    ids = re.search(r"\[(\w{4}):(\w{4})\]", element.get("pci_type"))
+    device = device_id(*ids.groups()) if ids else ""
+    return (PciNode(kind, element.get("pci_busid").lower(), *_link(element), product, label=label, device=device),)
 
 
 def _link(element: Element) -> tuple[int | None, int | None]:

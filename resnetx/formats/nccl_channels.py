@@ -21,6 +21,7 @@ MOST_RANKS = 2**10
 _RING = re.compile(r"NCCL INFO Channel (\d{1,4})/\d{1,4} ?:((?: +\d{1,4})+)\s*$", re.MULTILINE)
 _CONNECTION = re.compile(
     r"NCCL INFO (?:Channel|Ring) (\d{1,4})(?:/\d{1,4})? ?: (\d{1,4})\[[^\]\n]{0,40}\] -> (\d{1,4})\[[^\]\n]{0,40}\]"
+    r"(?: \[\w{1,10}\])?(?: via (?P<via>[\w/ ]{1,40}))?"
 )
 _OPERATION = re.compile(
     r"^(?P<who>[^\n]{0,200}?)NCCL INFO (?P<name>AllReduce|AllGather|ReduceScatter|Broadcast|Reduce): opCount "
@@ -44,6 +45,7 @@ class LoggedChannels:
 
     rings: list[tuple[int, ...]]
     connections: Counter[tuple[int, int]]  # (from, to) -> channels that connect them
+    transports: Counter[str]  # "P2P/CUMEM" -> connections by it
     operations: Counter[tuple[str, int]]  # (collective, bytes as the log counts them) -> how often one rank ran it
     ranks: int
 
@@ -51,21 +53,32 @@ class LoggedChannels:
 def read_channels(path: Path) -> LoggedChannels:
     """What is in a log of one or all ranks of one communicator."""
     file = File(path, "a log of NCCL", LIMIT_BYTES)
-    text = file.text()
-    rings = {int(channel): tuple(map(int, order.split())) for channel, order in _RING.findall(text)}
-    rings = {channel: order for channel, order in rings.items() if len(order) > 1 and len(set(order)) == len(order)}
-    connected = {tuple(map(int, found)) for found in _CONNECTION.findall(text)}
-    connections = Counter((by, to) for _, by, to in connected if by != to)
-    if not rings and not connections:
+    found = channels_of(file.text())
+    if found is None:
         raise file.error(
             "names no channels; expected a log of NCCL_DEBUG=INFO, or a CSV whose name ends in .csv, or a record"
         )
+    if found.ranks > MOST_RANKS:
+        raise file.error(f"{found.ranks} ranks; expected at most {MOST_RANKS}")
+    return found
+
+
+def channels_of(text: str) -> LoggedChannels | None:
+    """The same of a text; None where it names no channels."""
+    rings = {int(channel): tuple(map(int, order.split())) for channel, order in _RING.findall(text)}
+    rings = {channel: order for channel, order in rings.items() if len(order) > 1 and len(set(order)) == len(order)}
+    connected = {
+        (int(found[1]), int(found[2]), int(found[3])): (found["via"] or "").strip()
+        for found in _CONNECTION.finditer(text)
+    }
+    connections = Counter((by, to) for _, by, to in connected if by != to)
+    if not rings and not connections:
+        return None
+    transports = Counter(via for (_, by, to), via in connected.items() if via and by != to)
     ranks = 1 + max(
         [*(rank for order in rings.values() for rank in order), *(end for pair in connections for end in pair)]
     )
-    if ranks > MOST_RANKS:
-        raise file.error(f"{ranks} ranks; expected at most {MOST_RANKS}")
-    return LoggedChannels(list(rings.values()), connections, _operations(text), ranks)
+    return LoggedChannels(list(rings.values()), connections, transports, _operations(text), ranks)
 
 
 def _operations(text: str) -> Counter[tuple[str, int]]:

@@ -44,7 +44,7 @@ class NetworkEnd:
 
 def network_ends(log: str) -> list[NetworkEnd]:
     """The ends that are in the log of one rank, each once, by channel."""
-    names = _names(log)
+    names = card_names(log)
     found = {
         NetworkEnd(
             channel=int(each["channel"]),
@@ -69,7 +69,7 @@ def ring_steps(log: str) -> set[tuple[int, int, int]]:
     return {(channel, *step) for channel, order in rings for step in zip(order, order[1:] + order[:1], strict=True)}
 
 
-def _names(log: str) -> dict[tuple[str, int], str]:
+def card_names(log: str) -> dict[tuple[str, int], str]:
     """(network, number) -> name of its card."""
     found = {("IB", int(number)): name for number, name in _VIRTUAL.findall(log)}
     for line in _CARDS.finditer(log):

@@ -12,7 +12,18 @@ import re
 from dataclasses import replace
 
 from resnetx.formats.bounded_xml import Element
-from resnetx.formats.pci_tree import Kind, NvlinkEnd, PciNode, PciTree, generation_of, is_address, kind_of, lanes_of
+from resnetx.formats.pci_tree import (
+    C2c,
+    Kind,
+    NvlinkEnd,
+    PciNode,
+    PciTree,
+    device_id,
+    generation_of,
+    is_address,
+    kind_of,
+    lanes_of,
+)
 from resnetx.loading import File
 
 MOST_LINKS = 64  # of one GPU to one end
@@ -93,21 +104,39 @@ def _pci(file: File, element: Element, prefix: str) -> PciNode | None:
     children = tuple(node for child in element.children if child.tag == "pci" and (node := _pci(file, child, prefix)))
     gpu = next((child for child in element.children if child.tag == "gpu"), None)
     nets = [net for child in element.children if child.tag == "nic" for net in child.children if net.tag == "net"]
-    c2c = gpu is not None and any(child.tag == "c2c" for child in gpu.children)  # its way to the CPU, instead of PCIe
     kind = _kind(element, gpu is not None, bool(nets), bool(children))
     if kind is None or (kind == "bridge" and not children):
         return None
     return PciNode(
         kind=kind,
         name=prefix + bus.lower(),
-        generation=None if c2c else generation_of(element.get("link_speed")),
-        lanes=None if c2c else lanes_of(element.get("link_width")),
+        generation=generation_of(element.get("link_speed")),
+        lanes=lanes_of(element.get("link_width")),
         index=_number(gpu.get("dev")) if gpu else None,
+        device=device_id(element.get("vendor"), element.get("device")),
+        arch=_arch(gpu) if gpu else "",
+        c2c=_c2c(gpu) if gpu else None,
         speed_Bps=_speed_Bps(nets),
         label=nets[0].get("name")[:64] if nets else "",
         nvlinks=None if gpu is None else _nvlinks(file, gpu, prefix),
         children=children if kind == "bridge" else (),
     )
+
+
+def _arch(gpu: Element) -> str:
+    """The architecture of a GPU. RCCL writes `gcn` of AMD's, as a name or 910 for gfx90a, beside a count in `sm`."""
+    if gcn := gpu.get("gcn").lower().partition(":")[0].removeprefix("gfx"):
+        return f"gfx{ {'910': '90a'}.get(gcn, gcn) }" if re.fullmatch(r"[0-9a-f]{3,4}", gcn) else ""
+    return f"sm_{gpu.get('sm')}" if re.fullmatch(r"\d{2,3}", gpu.get("sm")) else ""
+
+
+def _c2c(gpu: Element) -> C2c | None:
+    """Its links to the CPU; the file has MB/s of each (topo.cc, ncclTopoAddC2c)."""
+    links = [(_number(each.get("bw")), _number(each.get("count", "1"))) for each in gpu.children if each.tag == "c2c"]
+    known = [(MBps, count) for MBps, count in links if MBps and count and count <= MOST_LINKS]
+    if not known:
+        return C2c() if links else None
+    return C2c(sum(MBps * count for MBps, count in known) * 1e6, sum(count for _, count in known))
 
 
 def _kind(element: Element, is_gpu: bool, is_nic: bool, has_children: bool) -> Kind | None:
@@ -148,7 +177,10 @@ def _unsaid(tree: PciTree) -> list[str]:
     notes = []
     gpus = tree.of_kind("gpu")
     if gpus and all(gpu.nvlinks is None for gpu in gpus):
-        notes.append("NVLink: the file has no <nvlink> (files of clouds leave it out); nvidia-smi topo -m has it")
-    if all(gpu.generation is None for gpu in gpus or tree.of_kind("unclassed")):
+        if all(gpu.arch.startswith("gfx") for gpu in gpus):
+            notes.append("XGMI: the file has no <xgmi>; rocm-smi --showtopo has it")
+        else:
+            notes.append("NVLink: the file has no <nvlink> (files of clouds leave it out); nvidia-smi topo -m has it")
+    if all(gpu.generation is None and gpu.c2c is None for gpu in gpus or tree.of_kind("unclassed")):
         notes.append("PCIe: the file has no link_speed")
     return notes

@@ -4,7 +4,8 @@
     GPU1  NV1  X    SYS  0-19      NODE: between host bridges of a NUMA node, SYS (SOC before 2017): between NUMA nodes
 
 NVLink hides what lies between two GPUs on PCIe: cells of network cards and the affinity of CPUs tell a part of it. The
-text names no GPU, no rate and no generation. A text may hold several answers, as of `nvidia-smi -L`, too.
+text names no GPU, no rate and no generation. A text may hold several answers: of `nvidia-smi nvlink -s`, and the names
+of GPUs as `-L`, `-q` and plain `nvidia-smi` have them, too.
 
 Reference: nvidia-smi(1), the legends below its matrices.
 """
@@ -16,7 +17,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from resnetx.errors import FileError
-from resnetx.formats.device_matrix import DeviceMatrix, matrices, plain_lines, unwrapped
+from resnetx.formats import nvlink_status
+from resnetx.formats.device_matrix import DeviceMatrix, apart, matrices, plain_lines, unwrapped
+from resnetx.formats.nvlink_status import NvlinkPorts
 from resnetx.loading import File
 
 FARTHER = ("PIX", "PXB", "PHB", "NODE", "SYS")  # each farther than the one before
@@ -27,6 +30,11 @@ _WORD = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV[1-9]\d{0,2}")
 _UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagonal where the matrix is read
 _AFFINITY = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
 _LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*\)?)?\s*$")
+# Of plain nvidia-smi: its number, name, persistence mode or driver model, and address; a long name ends in dots.
+_IN_TABLE = re.compile(
+    r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"
+)
+_IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*$")
 _LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*$")
 
 
@@ -57,13 +65,15 @@ class NvidiaSmi:
 
     topo: TopoMatrix | None
     peers: tuple[PeerMatrix, ...]
-    names: dict[int, str]  # GPU -> its name, by nvidia-smi -L
+    names: dict[int, str]  # GPU -> its name
+    ports: dict[int, NvlinkPorts] = field(default_factory=dict)  # GPU -> its NVLinks, by nvidia-smi nvlink -s
 
 
 def recognised(text: str) -> bool:
-    """Whether a text may be of nvidia-smi: it has a GPU, and words of cells; or the lines of nvidia-smi -L."""
+    """Whether a text may be of nvidia-smi: it has a GPU, and words of cells; or the names of GPUs."""
     cells = re.search(r"GPU\d", text) and re.search(r"\b(?:SYS|SOC|NODE|PHB|PXB|PIX|NV\d+|[CGT]?NS|OK|X)\b", text)
-    return bool(cells) or any(map(_LISTED.match, plain_lines(text)))
+    lines = plain_lines(text)
+    return bool(cells) or bool(_names(lines)) or nvlink_status.recognised(lines)
 
 
 def parse(file: File, text: str) -> NvidiaSmi:
@@ -89,9 +99,10 @@ def _parsed(file: File, text: str) -> NvidiaSmi:
         else:
             raise file.error("two matrices of nvidia-smi topo -m; expected those of one machine", _first(matrix))
     names = _names(lines)
-    if topo is None and not peers and not names:
+    ports = nvlink_status.ports(file, lines)
+    if topo is None and not peers and not names and not ports:
         raise file.error("no line of it is a row of nvidia-smi topo -m or -p2p (GPU0, then X, NV1, PIX, SYS ...)")
-    return NvidiaSmi(topo, tuple(peers), names)
+    return NvidiaSmi(topo, tuple(peers), names, ports)
 
 
 def _first(matrix: DeviceMatrix) -> int:
@@ -105,8 +116,12 @@ def _is_of_peers(matrix: DeviceMatrix) -> bool:
 
 
 def _names(lines: Sequence[str]) -> dict[int, str]:
-    found = filter(None, map(_LISTED.match, lines))
-    return {int(line[1]): line[2] for line in found}
+    """GPU -> its name; that of plain nvidia-smi may be cut off, and is then none."""
+    listed = {int(line[1]): line[2] for line in filter(None, map(_LISTED.match, lines))}
+    in_query = [line[1] for line in filter(None, map(_IN_QUERY.match, lines))]
+    in_table = {int(line[1]): line[2] for line in filter(None, map(_IN_TABLE.match, lines))}
+    short = {gpu: "" if name.endswith("...") else name for gpu, name in in_table.items()}
+    return listed or dict(enumerate(in_query)) or short
 
 
 # ---- topo -m --------------------------------------------------------------------------------------------------------
@@ -144,6 +159,13 @@ def _word(file: File, matrix: DeviceMatrix, row: str, column: str) -> str | None
         if not _WORD.fullmatch(word):
             if _AFFINITY.fullmatch(cell) or cell == "NUMA":  # a row that is cut off before its fields
                 continue
+            if apart(cell):
+                columns = len(matrix.devices)
+                raise file.error(
+                    f"{cell} is several cells without a blank between, but divided, the row has more cells than its "
+                    f"{columns} columns",
+                    matrix.lines[one],
+                )
             raise file.error(f"{cell} is no word of nvidia-smi topo -m (X, NV1, PIX, SYS ...)", matrix.lines[one])
         said.append(word)
     if len(set(said)) > 1:
@@ -175,7 +197,8 @@ def _missing(matrix: DeviceMatrix, words: dict[tuple[str, str], str]) -> list[st
     notes = [] if matrix.headed else ["the matrix has no header: its columns are taken in the order of its rows"]
     rowless = [name for name in matrix.devices if not matrix.rows.get(name)]
     if rowless:
-        notes.append(f"{', '.join(rowless)} {'has' if len(rowless) == 1 else 'have'} no row: the text may be cut off")
+        some = ", ".join(rowless[:4]) + f" and {len(rowless) - 4} more" * (len(rowless) > 4)
+        notes.append(f"{some} {'has' if len(rowless) == 1 else 'have'} no row: the text may be cut off")
     unsaid = [f"{a}-{b}" for a, b in combinations(matrix.gpus, 2) if (a, b) not in words]
     if unsaid:
         more = f" and {len(unsaid) - 4} more" if len(unsaid) > 4 else ""

@@ -39,6 +39,14 @@ class NvlinkEnd:
 
 
 @dataclass(frozen=True)
+class C2c:
+    """NVLink-C2C of a GPU to its CPU."""
+
+    Bps: float | None = None  # each way, of all links; None: not stated
+    links: int | None = None
+
+
+@dataclass(frozen=True)
 class PciNode:
     """One component with what hangs below it."""
 
@@ -51,6 +59,9 @@ class PciNode:
     speed_Bps: float | None = None  # of a network card, each way
     label: str = ""  # mlx5_0, eth0
     nvlinks: tuple[NvlinkEnd, ...] | None = None  # None: not stated
+    device: str = ""  # vendor and device id: "10de:2684"
+    arch: str = ""  # of a GPU: "sm_89", "gfx90a"
+    c2c: C2c | None = None  # of a GPU: its links to the CPU beside PCIe
     host: str = ""  # of a CPU: which of several hosts
     root: str = ""  # of what hangs below a CPU: by which of its host bridges
     children: tuple["PciNode", ...] = field(default=())
@@ -87,6 +98,12 @@ def kind_of(pci_class: str) -> Kind | None:
     if len(digits) < 4 or not re.fullmatch(r"[0-9a-f]{4,8}", digits):
         return None
     return _CLASSES.get(digits[:4] if len(digits) in (4, 6) else digits.zfill(6)[:4])
+
+
+def device_id(vendor: str, device: str) -> str:
+    """Vendor and device as "10de:2684", of "0x10de" and "0x2684"; "" where they are no ids."""
+    ids = [text.strip().lower().removeprefix("0x") for text in (vendor, device)]
+    return ":".join(ids) if all(re.fullmatch(r"[0-9a-f]{4}", each) for each in ids) else ""
 
 
 def generation_of(speed: str) -> int | None:

@@ -11,8 +11,8 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {flow(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     return quoted(value) if isinstance(value, str) else _number(value) if isinstance(value, float) else str(value)
 
 

@@ -80,11 +80,11 @@ def check_figure(
     text: LinedYaml, where: Sequence[str | int], name: str, figure: SourcedValue, zero_allowed: bool = False
 ) -> None:
     """Refuses a figure that no machine has."""
-    if zero_allowed and figure.value == 0:
+    if figure.stated is None or (zero_allowed and figure.stated == 0):
         return
-    if not figure.value > 0:
+    if not figure.stated > 0:
         raise text.error(where, f"{name}: expected more than 0")
-    if not SMALLEST <= figure.value <= LARGEST:
+    if not SMALLEST <= figure.stated <= LARGEST:
         raise text.error(where, f"{name}: no figure of a machine; expected {SMALLEST:g} to {LARGEST:g} in base units")
 
 

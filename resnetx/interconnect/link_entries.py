@@ -157,7 +157,7 @@ def _wire(text: LinedYaml, where: Where, wires: Mapping[str, WireSpec], entry: _
     if entry.peer is not None:
         wire = msgspec.structs.replace(wire, peer=entry.peer)
     if entry.copy_GBps is not None:
-        figure = msgspec.structs.replace(entry.copy_GBps, value=entry.copy_GBps.value * 1e9)
+        figure = msgspec.structs.replace(entry.copy_GBps, stated=entry.copy_GBps.value * 1e9)
         check_figure(text, [*where, "copy_GBps"], "copy_GBps", figure)
         wire = msgspec.structs.replace(wire, copy_Bps=figure, duplex_Bps=None)
     return wire

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from resnetx.errors import ConfigError
+
 Provenance = Literal["datasheet", "measured", "assumed"]
 Family = Literal["nvlink", "pcie", "smp", "network"]
 
@@ -27,14 +29,23 @@ UNITS = {
 
 
 class SourcedValue(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One number and where it comes from."""
+    """One number and where it comes from. A GPU may have figures that no source states: null, with the reason."""
 
-    value: float
+    stated: float | None
     provenance: Provenance
     source: str
 
+    @property
+    def value(self) -> float:
+        """The number; refuses where it is needed and no source states it."""
+        if self.stated is None:
+            raise ConfigError(self.source)
+        return self.stated
+
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    may_be_null: ClassVar[frozenset[str]] = frozenset()  # figures that may be null with a reason: `SourcedValue`
+
     about: str
 
 
@@ -42,6 +53,8 @@ class GpuSpec(_Spec, frozen=True, kw_only=True):
     """A GPU. Peaks are dense (no sparsity); null: it has no such unit, or no source states it."""
 
     kind: ClassVar[str] = "gpu"
+    may_be_null: ClassVar[frozenset[str]] = frozenset({"fp32_FLOPps", "memory_bytes", "memory_Bps", "clock_Hz"})
+
     product_names: tuple[str, ...] = ()  # as its driver names it; "CPU": no GPU, but a rank on cores of the host
     chip: str = ""  # "GP100": forms of one chip compute alike at one clock and memory rate; "": the part's own
     bus: str = ""  # the kind of its link to the host; "": not stated

@@ -62,8 +62,8 @@ class PairMatrix:
     """Every ordered pair of GPUs: rows send, columns receive. The diagonal is a copy within one GPU."""
 
     devices: list[int]
-    bandwidth_Bps: list[list[float]]
-    duplex_Bps: list[list[float]]
+    bandwidth_Bps: list[list[float | None]]  # null within a GPU whose memory no source describes
+    duplex_Bps: list[list[float | None]]
     latency_s: list[list[float]]
     kind: list[list[PathKind]]
 
@@ -75,9 +75,13 @@ def copy_path(system: System, source: int, target: int, transport: Transport = "
     """The path of a single copy: as peers where they can be, else staged through the host."""
     if source != target:
         return _path(system, source, target, transport)
-    gpu = system.gpu_part(source)
-    rate = gpu.memory_Bps.value / 2  # it reads and writes the GPU's own memory
-    return Path(source, target, "local", (), rate, rate, gpu.copy_s.value, f"memory of {system.gpus[source].name}")
+    return _local(system, source, system.gpu_part(source).memory_Bps.value)
+
+
+def _local(system: System, gpu: int, memory_Bps: float) -> Path:
+    """A copy within one GPU, which reads and writes its own memory."""
+    rate, copy_s = memory_Bps / 2, system.gpu_part(gpu).copy_s.value
+    return Path(gpu, gpu, "local", (), rate, rate, copy_s, f"memory of {system.gpus[gpu].name}")
 
 
 def routes(system: System, source: int, target: int) -> list[Path]:
@@ -113,11 +117,18 @@ def pair_matrix(system: System, transport: Transport = "auto") -> PairMatrix:
     """What every pair of GPUs gets, one at a time; with `transport=peer`, others than peers go through the host."""
     gpus = list(range(len(system.gpus)))
     chosen: Transport = "auto" if transport == "peer" else transport
-    rows = [[copy_path(system, a, b, chosen) for b in gpus] for a in gpus]
+    memory_Bps = [system.gpu_part(gpu).memory_Bps.stated for gpu in gpus]
+    rows = [
+        [_path(system, a, b, chosen) if a != b else _local(system, a, memory_Bps[a] or 0.0) for b in gpus] for a in gpus
+    ]
+
+    def rates(field: str) -> list[list[float | None]]:
+        return [[getattr(path, field) or None for path in row] for row in rows]
+
     return PairMatrix(
         devices=gpus,
-        bandwidth_Bps=[[path.bandwidth_Bps for path in row] for row in rows],
-        duplex_Bps=[[path.duplex_Bps for path in row] for row in rows],
+        bandwidth_Bps=rates("bandwidth_Bps"),
+        duplex_Bps=rates("duplex_Bps"),
         latency_s=[[path.latency_s for path in row] for row in rows],
         kind=[[path.kind for path in row] for row in rows],
     )

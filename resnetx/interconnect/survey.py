@@ -5,7 +5,9 @@
       nodes      GPUs, network cards and switches, each with what is above it
       direct     NVLinks between pairs of GPUs; `switched`: NVLinks of a GPU into a switch
       peers      which pairs may be peers, where that is said
-      unknown    what the sources do not say, in sentences
+      ports      which NVLinks of a GPU are up, where that is said
+      findings   what the sources say that deserves a look, in sentences
+      unknown    what they do not say
 
 Texts, XML and the machine at hand all become one (`survey_matrix`, `survey_tree`), several of one machine are joined
 here, and `survey_file` makes a system's file of it.
@@ -16,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from resnetx.errors import ConfigError
+from resnetx.formats.nvlink_status import NvlinkPorts
+from resnetx.formats.pci_tree import C2c
 
 Pair = tuple[int, int]  # two GPUs, by their numbers
 
@@ -46,6 +50,9 @@ class SeenNode:
     generation: int | None = None  # of PCIe
     lanes: int | None = None
     speed_Bps: float | None = None  # of a network card, each way
+    device: str = ""  # vendor and device id on PCI: "10de:2684"
+    arch: str = ""  # of a GPU: "sm_89", "gfx90a"
+    c2c: C2c | None = None  # of a GPU: its links to the CPU beside PCIe
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class Survey:
     link: str = ""  # the kind of links between GPUs, where it is said: "xgmi"
     host_links: Mapping[int, int] = field(default_factory=dict)  # NVLinks of a GPU to its CPU
     words: Mapping[Pair, str] = field(default_factory=dict)  # nearness as nvidia-smi has it
+    ports: Mapping[int, NvlinkPorts] = field(default_factory=dict)  # by the number of a GPU
+    findings: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     worth: int = TREE  # how much of the wiring it tells
 
@@ -82,15 +91,24 @@ def joined(surveys: Sequence[Survey]) -> Survey:
     if not whole.gpus:
         raise ConfigError(f"{whole.source}: it has no GPU; expected a machine with GPUs")
     if whole.worth == NAMES:
-        raise ConfigError(f"{whole.source}: names of GPUs alone; expected nvidia-smi topo -m or NCCL's XML, too")
+        down = f" ({whole.findings[0]})" if whole.findings else ""
+        has = f"which NVLinks are up{down}, not where they lead" if whole.ports else "names of GPUs alone"
+        raise ConfigError(f"{whole.source}: {has}; expected nvidia-smi topo -m or NCCL's XML, too")
     for other in others:
-        if len(other.gpus) != len(whole.gpus):
+        numbers = [int(gpu.label[3:]) for gpu in other.gpus] if other.worth == NAMES else []
+        if not numbers and len(other.gpus) != len(whole.gpus):
             raise ConfigError(
                 f"{other.source} has {len(other.gpus)} GPUs, {whole.source} {len(whole.gpus)}: expected files of one "
                 "machine"
             )
+        if numbers and (max(numbers) >= len(whole.gpus) or (not other.ports and len(numbers) < len(whole.gpus))):
+            raise ConfigError(
+                f"{other.source} has {len(numbers)} GPUs, up to GPU{max(numbers)}, {whole.source} "
+                f"{len(whole.gpus)}: expected files of one machine"
+            )
         whole = _with(whole, other)
-    return whole
+    up = {gpu: len(whole.ports[gpu].up) if gpu in whole.ports else links for gpu, links in whole.switched.items()}
+    return replace(whole, switched={gpu: links for gpu, links in up.items() if links})
 
 
 def _with(whole: Survey, other: Survey) -> Survey:
@@ -103,6 +121,8 @@ def _with(whole: Survey, other: Survey) -> Survey:
         direct=linked.direct,
         switched=linked.switched,
         link=linked.link,
+        ports={**whole.ports, **other.ports},
+        findings=tuple(dict.fromkeys([*whole.findings, *other.findings])),
         peers={**whole.peers, **other.peers},
         words=whole.words or other.words,
         unknown=tuple(dict.fromkeys([*_still_unknown(whole, linked), *_still_unknown(other, linked)])),
@@ -114,7 +134,9 @@ def _named(node: SeenNode, other: Survey) -> SeenNode:
     """A GPU with the name and the PCIe link that the other survey knows of it."""
     if node.kind != "gpu":
         return node
-    same = other.gpus[int(node.name[3:])]
+    same = _same(node, other)
+    if same is None:
+        return node
     return replace(
         node,
         label=node.label or same.label,
@@ -122,11 +144,21 @@ def _named(node: SeenNode, other: Survey) -> SeenNode:
         product=node.product or same.product,
         generation=node.generation or same.generation,
         lanes=node.lanes or same.lanes,
+        device=node.device or same.device,
+        arch=node.arch or same.arch,
+        c2c=node.c2c or same.c2c,
     )
+
+
+def _same(node: SeenNode, other: Survey) -> SeenNode | None:
+    """A GPU in another survey: where that is a list of names, which may be of some GPUs, by its number."""
+    if other.worth == NAMES:
+        return next((gpu for gpu in other.gpus if gpu.label[3:] == node.name[3:]), None)
+    return other.gpus[int(node.name[3:])]
 
 
 def _still_unknown(survey: Survey, linked: Survey) -> list[str]:
     """What a survey did not say, but for NVLinks where another one has them."""
     if survey.worth < DISTANCES:  # what it does not say of wiring, the others do
         return []
-    return [said for said in survey.unknown if not (linked.has_nvlinks and said.startswith("NVLink: "))]
+    return [said for said in survey.unknown if not (linked.has_nvlinks and said.startswith(("NVLink: ", "XGMI: ")))]

@@ -2,9 +2,10 @@
 
     survey = joined([of_nvidia_smi(...), of_tree(...)])
     written = written_system(survey, "mine", PartSettings(gpu="p100"), None)
-    written.text, written.unknown
+    written.text, written.findings, written.unknown
 
-What no source says stands at the top of the file as comments, and beside what is assumed for it.
+What was found, and what no source says, stand at the top of the file as comments; the latter also beside what is
+assumed for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +16,14 @@ from typing import Any
 from resnetx.errors import ConfigError
 from resnetx.interconnect.flow_yaml import flow, one_line, part_lines, quoted
 from resnetx.interconnect.survey import SeenNode, Survey
+from resnetx.interconnect.survey_gpus import NOT_NAMED, gpu_parts, link_findings, rate_source
 from resnetx.interconnect.survey_parts import (
     FABRICS,
     Chosen,
     PartSettings,
+    c2c_part,
     cpu_part,
     entries,
-    gpu_parts,
     nic_part,
     pcie_part,
     socket_link,
@@ -33,9 +35,10 @@ CPU_RANK = "cpu-rank"  # the part of a rank without a GPU
 
 @dataclass(frozen=True)
 class WrittenSystem:
-    """The file of a system, and what its sources did not say."""
+    """The file of a system, what its sources said that deserves a look, and what they did not say."""
 
     text: str
+    findings: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
@@ -45,7 +48,8 @@ def written_system(survey: Survey, settings: PartSettings, library: str | None, 
     gpus = gpu_parts(survey, settings, chosen)
     plan = _Plan(survey, settings, gpus, chosen)
     components, links = list(plan.components()), list(plan.links())
-    unknown = tuple(dict.fromkeys([*survey.unknown, *chosen.unknown, *plan.unknown]))
+    findings = tuple(dict.fromkeys([*survey.findings, *link_findings(survey, gpus, chosen)]))
+    unknown = tuple(dict.fromkeys([*_of_links(survey, gpus, chosen), *chosen.unknown, *plan.unknown]))
     kinds = ", ".join(dict.fromkeys(str(chosen.entry("gpus", gpu)["about"]) for gpu in gpus))
     if gpus[0] == CPU_RANK:
         about = f"a machine with {len(gpus)} CPU cores and no GPU: {survey.cpus[0].product or 'unnamed CPUs'}"
@@ -53,6 +57,7 @@ def written_system(survey: Survey, settings: PartSettings, library: str | None, 
         about = f"a machine with {len(gpus)} GPU{'s' * (len(gpus) > 1)}: {kinds}"
     lines = [
         f"# Made by resnetx topology {made_from}".rstrip(),
+        *(f"# found: {each}" for each in map(one_line, findings)),
         *(f"# not known: {each}" for each in map(one_line, unknown)),
         f"about: {quoted(about)}",
         f"wiring: {quoted(survey.source)}",
@@ -65,7 +70,13 @@ def written_system(survey: Survey, settings: PartSettings, library: str | None, 
     if chosen.own:
         lines.append("parts:")
         lines += [line for table, parts in chosen.own.items() for line in part_lines(table, parts)]
-    return WrittenSystem("\n".join([*lines, ""]), unknown)
+    return WrittenSystem("\n".join([*lines, ""]), findings, unknown)
+
+
+def _of_links(survey: Survey, gpus: Sequence[str], chosen: Chosen) -> list[str]:
+    """What a survey does not say; that of NVLink is left out where the GPUs are known to have none."""
+    without = not any(chosen.bases.get(gpu) or chosen.entry("gpus", gpu).get("peer_link") for gpu in gpus)
+    return [said for said in survey.unknown if not (without and said.startswith(("NVLink: ", "XGMI: ")))]
 
 
 # ---- components and links -------------------------------------------------------------------------------------------
@@ -101,15 +112,25 @@ class _Plan:
 
     def _bus(self) -> tuple[str, int]:
         """(kind of the GPUs' link to the host where the source does not say it, generation of PCIe)."""
-        stated = [node.generation for node in self.survey.gpus if node.generation]
+        stated = [generation for gpu in range(len(self.gpus)) if (generation := self._generation(gpu))]
         if stated:
             return f"pcie{max(stated)}", max(stated)
         bus = self.like[0].get("bus", "pcie3")
         if self.settings.pcie is not None:
             bus = f"pcie{self.settings.pcie}"
-        elif self.gpus[0] != CPU_RANK:
+        elif self.gpus[0] != CPU_RANK and not all(gpu.c2c for gpu in self.survey.gpus):
             self.unknown.append(f"the generation of PCIe: not said; {bus} is assumed, as the GPU has; pcie=N sets it")
         return bus, int(bus[4:]) if bus.startswith("pcie") else 5
+
+    def _generation(self, gpu: int) -> int | None:
+        """Of a GPU's link: as stated, but not above what the GPU has, as switches within its package show."""
+        stated, bus = self.survey.gpus[gpu].generation, self.like[gpu].get("bus", "")
+        known = bus.startswith("pcie") and self.gpus[gpu] != NOT_NAMED
+        most = int(bus[4:]) if known else stated
+        if stated and most and stated > most:
+            self.unknown.append(f"why {self.gpus[gpu]} shows PCIe {stated}.0: it has {most}.0, which is taken")
+            return most
+        return stated
 
     def library(self) -> str:
         if self.gpus[0] == CPU_RANK:
@@ -142,12 +163,14 @@ class _Plan:
 
     def links(self) -> Iterator[dict[str, Any]]:
         for (a, b), lanes in sorted(self.survey.direct.items()):
-            yield _link(f"gpu{a}", f"gpu{b}", self.peer_link, lanes, source=self._assumed_link())
+            source = self._assumed_link() or rate_source(self.survey, a) or rate_source(self.survey, b)
+            yield _link(f"gpu{a}", f"gpu{b}", self.peer_link, lanes, source=source)
         for number, members in enumerate(self._fabrics()):
             wire = FABRICS.get(self.peer_link, FABRICS["nvlink4"])[0]
             for gpu in members:
                 lanes = self.survey.switched[gpu]
-                yield _link(f"gpu{gpu}", f"nvswitch{number}", wire, lanes, source=self._assumed_link())
+                source = self._assumed_link() or rate_source(self.survey, gpu)
+                yield _link(f"gpu{gpu}", f"nvswitch{number}", wire, lanes, source=source)
         for node in self.survey.nodes:
             yield self._upward(node)
         yield from self._between_cpus()
@@ -168,8 +191,7 @@ class _Plan:
 
     def _assumed_link(self) -> str | None:
         """Why the generation of NVLink is assumed, where the GPU is."""
-        own = self.chosen.own.get("gpus", {})
-        return f"assumed: {self.peer_link}, as no source names the GPU" if self.gpus[0] in own else None
+        return f"assumed: {self.peer_link}, as no source names the GPU" if self.gpus[0] == NOT_NAMED else None
 
     def _fabrics(self) -> list[list[int]]:
         """The GPUs of each switched fabric: those that the matrix joins, or all."""
@@ -191,10 +213,14 @@ class _Plan:
         number = int(node.name[3:]) if node.kind == "gpu" else -1
         if number in self.survey.host_links:  # POWER CPUs
             return _link(node.name, node.above, self.peer_link, self.survey.host_links[number])
-        wire = pcie_part(node.generation or self.pcie, self.chosen)
-        if node.kind == "gpu" and not node.generation and not self.bus.startswith("pcie"):
+        if node.c2c is not None:
+            wire = c2c_part(node.c2c, self.bus, self.chosen)
+            return _link(node.name, self._upwards(node.name)[-1], wire, 1)
+        generation = self._generation(number) if node.kind == "gpu" else node.generation
+        wire = pcie_part(generation or self.pcie, self.chosen)
+        if node.kind == "gpu" and not generation and not self.bus.startswith("pcie"):
             return _link(node.name, node.above, self.bus, 1, source="assumed: as the GPU has")
-        unsaid = ["the generation"] * (not node.generation) + ["16 lanes"] * (node.lanes is None)
+        unsaid = ["the generation"] * (not generation) + ["16 lanes"] * (node.lanes is None)
         return _link(
             node.name, node.above, wire, node.lanes or 16,
             peer=False if self._peers("switch") is False else None, bridge=node.bridge,

@@ -5,12 +5,13 @@ second layer, those that are PHB a host bridge, those that are NODE a NUMA node,
 GPUs hold; those of network cards and the affinity of CPUs fill in what NVLink hides, as far as they do not contradict.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from resnetx.errors import ConfigError
 from resnetx.formats.nvidia_smi_topo import FARTHER, NvidiaSmi, TopoMatrix
+from resnetx.formats.nvlink_status import NvlinkPorts
 from resnetx.formats.rocm_smi_topo import RocmTopo
 from resnetx.interconnect.survey import DISTANCES, NAMES, PEERS, Pair, SeenCpu, SeenNode, Survey
 
@@ -22,8 +23,10 @@ Groups = list[list[str]]
 
 def of_nvidia_smi(said: NvidiaSmi, most_links: int = 0) -> Survey:
     """`most_links`: how many NVLinks each GPU has, where its kind is known."""
+    findings = tuple(_inactive(said))
     if said.topo is None:
-        return _peers_only(said) if said.peers else _names_only(said)
+        alone = _peers_only(said) if said.peers else _names_only(said)
+        return replace(alone, ports=said.ports, findings=findings)
     topo = said.topo
     survey = _Tree(topo.gpus, topo.cards, _ranks(topo), topo.affinity).survey("nvidia-smi topo -m")
     number = {gpu: place for place, gpu in enumerate(topo.gpus)}
@@ -33,8 +36,33 @@ def of_nvidia_smi(said: NvidiaSmi, most_links: int = 0) -> Survey:
     nodes = tuple(_labelled(node, topo, said.names) for node in survey.nodes)
     unknown = [*survey.unknown, *topo.notes, *_of_nvlinks(lanes, switched, most_links)]
     return replace(
-        survey, nodes=nodes, direct=direct, switched=switched, peers=_peers(said), words=words, unknown=tuple(unknown)
+        survey,
+        nodes=nodes,
+        direct=direct,
+        switched=switched,
+        peers=_peers(said),
+        words=words,
+        ports=_ports(said, number),
+        findings=findings,
+        unknown=tuple(unknown),
     )
+
+
+def _ports(said: NvidiaSmi, number: Mapping[str, int]) -> dict[int, NvlinkPorts]:
+    """The NVLinks of the matrix's GPUs."""
+    for gpu in said.ports:
+        if f"GPU{gpu}" not in number:
+            raise ConfigError(f"NVLinks of GPU{gpu}, which has no row in the matrix; expected texts of one machine")
+    return {number[f"GPU{gpu}"]: ports for gpu, ports in said.ports.items()}
+
+
+def _inactive(said: NvidiaSmi) -> Iterator[str]:
+    """Which NVLinks are down."""
+    for gpu, ports in said.ports.items():
+        if ports.inactive:
+            links = ", ".join(map(str, ports.inactive))
+            total = len(ports.up) + len(ports.inactive)
+            yield f"GPU{gpu}: {len(ports.inactive)} of {total} NVLinks are inactive: {links}"
 
 
 def of_rocm_smi(said: RocmTopo) -> Survey:
@@ -62,10 +90,10 @@ def _peers_only(said: NvidiaSmi) -> Survey:
 
 def _names_only(said: NvidiaSmi) -> Survey:
     nodes = tuple(
-        SeenNode("gpu", f"gpu{place}", "", label=f"GPU{number}", product=said.names[number])
-        for place, number in enumerate(sorted(said.names))
+        SeenNode("gpu", f"gpu{place}", "", label=f"GPU{number}", product=said.names.get(number, ""))
+        for place, number in enumerate(sorted({*said.names, *said.ports}))
     )
-    return Survey("nvidia-smi -L", (), nodes, worth=NAMES)
+    return Survey("nvidia-smi nvlink -s" if said.ports else "names of nvidia-smi", (), nodes, worth=NAMES)
 
 
 def _peers(said: NvidiaSmi) -> dict[Pair, bool]:

@@ -1,8 +1,8 @@
 """Which described parts a surveyed machine is made of, and which figures are assumed where no source names a part.
 
 What a source names is looked up in `configs/system/parts`; what a setting names wins. A part that nobody names gets
-the figures of the nearest one by what is known (the number of NVLinks, the generation of PCIe), each marked `assumed`
-with the reason, under a name of its own.
+the figures of the nearest one by what is known (the generation of PCIe), each marked `assumed` with the reason, under a
+name of its own. GPUs are in `survey_gpus`.
 """
 
 import re
@@ -13,7 +13,8 @@ from typing import Any
 
 from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError, unknown_name
-from resnetx.interconnect.survey import SeenCpu, Survey
+from resnetx.formats.pci_tree import C2c
+from resnetx.interconnect.survey import SeenCpu
 from resnetx.loading import own_yaml
 
 # PCI Express Base Specification: GB/s of a lane and direction, after encoding.
@@ -35,8 +36,6 @@ SOCKETS = {  # the links between two CPUs of a kind, as the systems that come wi
     "power8": ("xbus-power8", 1),
     "power9": ("xbus-power9", 1),
 }
-_BY_NVLINKS = ((4, "p100-sxm2-16gb"), (6, "v100-sxm2-16gb"), (12, "a100-sxm4-80gb"), (10**6, "h100-sxm5-80gb"))
-_BY_PCIE = {4: "a100-pcie-40gb", 5: "h100-pcie-80gb", 6: "h100-pcie-80gb"}  # else P100
 _CPU_BY_WORD = (
     ("Broadwell", "xeon-e5-2698v4"), ("Haswell", "xeon-e5-2690v3"), ("Skylake", "xeon-platinum-8168"),
     ("Sapphire", "xeon-8480c"), ("Emerald", "xeon-8570"), ("POWER", "power9"), ("Arm", "grace"), ("Grace", "grace"),
@@ -93,84 +92,22 @@ def assumed(table: str, base: str, about: str, why: str) -> Entry:
 
 def named(table: str, kind: str, name: str) -> str:
     """The shared part that a setting names: exactly, or by the only name that begins so."""
+    return the_only(beginning(table, name), entries(table), kind, name)
+
+
+def beginning(table: str, name: str) -> list[str]:
+    """The shared parts of this name, or whose names begin so; of a10, those of an A10 rather than of an A100."""
     known = entries(table)
-    if name in known:
-        return name
-    return _the_only([each for each in known if each.startswith(name)], known, kind, name)
+    whole = [each for each in known if each == name] or [each for each in known if each.startswith(f"{name}-")]
+    return whole or [each for each in known if each.startswith(name)]
 
 
-def _the_only(fitting: Sequence[str], known: Iterable[str], kind: str, name: str) -> str:
+def the_only(fitting: Sequence[str], known: Iterable[str], kind: str, name: str) -> str:
     if not fitting:
         raise unknown_name(kind, name, known, kind)
     if len(fitting) > 1:
         raise ConfigError(f"{kind}={name}: several names begin with it; expected one of {', '.join(fitting)}")
     return fitting[0]
-
-
-# ---- GPUs -----------------------------------------------------------------------------------------------------------
-
-
-def gpu_parts(survey: Survey, settings: PartSettings, chosen: Chosen) -> list[str]:
-    """The part of each GPU."""
-    if settings.gpu is not None:
-        return [_gpu_setting(settings.gpu, survey)] * len(survey.gpus)
-    found = {product: _gpu(survey, product, chosen) for product in dict.fromkeys(gpu.product for gpu in survey.gpus)}
-    return [found[gpu.product] for gpu in survey.gpus]
-
-
-def nvlinks_of(name: str | None) -> int:
-    """How many NVLinks the GPUs of a setting have; 0: not known."""
-    found = {entries("gpus")[each].get("peer_links", 0) for each in _begin(name)} - {0} if name else set()
-    return found.pop() if len(found) == 1 else 0
-
-
-def _gpu_setting(name: str, survey: Survey) -> str:
-    """`gpu=p100` is the P100 that has NVLinks where the machine has them, else the one that has not.
-
-    Where no source tells of NVLink, both are meant, and the setting has to say more.
-    """
-    begin = _begin(name)
-    links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
-    if links:
-        begin = [each for each in begin if entries("gpus")[each].get("peer_links", 0) >= links] or begin
-    elif survey.words:  # a module (SXM) is never without its links
-        begin = [each for each in begin if "-sxm" not in each] or begin
-    return _the_only(begin, entries("gpus"), "gpu", name)
-
-
-def _begin(name: str) -> list[str]:
-    """The GPUs of this name, or whose names begin so."""
-    return [name] if name in entries("gpus") else [each for each in entries("gpus") if each.startswith(name)]
-
-
-def _gpu(survey: Survey, product: str, chosen: Chosen) -> str:
-    exact = [name for name, entry in entries("gpus").items() if product and product in entry.get("product_names", [])]
-    if exact:
-        return exact[0]
-    base, why = _gpu_alike(survey)
-    said = f'"{product}" is none of the described GPUs' if product else "no source names the GPU"
-    chosen.unknown.append(f"the GPU: {said}; its figures are assumed, as {base} ({why}); gpu=NAME names it")
-    name = _slug(product) or "gpu-not-named"
-    about = f"{product or 'a GPU that no source names'}, with the figures of {base}"
-    return chosen.add("gpus", name, assumed("gpus", base, about, f"{said}; {why}"), base)
-
-
-def _gpu_alike(survey: Survey) -> tuple[str, str]:
-    """The described GPU that is nearest by its links."""
-    links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
-    if survey.link == "xgmi":
-        neighbours = max(sum(gpu in pair for pair in survey.direct) for gpu in range(len(survey.gpus)))
-        base = "mi300x-192gb" if neighbours == 7 else "mi250x-gcd"
-        return base, f"XGMI to {neighbours} others"
-    if links:
-        return next(base for most, base in _BY_NVLINKS if links <= most), f"{links} NVLinks"
-    generation = max((gpu.generation or 0 for gpu in survey.gpus), default=0)
-    return _BY_PCIE.get(generation, "p100-pcie-16gb"), f"no NVLink, PCIe {generation or 'of unknown generation'}"
-
-
-def links_of(survey: Survey, gpu: int) -> int:
-    """NVLinks of a GPU to others or into switches."""
-    return survey.switched.get(gpu, 0) + sum(lanes for pair, lanes in survey.direct.items() if gpu in pair)
 
 
 # ---- CPUs -----------------------------------------------------------------------------------------------------------
@@ -191,7 +128,7 @@ def cpu_part(cpu: SeenCpu, generation: int, settings: PartSettings, chosen: Chos
         own["peer_GBps"] = [rate, "assumed", "as other hosts of this generation of PCIe; that it passes is said"]
     if why:
         chosen.unknown.append(f"the CPU: {why}; its figures are assumed, as {base}; cpu=NAME names it")
-    name = (_slug(cpu.product) or "cpu-not-named") if why else f"{base}-peers-as-said"
+    name = (slug(cpu.product) or "cpu-not-named") if why else f"{base}-peers-as-said"
     return chosen.add("cpus", name, own, base)
 
 
@@ -250,6 +187,19 @@ def pcie_part(generation: int, chosen: Chosen) -> str:
     return name
 
 
+def c2c_part(links: C2c, bus: str, chosen: Chosen) -> str:
+    """NVLink-C2C between a GPU and its CPU: at the rate that the source states, else as the GPU has."""
+    if links.Bps is None:
+        return bus if bus.startswith("c2c") else "c2c"
+    several = f", {links.links} links of {links.Bps / links.links / 1e9:.4g} GB/s" if links.links else ""
+    return chosen.add("links", f"c2c-{links.Bps / 1e9:.0f}gbps", {
+        "about": f"NVLink-C2C{several}", "family": "nvlink",
+        "bandwidth_GBps": [links.Bps / 1e9, "measured", "the rate of its links, as the machine states it"],
+        "copy_GBps": [round(links.Bps * 16 / 17 / 1e9, 1), "assumed", "16 of every 17 flits carry data"],
+        "latency_us": [1, "assumed", "below NVLink's"], "peer": False,
+    })  # fmt: skip
+
+
 def switch_part(generation: int) -> str:
     """A PCIe switch."""
     return {4: "pcie4-switch", 5: "pcie5-switch", 6: "pcie5-switch"}.get(generation, "plx-8764")
@@ -262,5 +212,5 @@ def pcie_setting(generation: int | None) -> int | None:
     return generation
 
 
-def _slug(product: str) -> str:
+def slug(product: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", product.lower()).strip("-.")[:60]

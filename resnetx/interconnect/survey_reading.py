@@ -1,26 +1,25 @@
 """A survey from files: what other programs say of a machine, each recognised by its content.
 
-`nvidia-smi topo -m`, `topo -p2p` and `-L`, `rocm-smi --showtopo`, the topology that NCCL or RCCL writes, and the XML of
-`lstopo`.
+`nvidia-smi topo -m`, `topo -p2p`, `nvlink -s` and `-L`, `rocm-smi --showtopo`, the topology that NCCL or RCCL writes or
+has in its debug log, and the XML of `lstopo`.
 """
 
 from dataclasses import replace
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.formats import bounded_xml, hwloc_xml, nccl_xml, nvidia_smi_topo, rocm_smi_topo
-from resnetx.formats.bounded_xml import XML_BYTES
+from resnetx.formats import bounded_xml, hwloc_xml, nccl_system, nccl_xml, nvidia_smi_topo, rocm_smi_topo
 from resnetx.interconnect.survey import Survey
 from resnetx.interconnect.survey_matrix import of_nvidia_smi, of_rocm_smi
 from resnetx.interconnect.survey_tree import of_tree
 from resnetx.loading import File
 
-WHAT = "the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, or the XML of NCCL or lstopo"
+WHAT = "the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, NCCL's XML or debug log, or the XML of lstopo"
 
 
 def read_survey(path: Path, gpus: int | None = None, nvlinks: int = 0) -> Survey:
     """What one file says. `gpus`: see `of_tree`; `nvlinks`: of each GPU, 0 where that is not known."""
-    file = File(path, WHAT, XML_BYTES)
+    file = File(path, WHAT, nccl_system.LOG_BYTES)
     return survey_of(file, file.text(), gpus, nvlinks)
 
 
@@ -37,14 +36,26 @@ def survey_of(file: File, text: str, gpus: int | None = None, nvlinks: int = 0) 
 
 def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey:
     if bounded_xml.looks_like_xml(text):
+        if len(text) > bounded_xml.XML_BYTES:
+            raise file.error(f"XML of {len(text):,} letters; expected at most {bounded_xml.XML_BYTES:,}")
         top = bounded_xml.parse(file, text)
         if top.tag in ("system", "graphs"):
             return of_tree(nccl_xml.parse(file, top), gpus)
         if top.tag == "topology":
             return of_tree(hwloc_xml.parse(file, top), gpus)
+        if top.tag == "nvidia_smi_log":
+            raise file.error("nvidia-smi -q -x: GPUs without their wiring; expected nvidia-smi topo -m", top.line)
         raise file.error(f"<{top.tag[:40]}>: not a topology; expected {WHAT}", top.line)
+    if nccl_system.has_tree(text):
+        log = nccl_system.parse(file, text)
+        survey = of_tree(log.tree, gpus)
+        return replace(survey, findings=(*survey.findings, *log.findings))
+    if len(text) > bounded_xml.XML_BYTES and not nccl_system.recognised(text):
+        raise file.error(f"{len(text):,} letters; expected {WHAT}, of at most {bounded_xml.XML_BYTES:,}")
     if rocm_smi_topo.recognised(text):
         return of_rocm_smi(rocm_smi_topo.parse(file, text))
+    if nccl_system.recognised(text):
+        raise nccl_system.no_tree(file, text)
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
     raise file.error(f"expected {WHAT}")

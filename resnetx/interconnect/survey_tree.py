@@ -4,6 +4,7 @@ GPUs are numbered as the source does, else by their addresses, as CUDA does with
 devices whose class is not stated, a count of GPUs tells which are: the first ones. Without it, all are taken for GPUs.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,17 @@ from dataclasses import dataclass, field, replace
 from resnetx.errors import ConfigError
 from resnetx.formats.pci_tree import PciNode, PciTree
 from resnetx.interconnect.survey import Pair, SeenCpu, SeenNode, Survey
+from resnetx.interconnect.survey_gpus import pci_table
+from resnetx.interconnect.survey_parts import PCIE_GBps
+
+SLOW = (
+    8  # times slower than what is below it: virtual machines that hide PCIe show that, hardly any machine is built so
+)
+
+# Interfaces that Linux names so are no cards of a cluster: WLAN, mobile networks, tunnels, bridges, ends of containers.
+_NOT_OF_A_CLUSTER = re.compile(
+    r"(?:wl|ww|tun|tap|docker|veth|virbr|br-|wg|tailscale|zt|cni|flannel|cali|vxlan|utun|podman|lxc)[\w.-]*|lo|bnep\d*"
+)
 
 
 def of_tree(tree: PciTree, gpus: int | None = None) -> Survey:
@@ -39,12 +51,50 @@ def of_tree(tree: PciTree, gpus: int | None = None) -> Survey:
         switched=switched,
         link="xgmi" if any(end.xgmi for gpu in ranked for end in gpu.nvlinks or ()) else "",
         host_links=host_links,
-        unknown=(*unknown, *tree.notes, *lost),
+        findings=tuple(_slow_uplinks(tree)),
+        unknown=(*unknown, *tree.notes, *_idle(ranked), *lost, *_left_out(walk.left_out)),
     )
+
+
+def _idle(gpus: Sequence[PciNode]) -> list[str]:
+    """GPUs whose link is as slow as an idle one's, which is not taken for its rate."""
+    idle = [f"gpu{place}" for place, gpu in enumerate(gpus) if gpu.generation == 1]
+    return [f"PCIe of {_some(idle)}: 2.5 GT/s, as when idle; what it reaches is not said"] if idle else []
+
+
+def _left_out(labels: Sequence[str]) -> list[str]:
+    return [f"{_some(labels)}: left out, as WLAN, tunnels and bridges are no network cards of a cluster"] * bool(labels)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + f" and {len(names) - 4} more" * (len(names) > 4)
+
+
+def _slow_uplinks(tree: PciTree) -> list[str]:
+    """Switches whose way to the CPU is far slower than what hangs below them."""
+    slow = []
+    for cpu in tree.cpus:
+        for switch in (node for node in cpu.below() if node.kind == "bridge" and node.generation):
+            own, below = _rate_GBps(switch), max(map(_rate_GBps, switch.children), default=0.0)
+            if own * SLOW < below:
+                in_log = 0.75 * 2.0 ** ((switch.generation or 3) - 3) * (switch.lanes or 16)  # NCCL, topo.cc
+                slow.append(f"the switch {switch.name} reaches the CPU at {own:.2g} GB/s (PCI[{in_log:.1f}] in NCCL's "
+                            f"log), what is below it at {below:.3g}")  # fmt: skip
+    more = f"; so do {len(slow) - 1} more" * (len(slow) > 1)
+    return [
+        f"{slow[0]}{more}: NCCL plans with that. Virtual machines that hide PCIe show such links; their provider's "
+        "topology goes into NCCL_TOPO_FILE"
+    ] if slow else []  # fmt: skip
+
+
+def _rate_GBps(node: PciNode) -> float:
+    """Of a link, each way; 0: not said."""
+    return PCIE_GBps.get(node.generation or 0, 0.0) * (node.lanes or 16)
 
 
 def _classed(tree: PciTree, count: int | None) -> tuple[PciTree, list[str]]:
     """The tree with every device of a kind, and what was assumed for it."""
+    tree = replace(tree, cpus=tuple(map(_known_by_id, tree.cpus)))
     unclassed = [node.name for node in tree.of_kind("unclassed")]
     if not unclassed:
         return tree, []
@@ -65,6 +115,12 @@ def _classed(tree: PciTree, count: int | None) -> tuple[PciTree, list[str]]:
     return replace(tree, cpus=tuple(map(classed, tree.cpus))), [note]
 
 
+def _known_by_id(node: PciNode) -> PciNode:
+    """A device without a class whose PCI id is that of a GPU, and all below it."""
+    kind = "gpu" if node.kind == "unclassed" and node.device in pci_table().devices else node.kind
+    return replace(node, kind=kind, children=tuple(map(_known_by_id, node.children)))
+
+
 def _address(bus: str) -> tuple[int, ...]:
     return tuple(int(part, 16) for part in bus.replace(".", ":").split(":"))
 
@@ -76,17 +132,23 @@ class _Walk:
     number: dict[str, int]  # of a GPU by its address
     nodes: list[SeenNode] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    left_out: list[str] = field(default_factory=list)  # network interfaces
 
     def node(self, found: PciNode, above: str, bridge: str) -> None:
         if found.kind == "storage":
             return
+        if found.kind == "nic" and _NOT_OF_A_CLUSTER.fullmatch(found.label):
+            self.left_out.append(found.label)
+            return
         kind = {"bridge": "switch", "cpu": "switch"}.get(found.kind, found.kind)
         assert kind in ("gpu", "nic", "switch"), kind
         name = f"gpu{self.number[found.name]}" if kind == "gpu" else self._next({"switch": "pcie"}.get(kind, kind))
+        idle = kind == "gpu" and (found.generation == 1 or found.c2c is not None)  # then PCIe is not its way
         self.nodes.append(
             SeenNode(
                 "gpu" if kind == "gpu" else "nic" if kind == "nic" else "switch", name, above, bridge, found.label,
-                found.name, found.product, found.generation, found.lanes, found.speed_Bps,
+                found.name, found.product, None if idle else found.generation, None if idle else found.lanes,
+                found.speed_Bps, found.device, found.arch, found.c2c,
             )
         )  # fmt: skip
         for child in found.children:

@@ -134,6 +134,6 @@ def _network_wire(network: NetworkSpec, gpu_direct: bool | None) -> WireSpec:
         family="network",
         bandwidth_Bps=network.bandwidth_Bps,
         copy_Bps=network.copy_Bps,
-        latency_s=msgspec.structs.replace(network.latency_s, value=network.latency_s.value / 2),
+        latency_s=msgspec.structs.replace(network.latency_s, stated=network.latency_s.value / 2),
         peer=network.gpu_direct if gpu_direct is None else gpu_direct,
     )

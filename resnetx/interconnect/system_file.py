@@ -70,7 +70,7 @@ def read(path: Path) -> SystemFile:
         if key not in tree:
             raise text.error([], f"{key} is missing")
     parts = {table: dict(shared_parts()[table]) for table in TABLES}
-    for table, added in _parts(text, tree.get("parts", {}), ["parts"]).items():
+    for table, added in parts_of(text, tree.get("parts", {}), ["parts"]).items():
         parts[table] |= added
     components = _components(text, parts)
     links = links_of(text, parts["links"], components)
@@ -102,11 +102,11 @@ def shared_parts() -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for table in TABLES:
         text = LinedYaml(CONFIGS / "system" / "parts" / f"{table}.yaml")
-        tables |= _parts(text, {table: text.tree}, [])
+        tables |= parts_of(text, {table: text.tree}, [])
     return tables
 
 
-def _parts(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
+def parts_of(text: LinedYaml, tables: Any, where: list[str | int]) -> dict[str, dict[str, Any]]:
     """The parts that a file states. A file of the shared tables is one table; a system file names its tables."""
     if not isinstance(tables, Mapping):
         raise text.error(where, "parts: expected tables of parts, as gpus or links")
@@ -132,6 +132,8 @@ def _check_figures(text: LinedYaml, where: list[str | int], part: Any) -> None:
         figure = getattr(part, field)
         if isinstance(figure, SourcedValue):
             steps = in_file_units([*where, field], text.tree)
+            if figure.stated is None and field not in part.may_be_null:
+                raise text.error(steps, f"{'.'.join(map(str, steps))}: null; expected a number")
             check_figure(text, steps, ".".join(map(str, steps)), figure, zero_allowed=field.endswith("_s"))
 
 

@@ -114,13 +114,15 @@ def _in_file_units(name: str, value: Any) -> tuple[str, Any]:
     if not isinstance(value, SourcedValue):
         return name, value
     for suffix, (base, factor) in UNITS.items():
-        if name.endswith(base) and (divided := _divided(value.value, factor)) is not None:
+        if name.endswith(base) and (divided := _divided(value.stated, factor)) is not None:
             return name.removesuffix(base) + suffix, [divided, value.provenance, value.source]
-    return name, [value.value, value.provenance, value.source]
+    return name, [value.stated, value.provenance, value.source]
 
 
-def _divided(value: float, factor: float) -> float | None:
+def _divided(value: float | None, factor: float) -> float | None:
     """The number that times `factor` gives exactly this value; None where there is none."""
+    if value is None:
+        return None
     quotient = value / factor
     near = (round(quotient, 6), quotient, nextafter(quotient, inf), nextafter(quotient, -inf))
     return next((each for each in near if each * factor == value), None)

@@ -263,7 +263,7 @@ def of_trace(
         note=note,
         error=(traced.error**2 + error**2) ** 0.5,
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
-        clock_Hz=clock_Hz or gpu.clock_Hz.value,
+        clock_Hz=clock_Hz or gpu.clock_Hz.stated,
         queue_error=traced.queue_error,
     )
 
@@ -308,7 +308,7 @@ def of_roofline(
         note=f"{gpu.about}{_at_clock(clock_Hz)}: {model.source}",
         error=roofline_error(model, gpu, precision),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
-        clock_Hz=clock_Hz or gpu.clock_Hz.value,
+        clock_Hz=clock_Hz or gpu.clock_Hz.stated,
     )
 
 

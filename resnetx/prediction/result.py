@@ -138,10 +138,11 @@ def predicted(
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
     device = point.fabric.described.gpus[point.devices[0]]
     part = point.fabric.described.gpu_part(point.devices[0])
+    unsaid = part.clock_Hz.source if part.clock_Hz.stated is None else "the trace does not say"
     return PredictedGpu(
         part=device.part_name,
         chip=part.chip or device.part_name,
-        clock_Hz=known(Unknown("the trace does not say") if clock_Hz is None else clock_Hz),
+        clock_Hz=known(Unknown(unsaid) if clock_Hz is None else clock_Hz),
         memory_Bps=part.memory_Bps.value,
     )
 

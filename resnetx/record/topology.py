@@ -23,8 +23,8 @@ class SystemLinks(RecordPart, frozen=True):
     peers: list[list[bool]]
     transport: str
     kind: list[list[str]]
-    bandwidth_Bps: list[list[float]]  # one way
-    duplex_Bps: list[list[float]]  # both ways at once
+    bandwidth_Bps: list[list[float | None]]  # one way; null within a GPU whose memory no source describes
+    duplex_Bps: list[list[float | None]]  # both ways at once
     latency_s: list[list[float]]
 
 
@@ -134,6 +134,7 @@ class FoundSystem(RecordPart, frozen=True):
     """A system that was read from files or from the machine at hand, or made for one on paper."""
 
     links: SystemLinks
+    findings: list[str]  # what the sources say that deserves a look: links that are down, or slower than they could be
     unknown: list[str]  # what the sources do not say, and what is assumed for it
     file: str | None  # where it was written; null: nowhere
     text: str  # the system's file

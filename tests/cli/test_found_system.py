@@ -9,7 +9,7 @@ from resnetx.api import this_system
 from resnetx.cli import main
 from resnetx.measure.machine import this_machine
 from tests.formats.test_topology_xml import NCCL
-from tests.interconnect.topo_texts import DGX1_P100, DUAL_ROOT
+from tests.interconnect.topo_texts import DGX1_P100, DUAL_ROOT, topo
 from tests.measure.test_graphics import FakeNvml
 
 
@@ -71,7 +71,7 @@ def test_results_names_a_folder_and_a_file_is_never_written_over(run, tmp_path):
         (
             "hello\n",
             [],
-            "saved.txt: expected the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, or the XML",
+            "saved.txt: expected the text of nvidia-smi topo -m or -p2p, of rocm-smi --showtopo, NCCL's XML or",
         ),
         ("\x00\x01", [], "saved.txt: expected the text"),
         ("<html/>", [], "saved.txt, line 1: <html>: not a topology"),
@@ -165,3 +165,11 @@ def test_the_library_makes_one_too():
     (record,) = resnetx.topology("new", like="pcie-gen5", gpus=4, sockets=1)
     assert record.links.connectivity[0] == ["X", "PIX", "PHB", "PHB"]
     assert record.file is None
+
+
+def test_what_was_found_stands_before_what_could_not_be_learned(run, tmp_path):
+    (tmp_path / "topo.txt").write_text(topo("X NV3\nNV3 X", ["0-9"] * 2))
+    status, out, _ = run("topology", "--import", "topo.txt")
+    assert status == 0
+    found, unknown = out.index("What was found"), out.index("What could not be learned")
+    assert found < out.index("3 of the 4 links of their NVLink bridge are up") < unknown

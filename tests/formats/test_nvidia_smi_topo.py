@@ -143,3 +143,40 @@ def test_garbage_is_refused_with_a_sentence(text, sentence):
         nvidia_smi_topo.parse(FILE, text)
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def glued(rows, places):
+    """A matrix of GPUs and cards as a terminal prints it that leaves no blank behind some columns."""
+    gpus = len(rows)
+    cards = len(rows[0]) - gpus
+    header = [*(f"GPU{n}" for n in range(gpus)), *(f"NIC{n}" for n in range(cards)), "CPU Affinity", "NUMA Affinity"]
+    lines = ["\t" + "\t".join(header)]
+    for number, row in enumerate(rows):
+        cells = "".join(cell + ("" if place in places else "\t") for place, cell in enumerate(row))
+        lines.append(f"GPU{number}\t{cells}\t0-55,112-167\t0\tN/A")
+    return "\n".join(lines)
+
+
+NEAR_CARDS = [
+    ["X", "NV18", "PIX", "NODE", "NODE", "SYS", "SYS"],
+    ["NV18", "X", "NODE", "PIX", "PIX", "SYS", "SYS"],
+]
+
+
+@pytest.mark.parametrize("places", [{3}, {5}, {2, 5}, {2, 3}, {1}, {0}])
+def test_cells_that_stand_together_are_divided_as_the_columns_say(places):
+    found = topo(glued(NEAR_CARDS, places))
+    apart = topo(glued(NEAR_CARDS, set()))
+    assert found == apart
+    assert found.words["GPU0", "NIC2"] == "NODE"
+
+
+def test_a_last_cell_may_stand_together_with_the_cpus_behind_it():
+    text = glued(NEAR_CARDS, {6}).replace("SYS\t0-55", "SYS0-55")
+    assert topo(text) == topo(glued(NEAR_CARDS, set()))
+
+
+def test_cells_that_no_division_brings_into_their_columns_are_refused():
+    text = glued(NEAR_CARDS, {3}).replace("SYS\t\t0-55", "SYS\tSYS\t0-55")
+    with pytest.raises(ConfigError, match=r"NODENODE is several cells without a blank.*more cells than its 7 columns"):
+        topo(text)

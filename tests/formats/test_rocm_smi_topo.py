@@ -61,3 +61,14 @@ def test_garbage_is_refused_with_a_sentence(text, sentence):
     with pytest.raises(ConfigError) as refused:
         rocm_smi_topo.parse(FILE, text)
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("before", ["GPU {n}          : ", "GPU[{n}]\t\t: ", "GPU {n}: ", "GPU{n} : "])
+def test_lines_about_one_gpu_are_no_rows_of_a_matrix(before):
+    numa = "\n".join(
+        f"{before.format(n=n)}(Topology) Numa {what}: {n}" for n in range(2) for what in ("Node", "Affinity")
+    )
+    kinds = "== Link Type between two GPUs ==\n     GPU0  GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n"
+    found = rocm_smi_topo.parse(FILE, f"{kinds}\n==== Numa Nodes ====\n{numa}\n==== End of ROCm SMI Log ====")
+    assert found.gpus == ("GPU0", "GPU1")
+    assert found.affinity == {"GPU0": "NUMA 0", "GPU1": "NUMA 1"}

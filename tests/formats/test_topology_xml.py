@@ -6,7 +6,7 @@ import pytest
 
 from resnetx.errors import ConfigError
 from resnetx.formats import bounded_xml, hwloc_xml, nccl_xml
-from resnetx.formats.pci_tree import NvlinkEnd, generation_of, kind_of
+from resnetx.formats.pci_tree import C2c, NvlinkEnd, generation_of, kind_of
 from resnetx.loading import File
 
 FILE = File(Path("topo.xml"), "a topology", 2**20)
@@ -114,7 +114,7 @@ def test_hosts_of_one_rack_are_told_apart_and_cards_may_be_no_pci_devices():
     tree = nccl(f"<system>{one.format(host='0xa')}{one.format(host='0xb')}</system>")
     assert [gpu.name for gpu in tree.of_kind("gpu")] == ["0008:06:00.0", "10008:06:00.0"]
     assert [(card.label, card.speed_Bps) for card in tree.of_kind("nic")] == [("eth0", 1.25e9)] * 2
-    assert tree.of_kind("gpu")[0].generation is None  # NVLink-C2C leads to the CPU
+    assert tree.of_kind("gpu")[0].c2c == C2c(1e6, 1)  # NVLink-C2C leads to the CPU
 
 
 def test_amd_gpus_are_known_by_their_class_and_their_links():
@@ -190,3 +190,20 @@ def test_a_topology_of_hwloc_without_devices_is_refused():
         hwloc('<topology><object type="Machine"/></topology>')
     with pytest.raises(ConfigError, match="expected <topology>"):
         hwloc(NCCL)
+
+
+def test_ids_and_architectures_of_gpus_are_read():
+    text = NCCL.replace('class="0x030200"', 'class="0x030200" vendor="0x10de" device="0x15F9"', 1)
+    first, second, last = nccl(text).of_kind("gpu")
+    assert (first.device, first.arch, second.device) == ("10de:15f9", "sm_60", "")
+    assert (last.device, last.arch) == ("", "")
+    assert hwloc(HWLOC).of_kind("gpu")[0].device == "10de:15f9"
+
+
+@pytest.mark.parametrize(
+    ("said", "arch"),
+    [('sm="104" gcn="910"', "gfx90a"), ('gcn="gfx942"', "gfx942"), ('gcn="gfx90a:sramecc+"', "gfx90a"),
+     ('gcn="906"', "gfx906"), ('gcn="?"', ""), ('sm="x"', "")],
+)  # fmt: skip
+def test_rccl_names_the_architecture_in_an_attribute_of_its_own(said, arch):
+    assert nccl(NCCL.replace('<gpu dev="1" sm="60"', f'<gpu dev="1" {said}')).of_kind("gpu")[0].arch == arch

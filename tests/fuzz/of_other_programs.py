@@ -142,9 +142,38 @@ GPU1   XGMI         0
 GPU[0]\t: (Topology) Numa Node: 0
 GPU[1]\t: (Topology) Numa Node: 1
 """
+NVLINKS = b"""\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV12\tPIXNODE    0-19\t0
+GPU1\tNV12\t X \tNODEPIX    0-19\t0
+GPU 0: NVIDIA A100 80GB PCIe (UUID: GPU-0)
+\t Link 0: 25 GB/s
+\t Link 1: <inactive>
+GPU 1: NVIDIA A100 80GB PCIe (UUID: GPU-1)
+\t Link 0: 25 GB/s
+|   0  NVIDIA A40              Off |   00000000:01:00.0 Off |
+"""
+NCCL_LOG = b"""n:1:2 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
+n:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB e:1<0>
+n:1:2 [0] NCCL INFO === System : maxBw 48.0 totalBw 48.0 ===
+n:1:2 [0] NCCL INFO CPU/0-0 (1/2/-1)
+n:1:2 [0] NCCL INFO + SYS[16.0] - CPU/0-1
+n:1:2 [0] NCCL INFO + PCI[0.2] - PCI/0-65000 (104c823200000000)
+n:1:2 [0] NCCL INFO              + PCI[48.0] - NIC/0-67000
+n:1:2 [0] NCCL INFO                            + NET[50.0] - NET/0-0 (0/0/1/50.000000)
+n:1:2 [0] NCCL INFO              + PCI[48.0] - GPU/0-68000 (0)
+n:1:2 [0] NCCL INFO                            + NVL[370.8] - NVS/0-0
+n:1:2 [0] NCCL INFO                            + C2C[345.0] - CPU/0-0
+n:1:2 [0] NCCL INFO CPU/0-1 (1/1/2)
+n:1:2 [0] NCCL INFO + PCI[24.0] - GPU/0-a8000 (1)
+n:1:2 [0] NCCL INFO               + NVL[41.2] - GPU/0-68000
+n:1:2 [0] NCCL INFO ==========================================
+n:1:2 [0] NCCL INFO Channel 00/01 :    0   1
+n:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+"""
 NCCL_XML = b"""<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79">
 <pci busid="0000:03:00.0" class="0x060400" link_speed="8 GT/s" link_width="16">
-<pci busid="0000:06:00.0" class="0x030200"><gpu dev="0"><nvlink target="0000:07:00.0" count="1"/></gpu></pci>
+<pci busid="0000:06:00.0" class="0x030200" vendor="0x10de" device="0x15f9"><gpu dev="0" sm="60">
+<c2c bw="43125" count="8"/><nvlink target="0000:07:00.0" count="1"/></gpu></pci>
 <pci busid="0000:07:00.0" class="0x030200"><gpu dev="1"><nvlink target="ffff:ff:ff.f" count="6"
 tclass="0x068000"/></gpu></pci>
 <pci busid="0000:05:00.0" class="0x020700"><nic><net name="mlx5_0" speed="100000"/></nic></pci></pci></cpu>
@@ -167,7 +196,8 @@ def _use_survey(path: Path) -> None:
 
 
 TARGETS = (
-    Target("smi-topo", "topo.txt", lambda: [TOPO, P2P, SHOWTOPO], _use_survey),
+    Target("smi-topo", "topo.txt", lambda: [TOPO, P2P, SHOWTOPO, NVLINKS], _use_survey),
+    Target("nccl-tree", "nccl.log", lambda: [NCCL_LOG], _use_survey),
     Target("topo-xml", "topo.xml", lambda: [NCCL_XML, HWLOC_XML], _use_survey),
     Target("nccl-text", "all_reduce.txt", lambda: [TABLE, OLD_TABLE], _use_nccl_tests),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),

@@ -14,6 +14,7 @@ from resnetx.interconnect.survey_file import written_system
 from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.interconnect.survey_reading import survey_of
 from resnetx.loading import File
+from tests.formats.test_nccl_system import H200 as LOG
 from tests.formats.test_rocm_smi_topo import TEXT as ROCM
 from tests.formats.test_topology_xml import HWLOC, NCCL
 from tests.interconnect.topo_texts import DGX1_P100, MACHINES, topo
@@ -285,3 +286,15 @@ def test_a_gpu_with_a_name_of_its_own_keeps_it(made):
     machine, _ = made(named)
     assert machine.gpus[0].part_name == "nvidia-rtx-9090"
     assert 'NVIDIA "RTX" 9090' in machine.gpus[0].part.about
+
+
+def test_the_tree_of_nccls_log_becomes_a_system_and_a_slow_switch_is_found(made):
+    machine, written = made(LOG)
+    assert [gpu.part.about for gpu in machine.gpus] == ["NVIDIA GPU (sm_90), not described"] * 2
+    assert {(link.part_name, link.lanes) for link in machine.links if link.b == "nvswitch0"} == {("nvlink4", 18)}
+    assert [card.part.bandwidth_Bps.value for card in kinds(machine, "nic")] == [50e9]
+    (slow,) = written.findings
+    assert slow.startswith(
+        "the switch 0000:65:00.0 reaches the CPU at 0.25 GB/s (PCI[0.2] in NCCL's log), what is below it at 63: "
+    )
+    assert made(LOG.replace("PCI[0.2]", "PCI[48.0]"))[1].findings == ()

@@ -18,16 +18,21 @@ def found(answer: Found) -> None:
     _peers(answer.system)
     if answer.devices:
         _devices(answer.devices)
-    if answer.unknown:
-        show.say()
-        show.say("What could not be learned", style="bold")
-        for each in answer.unknown:
-            show.say(f"- {each}", indent=2)
+    _listed("What was found", answer.findings)
+    _listed("What could not be learned", answer.unknown)
     show.say()
     if answer.file is None:
         show.say("Nothing is written; out=mine.yaml writes its file, which every verb takes as systems=mine.yaml.")
     else:
         show.line(f"resnetx topology {answer.file} collective=allreduce")
+
+
+def _listed(title: str, sentences: Sequence[str]) -> None:
+    if sentences:
+        show.say()
+        show.say(title, style="bold")
+        for each in sentences:
+            show.say(f"- {each}", indent=2)
 
 
 def _devices(devices: Sequence[DeviceLink]) -> None:
