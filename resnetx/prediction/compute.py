@@ -366,6 +366,10 @@ def _rescaled(
     known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
     before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
     after_s = sum(layer.forward_s * each.forward + layer.backward_s * each.backward for layer, each in known)
+    if not before_s:
+        raise ConfigError(
+            f"{trace.source}: the layers of {trace.workload} take no time in it, which rescales to nothing"
+        )
     rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
     scaled = [_times(layer, by_name.get(layer.name, rest)) for layer in step.layers]
     gradients = sum(layer.gradient_bytes for layer in step.layers)
