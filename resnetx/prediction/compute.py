@@ -29,7 +29,7 @@ from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
-from resnetx.record.prediction import ComputeSource, Origin
+from resnetx.record.prediction import ComputeSource, Origin, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
@@ -120,7 +120,7 @@ def _of_rates(rates: StatedRates, images: int, modelled: Callable[[int], Compute
         computed,
         step=computed.step.slowed(factor),
         source=rates.source,
-        origin="assumed" if rates.source == "stated" else "measured here",
+        origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
         note=rates.note(images, "the shape of the roofline" if computed.source == "roofline" else "the number of FLOP")
         + computed.note * (computed.source != "roofline"),
@@ -319,7 +319,7 @@ def _same_cpu(traced: str, about: str) -> bool:
 
 
 def _origin(trace: Trace) -> Origin:
-    return "measured here" if trace.how == "measured" else "published"
+    return measured_on([trace.node]) if trace.how == "measured" else "published"
 
 
 def _same_clock(trace: Trace, wanted_Hz: float | None) -> bool:

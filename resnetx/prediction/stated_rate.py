@@ -32,6 +32,7 @@ class StatedRates:
     source: Literal["stated", "measured"]
     where: str  # the setting, or the record
     error: float = RATE_ERROR  # relative; the rate is this close in nine cases of ten
+    nodes: frozenset[str] = frozenset()  # that it was measured on
 
     def factor(self, images: int, roofline_s: Callable[[int], float]) -> float:
         """How many times as long a step of `images` takes as the roofline says; `roofline_s`: its step, by batch."""
