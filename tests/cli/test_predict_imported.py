@@ -1,13 +1,17 @@
 """`resnetx predict` of imported traces: what their files do not say is asked for, or said."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from resnetx import record
+from resnetx import record, workloads
 from resnetx.cli import main
+from resnetx.config import request_from
 from resnetx.host import node_name
 from resnetx.record.prediction import Prediction, measured_on, prediction_file
+from resnetx.settings.compose import compose
+from tests.prediction.made_traces import batch, layer, trace
 from tests.record.test_kineto_windows import Program
 
 WORDS = ["systems=dgx1-v100", "gpus=[1,8]", "strategy=after"]
@@ -18,8 +22,6 @@ def profile(tmp_path: Path):
     """Imports a program's profile without step marks; gives the folder of its trace."""
 
     def make(program: Program, *words: str) -> str:
-        import json
-
         file = tmp_path / "net.json"
         top = {"deviceProperties": [{"id": 0, "name": program.name}], "traceEvents": program.events}
         file.write_text(json.dumps(top))
@@ -93,6 +95,41 @@ def test_a_forward_pass_alone_is_no_training(profile, capsys) -> None:
 def test_parameters_that_say_nothing_are_refused(words: list[str], sentence: str, capsys) -> None:
     assert main(["predict", "systems=gx8", "gpus=1", *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+# ---- zeros
+
+
+def stored(tmp_path: Path, **times: object) -> str:
+    layers = [layer("a", 1e-3, 2e-3, 4_000_000), layer("b", 1e-3, 2e-3, 8_000_000)]
+    unknown = dict.fromkeys(("request", "sm_clock_Hz", "software", "measured_at", "batches.0"), "made up for a test")
+    record.write(tmp_path / "trace.json", trace(batch(8, layers, **times), unknown=unknown))
+    return str(tmp_path / "trace.json")
+
+
+@pytest.mark.parametrize("times", [{"host_s": [0.0] * 3}, {"update_s": 0.0}, {"input_s": [0.0] * 3}])
+def test_parts_that_took_no_time_divide_nothing(times: dict[str, object], tmp_path: Path, predict) -> None:
+    status, (one, two) = predict(stored(tmp_path, **times), "systems=dgx-h200", "gpus=[1,2]", "strategy=after")
+    assert status == 0
+    assert 0 < one["iteration_s"] <= two["iteration_s"]
+
+
+@pytest.mark.parametrize("name", ["step_s", "clean_s"])
+def test_steps_that_took_no_time_are_refused(name: str, tmp_path: Path, capsys) -> None:
+    path = stored(tmp_path, **{name: [0.0] * 12})
+    assert main(["predict", path, "systems=dgx-h200", "gpus=[1,2]"]) == 2
+    assert "step_s has steps that took no time, so this is no trace" in capsys.readouterr().err
+
+
+def test_layers_that_took_no_time_are_not_rescaled(tmp_path: Path, capsys) -> None:
+    request = request_from(compose({"model": "alexnet", "batch_size": 32, "strategy": "none", "input": "synthetic"}))
+    table = workloads.table(request.model, request.image_size)
+    layers = [layer(each.name, 0.0, 0.0, 4 * sum(each.parameters)) for each in table]
+    unknown = dict.fromkeys(("sm_clock_Hz", "software", "measured_at", "batches.0"), "made up for a test")
+    made = trace(batch(32, [*layers, layer("loss", 1e-3, 1e-3)]), request=request, how="measured", unknown=unknown)
+    record.write(tmp_path / "trace.json", made)
+    assert main(["predict", str(tmp_path / "trace.json"), "systems=dgx1-p100", "batch_size=32", "gpus=1"]) == 2
+    assert "take no time in it, which rescales to nothing" in capsys.readouterr().err
 
 
 # ---- where figures were measured
