@@ -99,6 +99,5 @@ class Trace(RecordPart, frozen=True):
     communication: list[TracedCommunication]
     unknown: dict[str, str]  # path of a null field -> why it is not known
     node: str = ""  # the host of the runs; "": imported, or the records do not say
-    warnings: list[Warning] = msgspec.field(
-        default_factory=list
-    )  # what is not known, or was taken for granted, and changes every figure
+    # Of an import: what is not known, or was taken for granted, and changes every figure.
+    warnings: list[Warning] = msgspec.field(default_factory=list)

@@ -135,6 +135,8 @@ def export(trace: Trace, folder: Path) -> list[Path]:
 
     Where layers were sent one by one over several ranks, the batch is written once more with what that took.
     """
+    if any(layer.gradient_bytes is None for batch in trace.batches for layer in batch.times.layers):
+        raise FileError(f"{trace.source}: its gradients have no known size, which six columns cannot say")
     sheets = {f"b{batch.batch_size}.tsv": batch.times for batch in trace.batches}
     for sent in trace.communication:
         alone = {batch.batch_size: batch.times for batch in trace.batches}.get(sent.batch_size // sent.gpus)

@@ -87,6 +87,8 @@ def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
     (layer,) = trace.batches[0].times.layers
     assert layer.gradient_bytes is None
     assert "record_shapes=True" in trace.unknown["batches.0.times.layers.0.gradient_bytes"]
+    with pytest.raises(FileError, match="its gradients have no known size, which six columns cannot say"):
+        files.export(trace, Path())
     (warning,) = trace.warnings
     assert "the gradients have no known size" in warning.message
     assert "parameters=" in warning.remedy
