@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx.api.known_rates import refuse_several_machines, spread
+from resnetx.api.known_rates import nodes_of_runs, refuse_several_machines, spread
 from resnetx.api.known_scaling import KnownScaling, typed_scaling
 from resnetx.api.studies import loaded_study
 from resnetx.choices import SyntheticInput
@@ -24,6 +24,7 @@ from resnetx.interconnect.measured import MeasuredCollective
 from resnetx.loading import is_file, is_folder
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.record import RunFolder, RunSummary, RunSummaryReader, StudyFolder, read
+from resnetx.record.prediction import measured_on
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _decoding_rates(runs: Sequence[RunSummary], path: str) -> Iterator[DecodingR
             unit=unit,
             rate_Bps=median(rates_Bps),
             error=max(spread(rates_Bps), median(spread(run.rates) for run in together)),
-            origin="measured here",
+            origin=measured_on(nodes_of_runs(together)),
             source=path,
             measured_on=_machine(together[0], unit),
         )

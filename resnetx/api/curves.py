@@ -9,10 +9,11 @@ import msgspec
 from resnetx import bounds, study, workloads
 from resnetx.api.known_rates import KnownRates
 from resnetx.api.known_scaling import KnownScaling
-from resnetx.choices import Server, Strategy
+from resnetx.choices import NoExchange, Server, Strategy
 from resnetx.config import check, request_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
+from resnetx.prediction.gradient_sizes import HOW_SHARED, sized
 from resnetx.prediction.provenance import UNCHECKED, RecordInput
 from resnetx.prediction.scenario import Subject
 from resnetx.prediction.speedup import Placement
@@ -23,8 +24,9 @@ from resnetx.request import Request
 from resnetx.settings.compose import compose, points_of
 from resnetx.settings.verbs import READS, group_of
 from resnetx.traces.checks import refuse_unsound
-from resnetx.traces.files import read_trace
+from resnetx.traces.files import UNSIZED, read_trace
 from resnetx.traces.runs import read_all
+from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 LEFT_OPEN = ("batch_size", "gpus", "scaling", "split", "strategy", "graph")  # settings that a trace does not have
 
@@ -41,6 +43,7 @@ class Wanted:
     rates: KnownRates | None = None  # of one GPU, where they are known
     as_traced: bool = False  # messages are the traces' own
     scaling: KnownScaling | None = None  # rates of several GPUs, where they are known
+    parameters: int | None = None  # that a trace trains whose file does not say
 
     def on(self, gpus: int) -> tuple[int, ...]:
         """The ids of so many GPUs."""
@@ -81,6 +84,8 @@ class Curve:
 
 def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterator[Curve]:
     """The curves of the workloads that are given; with traces, those of each trace."""
+    if not paths and wanted.parameters is not None:
+        raise ConfigError(f"parameters={wanted.parameters}: of a workload by name they are known; leave parameters out")
     if not paths and wanted.as_traced:
         raise ConfigError("communication=trace: there is no trace whose messages it could take; give one")
     if not paths:
@@ -94,6 +99,10 @@ def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterato
                 refuse_silent(trace)
             if trace.request is None:
                 yield from _imported(trace, given, wanted)
+            elif wanted.parameters is not None:
+                raise ConfigError(
+                    f"parameters={wanted.parameters}: those of {trace.workload} are known; leave parameters out"
+                )
             else:
                 yield from _through(_traced(trace, given, wanted), wanted, trace)
 
@@ -202,6 +211,7 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
             f"graph: the trace {trace.source} was imported without the time of its host, which a graph "
             "saves; leave graph out"
         )
+    _refuse_inference(trace)
     defaults = {
         "gpus": _gpus(wanted, READS["predict"].own["gpus"]),
         "batch_size": max(each.batch_size for each in trace.batches),
@@ -209,11 +219,34 @@ def _imported(trace: Trace, given: study.Point, wanted: Wanted) -> Iterator[Curv
         **({"strategy": "layerwise"} if wanted.as_traced else {}),  # a message for each layer is what it has
     }
     _, points = points_of({**_without_groups(defaults, given), **given})
-    assumed = () if "scaling" in given else (_weak(trace),)
-    for together in _by_baseline(wanted.checked(request_from(compose(point)), _split(point)) for point in points):
+    requests = [wanted.checked(request_from(compose(point)), _split(point)) for point in points]
+    assumed = (*_said(trace, wanted), *(() if "scaling" in given else (_weak(trace),)))
+    sends = any(request.gpus > 1 and not isinstance(request.strategy, NoExchange) for request in requests)
+    trace = sized(trace, wanted.parameters, sends and not wanted.as_traced)
+    for together in _by_baseline(requests):
         asked = dict.fromkeys(Placement(wanted.on(request.gpus), request.batch_size) for request in together)
         subject = Subject.of_import(trace, together[0].strategy, together[0].scaling)
         yield Curve(subject, list(asked), wanted.base(together[0].on(1)), assumed)
+
+
+def _refuse_inference(trace: Trace) -> None:
+    """What a forward pass takes says nothing of a step of training."""
+    if not any(seconds for batch in trace.batches for layer in batch.times.layers for seconds in layer.backward_s):
+        raise ConfigError(
+            f"{trace.source}: has no backward pass, and a step of training has one; profile training steps"
+        )
+
+
+def _said(trace: Trace, wanted: Wanted) -> Iterator[RecordInput]:
+    """What was taken for granted as the trace was imported, and how parameters that are stated are shared."""
+    for warning in trace.warnings:
+        if warning.code != UNSIZED:
+            yield RecordInput(
+                f"import of {trace.workload}", warning.message, "assumed", trace.source, Unknown(UNCHECKED)
+            )
+    if wanted.parameters is not None:
+        value = f"{wanted.parameters:,} parameters of {BYTES_PER_PARAMETER} B, {HOW_SHARED}"
+        yield RecordInput(f"gradients of {trace.workload}", value, "assumed", "parameters=", Unknown(UNCHECKED))
 
 
 def _weak(trace: Trace) -> RecordInput:

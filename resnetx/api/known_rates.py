@@ -8,7 +8,7 @@ Runs with synthetic images are preferred, as others may have waited for their in
 what nine of ten repeats, and nine of ten windows of them, are within.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -127,6 +127,7 @@ def _measured(known: KnownRates, request: Request) -> StatedRates:
         source="measured",
         where=known.where.partition("=")[2],
         error=max(map(_spread, repeats.values())) if known.error is None else known.error,
+        nodes=frozenset(nodes_of_runs(fitting)),
     )
 
 
@@ -158,6 +159,11 @@ def _refuse_mixed(known: KnownRates, runs: Sequence[RunSummary]) -> None:
             raise ConfigError(
                 f"{known.where}: its runs differ in {name} ({' and '.join(sorted(values))}); give the folder of one run"
             )
+
+
+def nodes_of_runs(runs: Iterable[RunSummary]) -> Iterator[str]:
+    """The nodes that runs were measured on."""
+    yield from (device.node for run in runs for device in run.devices or [])
 
 
 def refuse_several_machines(where: str, runs: Sequence[RunSummary]) -> None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 import msgspec
 
 from resnetx import bounds
+from resnetx.api.known_rates import nodes_of_runs
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import System
 from resnetx.loading import YAML_BYTES, File, YamlFile
@@ -32,6 +34,7 @@ class KnownScaling:
 
     def of(self, one: Request) -> ScaledRates | None:
         """The rates of a workload, which is requested on one GPU; None where there are none."""
+        alike: list[RunSummary] = []
         if self.stated is not None:
             rates = dict(self.stated)
         else:
@@ -41,7 +44,8 @@ class KnownScaling:
                 for gpus in sorted({run.request.gpus for run in alike})
             }
         by_gpus = tuple((gpus, one.on(gpus).batch_size, rate) for gpus, rate in sorted(rates.items()))
-        return ScaledRates(by_gpus, "measured" if self.stated is None else "stated", self.where) if by_gpus else None
+        source: Literal["measured", "stated"] = "measured" if self.stated is None else "stated"
+        return ScaledRates(by_gpus, source, self.where, frozenset(nodes_of_runs(alike))) if by_gpus else None
 
     def check(self, requests: Sequence[Request], machine: System) -> None:
         """Refuses what rates cannot be of: another GPU, or more than are described; stated ones are of one curve."""

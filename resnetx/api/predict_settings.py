@@ -68,6 +68,7 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     rate: Rate | None
     rate_error: float | None
     communication: Literal["model", "trace"]
+    parameters: float | None
     lab: dict[str, str | float | list[str | None] | None]
     framework: list[str | None]  # an axis: `by_framework` has one of each
     overlap: _Overlap
@@ -148,6 +149,7 @@ def wanted_of(
         rates,
         as_traced=settings.communication == "trace",
         scaling=scaling,
+        parameters=_parameters(settings.parameters),
     )
 
 
@@ -220,6 +222,13 @@ def _clock_Hz(given: str | float | None) -> float | None:
             "highest that GPUs sustain; give it here, e.g. clock=1227MHz"
         )
     return None if given is None else clock_from(given)
+
+
+def _parameters(given: float | None) -> int | None:
+    bounds.check({"parameters": given})
+    if given is not None and not float(given).is_integer():
+        raise ConfigError(f"parameters={given}: expected a whole number of parameters, e.g. 25557032 or 25.6e6")
+    return None if given is None else int(given)
 
 
 def _time(key: str, given: str | float) -> float:

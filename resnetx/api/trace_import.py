@@ -12,7 +12,8 @@ from resnetx.record.trace import Trace
 from resnetx.settings.compose import asked, struct_of
 from resnetx.settings.files import names
 from resnetx.settings.verbs import refuse_unread
-from resnetx.traces.files import CPU, import_, read_trace
+from resnetx.traces.devices import CPU
+from resnetx.traces.files import import_, read_trace
 
 
 class ImportSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,20 +32,19 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     refuse_unread("trace --import", given, names(), ImportSettings.__struct_fields__)
     wanted = struct_of(given, ImportSettings, listed=())
     known = parts_table("gpus")
-    if "batch_size" not in given or wanted.device is None:
-        raise ConfigError(
-            f"--import {file}: the file contains neither its batch nor its GPU; expected batch_size= samples on the "
-            f"one GPU, and device= one of {', '.join(sorted(known))}"
-        )
+    if "batch_size" not in given:
+        raise ConfigError(f"--import {file}: the file does not contain its batch; add batch_size=, samples on one GPU")
     bounds.check({"batch_size": wanted.batch_size, "gpus": wanted.gpus})
-    if wanted.device not in known:
+    if wanted.device is not None and wanted.device not in known:
         raise unknown_name("GPU", wanted.device, known, "device")
+    on_cpu = wanted.device is not None and CPU in known[wanted.device].product_names
     kept = import_(
         file,
         batch_size=wanted.batch_size,
-        device=CPU if CPU in known[wanted.device].product_names else wanted.device,
+        device=CPU if on_cpu else wanted.device,
         results=Path(wanted.results),
         workload=wanted.workload,
         gpus=wanted.gpus or 0,
+        parts={name: part.product_names for name, part in known.items()},
     )
     return read_trace(kept.parent.parent)

@@ -58,6 +58,13 @@ class ProcessGroup(msgspec.Struct):
     world_size: int | None = None
 
 
+class DeviceProperties(msgspec.Struct):
+    """A GPU of the profiled machine."""
+
+    id: _Whole | None = None
+    name: str = ""  # as its driver names it
+
+
 class ChromeTrace(msgspec.Struct):
     """A file of events."""
 
@@ -65,6 +72,7 @@ class ChromeTrace(msgspec.Struct):
     # What `ts` counts from, since 1970.
     base_ns: _Whole | None = msgspec.field(name="baseTimeNanoseconds", default=None)
     group: ProcessGroup | None = msgspec.field(name="distributedInfo", default=None)
+    devices: list[DeviceProperties] = msgspec.field(name="deviceProperties", default_factory=list)
 
     @property
     def world_size(self) -> int | None:

@@ -1,6 +1,7 @@
 """Layer times from a PyTorch profile, as `torch.profiler.profile.export_chrome_trace` writes it (Kineto's format).
 
-An *iteration* is what lies within a `ProfilerStep#n` annotation (`prof.step()`); without any, the profile is one. A
+An *iteration* is what lies within a `ProfilerStep#n` annotation (`prof.step()` with a schedule); without any, what
+`kineto_windows` finds, and then the first is left out where it took much longer than the others: it warmed up. A
 *layer* is the call of a module that calls no other module, where the profile has modules (`with_stack=True`); any other
 operation of the forward pass is a layer of its own (`kineto_iterations`).
 
@@ -10,26 +11,30 @@ lies in the backward pass, as its forward time all else, and as its communicatio
 say whose gradients a message has.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
+from statistics import median
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome_events import ChromeTrace, Event, decode
-from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, Window, iterations_in
-from resnetx.formats.kineto_work import works
+from resnetx.formats.kineto_iterations import ProfiledIteration, ProfiledLayer, iterations_in
+from resnetx.formats.kineto_windows import HOW_TO_MARK, Iterations, find_iterations
+from resnetx.formats.kineto_work import DEVICE, works
 from resnetx.formats.parallelism import parallelism
 from resnetx.record.limits import refuse_large_trace
 from resnetx.record.trace import LayerTimes, TracedLayer
 from resnetx.record.unknown import Unknown, known
 
 DIGITS = 9  # profiles have nanoseconds
-MAX_STEPS = 10_000
-STEP = re.compile(r"ProfilerStep#\d+")
-NO_STEPS = Unknown("the profile has no ProfilerStep#n, so does not say where an iteration begins")
+NO_STEPS = Unknown("the profile has no ProfilerStep#n, so does not say how long a step took")
+NO_BACKWARD = Unknown("the profile has no backward pass, so no gradients")
+NO_GRADIENTS = Unknown("the profile has no gradients of parameters (torch::autograd::AccumulateGrad)")
+WARMING_UP = 1.5  # times as long as the others: assumed, as iterations differ less, and first ones mostly more
+MOST_UNLIKE = 1 / 3  # of the iterations
 ALL_PROFILED = Unknown("all steps of a profile are profiled, which slows them")
 
 
@@ -40,8 +45,10 @@ class Profile:
     times: LayerTimes  # with an `Unknown` where a profile cannot say, until it is sealed
     measured_at: str | None  # UTC, ISO 8601
     left_out: int  # iterations that did not execute the layers that most of them did
-    has_gradient_sizes: bool
     on_device: bool  # the times are those of a GPU's kernels, not of the host's operations
+    gpu: str = ""  # that the kernels ran on, as its driver names it; "": the profile does not say
+    taken: str = ""  # what was taken for an iteration, in words; "": they are marked
+    trains: bool = True  # it has a backward pass
 
 
 def parse(data: bytes | bytearray, path: Path) -> Profile:
@@ -50,18 +57,23 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
     events = [event for event in file.events if event.ph == "X"]
     _refuse_parallel(file, events, path)
     found = works(events)
-    windows = _windows(events, path)
-    iterations = iterations_in(found, windows or [(float("-inf"), float("inf"))])
+    marked = find_iterations(found, events, path)
+    iterations = iterations_in(found, marked.windows)
     steps_s = _steps_s(iterations, found.on_device)
     alike = _alike(iterations)
-    kept = [iterations[index] for index in alike]
+    _refuse_mixed(marked, len(alike), path)
+    warm, warmed_up = _warm([iterations[index] for index in alike]) if marked.taken else (0, "")
+    kept = [iterations[index] for index in alike[warm:]]
     _refuse_unusable(kept[0], len(kept), path)
+    timed = [steps_s[index] for index in alike[warm:]]
     return Profile(
-        times=_times(kept, [steps_s[index] for index in alike] if windows else NO_STEPS, found.on_device),
+        times=_times(kept, timed if marked.trains and all(map(isfinite, timed)) else NO_STEPS, found.on_device),
         measured_at=_measured_at(file, events),
-        left_out=len(iterations) - len(kept),
-        has_gradient_sizes=any(layer.gradient_bytes for layer in kept[0].layers),
+        left_out=len(iterations) - len(alike),
         on_device=found.on_device,
+        gpu=_gpu(file, events),
+        taken=marked.taken + warmed_up,
+        trains=marked.trains,
     )
 
 
@@ -86,19 +98,30 @@ def _refuse_unusable(usual: ProfiledIteration, iterations: int, path: Path) -> N
 # ---- iterations -----------------------------------------------------------------------------------------------------
 
 
-def _windows(events: Iterable[Event], path: Path) -> list[Window]:
-    """When each annotated step began and ended on the host; [] where none is annotated."""
-    steps = [event for event in events if STEP.fullmatch(event.name) and not event.kind.startswith("gpu")]
-    if len(steps) > MAX_STEPS:
-        raise FileError(f"{path}: has {len(steps):,} iterations; expected at most {MAX_STEPS:,}: profile fewer")
-    return sorted((step.ts, step.end) for step in steps)
-
-
 def _alike(iterations: Sequence[ProfiledIteration]) -> list[int]:
     """The places of those that executed the same layers as most did."""
     names = [tuple(layer.name for layer in iteration.layers) for iteration in iterations]
     ((usual, _),) = Counter(names).most_common(1)
     return [index for index, own in enumerate(names) if own == usual]
+
+
+def _refuse_mixed(marked: Iterations, alike: int, path: Path) -> None:
+    """Refuses iterations that nothing marks, and of which many executed other layers than most did."""
+    count = len(marked.windows)
+    if marked.taken and count - alike > MOST_UNLIKE * count:
+        raise FileError(
+            f"{path}: has no step marks (ProfilerStep#n), and of {count} iterations as its operations show them only "
+            f"{alike} are alike; {HOW_TO_MARK}"
+        )
+
+
+def _warm(iterations: Sequence[ProfiledIteration]) -> tuple[int, str]:
+    """How many of the first iterations to leave out, as the first one warmed up, and words that say so."""
+    first_s, *others_s = [iteration.compute_s for iteration in iterations]
+    usual_s = median(others_s) if others_s else 0.0
+    if not usual_s or first_s <= WARMING_UP * usual_s:
+        return 0, ""
+    return 1, f"; the first took {first_s / usual_s:.1f} times as long as the others, and was left out as warm-up"
 
 
 def _steps_s(iterations: Sequence[ProfiledIteration], on_device: bool) -> list[float]:
@@ -114,13 +137,14 @@ def _steps_s(iterations: Sequence[ProfiledIteration], on_device: bool) -> list[f
 
 def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unknown, on_device: bool) -> LayerTimes:
     """The iterations of a profile as times of layers; work outside all layers is a layer of its own, behind them."""
+    unsized = _unsized(iterations[0])
     rows = [iteration.layers for iteration in iterations]
     rests = [iteration.rest for iteration in iterations]
     if any(rest.forward_s or rest.backward_s or rest.communication_s or rest.gradient_bytes for rest in rests):
         rows = [[*layers, rest] for layers, rest in zip(rows, rests, strict=True)]
     return LayerTimes(
         clock=f"torch.profiler ({'kernels' if on_device else 'operations'})",
-        layers=[_traced(layers) for layers in zip(*rows, strict=True)],
+        layers=[_traced(layers, unsized) for layers in zip(*rows, strict=True)],
         input_s=_measured(iteration.input_s for iteration in iterations),
         input_wait_s=_measured(iteration.input_wait_s for iteration in iterations),
         host_to_device_s=_measured(iteration.host_to_device_s for iteration in iterations),
@@ -134,14 +158,22 @@ def _times(iterations: Sequence[ProfiledIteration], steps_s: list[float] | Unkno
     )
 
 
-def _traced(layers: Sequence[ProfiledLayer]) -> TracedLayer:
-    """One layer over all iterations."""
+def _unsized(iteration: ProfiledIteration) -> Unknown | None:
+    """Why a profile says nothing of gradients; None where it has some."""
+    layers = [*iteration.layers, iteration.rest]
+    if any(layer.gradient_bytes for layer in layers):  # or a reason why these are not known
+        return None
+    return NO_GRADIENTS if any(layer.backward_s for layer in layers) else NO_BACKWARD
+
+
+def _traced(layers: Sequence[ProfiledLayer], unsized: Unknown | None) -> TracedLayer:
+    """One layer over all iterations; `unsized`: why no layer's gradients are known."""
     return TracedLayer(
         name=layers[0].name,
         forward_s=[round(layer.forward_s, DIGITS) for layer in layers],
         backward_s=[round(layer.backward_s, DIGITS) for layer in layers],
         communication_s=_measured(layer.communication_s for layer in layers),
-        gradient_bytes=layers[0].gradient_bytes,
+        gradient_bytes=known(unsized or layers[0].gradient_bytes),
     )
 
 
@@ -160,3 +192,10 @@ def _measured_at(file: ChromeTrace, events: Sequence[Event]) -> str | None:
         return datetime.fromtimestamp(began_s, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _gpu(file: ChromeTrace, events: Iterable[Event]) -> str:
+    """The name of the GPU that ran the kernels; "" where the profile does not say, or has several."""
+    used = {event.pid for event in events if event.kind in DEVICE}  # Kineto writes a GPU's number as their process
+    names = {each.name for each in file.devices if each.id in used} or {each.name for each in file.devices}
+    return names.pop() if used and len(names) == 1 else ""

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from resnetx.formats.chrome_events import Event
-from resnetx.formats.kineto_work import ONE_PROCESS, Call, Work, Works
+from resnetx.formats.kineto_work import ONE_PROCESS, Call, Work, Works, is_copy_from_host
+from resnetx.record.unknown import Unknown
 
 UNATTRIBUTED = "unattributed"
+NO_SHAPES = Unknown("the profile has no shape of its gradients (record_shapes=True)")
 
 Window = tuple[float, float]  # begin and end, microseconds
 
@@ -26,7 +28,7 @@ class ProfiledLayer:
     forward_s: float = 0.0
     backward_s: float = 0.0
     communication_s: float = 0.0
-    gradient_bytes: int = 0
+    gradient_bytes: int | Unknown = 0
 
 
 @dataclass
@@ -41,6 +43,12 @@ class ProfiledIteration:
     input_s: float = 0.0  # of the loader, where the step does its work
     input_wait_s: float = 0.0
     host_to_device_s: float = 0.0
+
+    @property
+    def compute_s(self) -> float:
+        """Forward, backward and update."""
+        layers_s = sum(layer.forward_s + layer.backward_s for layer in (*self.layers, self.rest))
+        return layers_s + self.update_s
 
 
 def iterations_in(works: Works, windows: Sequence[Window]) -> list[ProfiledIteration]:
@@ -81,8 +89,7 @@ def _contents(works: Works, windows: Sequence[Window]) -> list[_Contents]:
 
 def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
     """What one iteration spent in each layer, backward work with the layer whose forward pass it undoes."""
-    creators = _creators(contents.works)
-    undone = {work: creator for work in contents.works if (creator := _undone_by(work, creators)) is not None}
+    undone = undone_by(contents.works)
     layers, layer_of = _layers([work for work in contents.works if work.part == "operation"], set(undone.values()))
     iteration = ProfiledIteration(layers, *_span(contents, on_device))
     for work in contents.works:
@@ -104,22 +111,29 @@ def _span(contents: _Contents, on_device: bool) -> Window:
 
 
 def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "_Cost") -> None:
-    """Adds the cost of a work where it belongs; `owner`: its layer, or the rest of the iteration."""
+    """Adds the cost of a work where it belongs; `owner`: its layer, or the rest of the iteration.
+
+    What the forward pass copies from the host is input, whichever layer copies it.
+    """
     computing_s = cost.compute_s + cost.to_device_s
     iteration.rest.communication_s += cost.communication_s
     if work.part == "update":
         iteration.update_s += computing_s
     elif work.part == "node":
         owner.backward_s += computing_s
-        owner.gradient_bytes += work.gradient_bytes or 0
-    elif owner is not iteration.rest:
-        owner.forward_s += computing_s
+        if work.accumulates:
+            owner.gradient_bytes = _sum_bytes(owner.gradient_bytes, work.gradient_bytes)
     else:
         iteration.host_to_device_s += cost.to_device_s
         if work.part == "input":
             _add_wait(iteration, work.event)
         else:
-            iteration.rest.forward_s += cost.compute_s
+            owner.forward_s += cost.compute_s
+
+
+def _sum_bytes(known: int | Unknown, more: int | None) -> int | Unknown:
+    """What a layer accumulates, of which one size that is not known leaves nothing known."""
+    return NO_SHAPES if more is None or isinstance(known, Unknown) else known + more
 
 
 def _add_wait(iteration: ProfiledIteration, waiting: Event) -> None:
@@ -130,6 +144,12 @@ def _add_wait(iteration: ProfiledIteration, waiting: Event) -> None:
 
 
 # ---- which layer a work belongs to -----------------------------------------------------------------------------------
+
+
+def undone_by(works: Sequence[Work]) -> dict[Work, Work]:
+    """Node of the backward pass -> the operation that it undoes, or accumulates gradients for."""
+    creators = _creators(works)
+    return {work: creator for work in works if (creator := _undone_by(work, creators)) is not None}
 
 
 def _creators(works: Iterable[Work]) -> dict[int, Work]:
@@ -154,7 +174,7 @@ def _layers(operations: Sequence[Work], undone: set[Work]) -> tuple[list[Profile
     """The layers of a forward pass, and which of the operations belong to which.
 
     Part of the forward pass is what is within a module, or between the first and the last operation that the backward
-    pass undoes: other operations prepare the batch, or look at the results.
+    pass undoes: other operations prepare the batch, or look at the results. So does what copies from the host.
     """
     begins = [work.event.ts for work in operations if work in undone]
     first, last = (begins[0], begins[-1]) if begins else (float("-inf"), float("inf"))
@@ -164,6 +184,8 @@ def _layers(operations: Sequence[Work], undone: set[Work]) -> tuple[list[Profile
     uses: Counter[str] = Counter()
     for work in operations:
         leaf = work.call if work.call is not None and work.call.leaf else None
+        if work.copies_from_host:
+            continue
         if leaf in of_call:
             layer_of[work] = of_call[leaf]
         elif work.call is not None or first <= work.event.ts <= last:
@@ -204,7 +226,6 @@ def _host_cost(work: Work) -> _Cost:
 def _device_cost(events: Iterable[Event]) -> _Cost:
     seconds = {"compute_s": 0.0, "communication_s": 0.0, "to_device_s": 0.0}
     for event in events:
-        name = event.name.lower()
-        part = "communication_s" if name.startswith("nccl") else "to_device_s" if "htod" in name else "compute_s"
-        seconds[part] += event.dur / 1e6
+        part = "communication_s" if event.name.lower().startswith("nccl") else "compute_s"
+        seconds["to_device_s" if is_copy_from_host(event) else part] += event.dur / 1e6
     return _Cost(**seconds)

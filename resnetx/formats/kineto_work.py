@@ -4,6 +4,7 @@ The events of a thread lie within each other or behind each other. The outermost
 *works*: an operation with all that it calls, a node of the backward pass, the optimizer's step, a wait for input.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,17 @@ class Call:
     """A call of a module, which has works within."""
 
     name: str  # its class and the number of the instance: "Conv2d_0"
+    event: Event
+    caller: "Call | None" = None
     leaf: bool = True  # it calls no other module
+
+    @property
+    def outermost(self) -> "Call":
+        """The call of the whole network that it is part of."""
+        call = self
+        while call.caller is not None:
+            call = call.caller
+        return call
 
 
 @dataclass(eq=False, slots=True)
@@ -65,6 +76,11 @@ class Work:
     def accumulates(self) -> bool:
         return self.event.name == NODE + ACCUMULATE
 
+    @property
+    def copies_from_host(self) -> bool:
+        """Whether all that it does on the device is copying what the host has: a batch, or parameters at set-up."""
+        return bool(self.device) and all(map(is_copy_from_host, self.device))
+
 
 @dataclass(frozen=True)
 class Works:
@@ -82,7 +98,8 @@ def works(events: Sequence[Event]) -> Works:
         if _of_host(event):
             threads[event.pid, event.tid].append(event)
     launches = _Launches()
-    found = [work for thread in threads.values() for work in _walk(thread, launches)]
+    nodes = sorted(event.ts for event in events if event.name.startswith(NODE))
+    found = [work for thread in threads.values() for work in _walk(thread, launches, nodes)]
     stray = []
     on_device = [event for event in events if event.kind in DEVICE]
     for event in on_device:
@@ -92,6 +109,11 @@ def works(events: Sequence[Event]) -> Works:
         else:
             launcher.device.append(event)
     return Works(sorted(found, key=lambda work: work.event.ts), stray, bool(on_device))
+
+
+def is_copy_from_host(event: Event) -> bool:
+    """Whether something on the device is a copy of host memory: "Memcpy HtoD (Pageable -> Device)"."""
+    return "htod" in event.name.lower()
 
 
 def _of_host(event: Event) -> bool:
@@ -136,8 +158,12 @@ class _Frame:
     work: Work | None
 
 
-def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
-    """The work of one thread, outermost events first; a stack holds the events that the current one lies within."""
+def _walk(thread: Sequence[Event], launches: _Launches, nodes: Sequence[float]) -> list[Work]:
+    """The work of one thread, outermost events first; a stack holds the events that the current one lies within.
+
+    `nodes`: when nodes of any thread began. An update in which some did runs the passes itself (a closure, as PyTorch
+    Lightning has it), and what is within is looked at.
+    """
     thread_works: list[Work] = []
     stack = [_Frame(float("inf"), None, None)]
     node: Work | None = None  # the last one that was no accumulation
@@ -150,8 +176,8 @@ def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
         elif event.name.startswith(MODULE):
             if call is not None:
                 call.leaf = False
-            call = Call(event.name.removeprefix(MODULE))
-        elif (part := _part(event)) is not None:
+            call = Call(event.name.removeprefix(MODULE), event, call)
+        elif (part := _part(event)) is not None and not (part == "update" and _encloses(event, nodes)):
             work = Work(part, event, call)
             _note(work, event)
             thread_works.append(work)
@@ -162,6 +188,11 @@ def _walk(thread: Sequence[Event], launches: _Launches) -> list[Work]:
         launches.note(event, work)
         stack.append(_Frame(event.end, call, work))
     return thread_works
+
+
+def _encloses(event: Event, times: Sequence[float]) -> bool:
+    """Whether any of these times, which are sorted, lies within an event."""
+    return bisect_left(times, event.ts) < bisect_left(times, event.end)
 
 
 def _part(event: Event) -> WorkKind | None:

@@ -101,6 +101,10 @@ def _record(
 ) -> BenchRecord:
     imported = Unknown(f"imported from {name}")
     no_ranks = Unknown("the file lists no ranks, and gpus= was not given")
+    warnings = [Warning(code="imported", message=note, remedy="see docs/reading-benches.md") for note in notes]
+    if points and ranks is None:
+        message = f"{no_ranks}, so bus bandwidths and expected times are not known"
+        warnings.append(Warning(code="no-ranks", message=message, remedy="add gpus=, how many took part"))
     record = BenchRecord(
         kind="bench",
         schema=SCHEMA,
@@ -122,7 +126,7 @@ def _record(
         transport=known(imported),
         devices=known(imported),
         host_load=known(imported),
-        warnings=[Warning(code="imported", message=note, remedy="see docs/reading-benches.md") for note in notes],
+        warnings=warnings,
         environment=known(imported),
         other_nodes=known(imported),
         job=known(imported),

@@ -42,7 +42,7 @@ class MeasuredCollective:
     collective: str | None = None  # None: the file does not say
     gpus: int | None = None
     crowding: float | None = None  # how many times as long computing takes while all CPU ranks compute
-    here: bool = False  # by a bench of resnetx, not imported
+    nodes: frozenset[str] | None = None  # that a bench of resnetx ran on; None: imported
     registered: bool = False  # in memory that was registered with NCCL
 
     @property
@@ -179,7 +179,7 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
         collective=wanted,
         gpus=record.world_size,
         crowding=record.crowding,
-        here=record.source == "measured",
+        nodes=frozenset(device.node for device in record.devices or []) if record.source == "measured" else None,
         registered=record.request is not None and record.request.registered,
     )
 

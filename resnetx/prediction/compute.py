@@ -30,7 +30,7 @@ from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rate import KnownStep, StatedRates
 from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
-from resnetx.record.prediction import ComputeSource, Origin
+from resnetx.record.prediction import ComputeSource, Origin, measured_on
 from resnetx.record.trace import Trace
 from resnetx.request import Request
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, Layer
@@ -154,7 +154,7 @@ def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep
         modelled,
         step=_launched_by(step, launch),
         source=rates.source,
-        origin="assumed" if rates.source == "stated" else "measured here",
+        origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
         note=rates.note(images) + by_flop + _launching(known),
         error=known.slower,
@@ -373,7 +373,7 @@ def _same_cpu(traced: str, about: str) -> bool:
 
 
 def _origin(trace: Trace) -> Origin:
-    return "measured here" if trace.how == "measured" else "published"
+    return measured_on([trace.node]) if trace.how == "measured" else "published"
 
 
 def _same_clock(trace: Trace, wanted_Hz: float | None) -> bool:
@@ -420,6 +420,10 @@ def _rescaled(
     known = [(layer, by_name[layer.name]) for layer in step.layers if layer.name in by_name]
     before_s = sum(layer.forward_s + layer.backward_s for layer, _ in known)
     after_s = sum(layer.forward_s * each.forward + layer.backward_s * each.backward for layer, each in known)
+    if not before_s:
+        raise ConfigError(
+            f"{trace.source}: the layers of {trace.workload} take no time in it, which rescales to nothing"
+        )
     rest = roofline.Ratio("", after_s / before_s, after_s / before_s)
     scaled = [_times(layer, by_name.get(layer.name, rest)) for layer in step.layers]
     gradients = sum(layer.gradient_bytes for layer in step.layers)

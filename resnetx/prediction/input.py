@@ -180,6 +180,6 @@ def _traced(computed: Compute, point: Point) -> RecordInput:
     """What a trace says of decoding images: ranks on CPUs have no other source."""
     what = f"decoding on {point.fabric.described.name}"
     if computed.step.input_s:
-        return RecordInput(what, "as traced on this host", computed.origin, computed.where, computed.error)
+        return RecordInput(what, "as traced on its host", computed.origin, computed.where, computed.error)
     value = "left out: only a trace of the same host has it"
     return RecordInput(what, value, "assumed", "prediction/input.py", Unknown(UNCHECKED))

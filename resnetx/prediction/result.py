@@ -18,7 +18,7 @@ from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
-from resnetx.record.prediction import Origin, PredictedGpu, PredictedPoint, Sensitivity
+from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, measured_on
 from resnetx.request import Request
 
 
@@ -149,7 +149,7 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 
 def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     point, compute = iteration.point, iteration.computes[0]
-    what = f"compute of {point.subject.label} on {point.fabric.described.name}"
+    what = f"{COMPUTE}{point.subject.label} on {point.fabric.described.name}"
     if point.subject.rates is not None:
         what += f", {point.subject.rates.in_short(point.shares[0][0])}"
     return (RecordInput(what, compute.note, compute.origin, compute.where, iteration.errors.compute),)
@@ -179,7 +179,8 @@ def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     what = f"scaling by {Kind.of_point(point).text}"
     if slowness is not None:
         value = f"steps take {slowness.at(point.gpus):.3f} times as long as modelled, by {slowness.text}"
-        origin: Origin = "measured here" if slowness.rates.source == "measured" else "assumed"
+        rates = slowness.rates
+        origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"
         off = CPU_RANKS_ERROR if error is None else max(error.slower, error.faster)
         return (RecordInput(what, value, origin, slowness.rates.where, off),)
     if error is None:
@@ -216,7 +217,7 @@ def _input_inputs(iteration: Iteration) -> tuple[RecordInput, ...]:
 def _measured_origin(point: Point) -> Origin:
     """Where the measured all-reduces are from."""
     measured = point.fabric.measured_on(point.gpus)
-    return "measured here" if measured is not None and measured.here else "published"
+    return "published" if measured is None or measured.nodes is None else measured_on(measured.nodes)
 
 
 # ---- points that cannot run -----------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class ScaledRates:
     by_gpus: tuple[tuple[int, int, float], ...]  # (GPUs, images of a step on all of them, images/s), by ascending GPUs
     source: Literal["stated", "measured"]
     where: str
+    nodes: frozenset[str] = frozenset()  # that they were measured on
 
     def slowness(self, step_s: Callable[[int, int], Callable[[float], float]]) -> "Slowness":
         """`step_s`: by GPUs and images, the modelled step by how many times as long each rank takes."""

@@ -47,6 +47,7 @@ class StatedRates:
     source: Literal["stated", "measured"]
     where: str  # the setting, or the record
     error: float = RATE_ERROR  # relative; the rate is this close in nine cases of ten
+    nodes: frozenset[str] = frozenset()  # that it was measured on
 
     def step(self, images: int, host: HostStep, fixed_s: float) -> KnownStep:
         """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch."""

@@ -27,7 +27,7 @@ def traced_exchange(trace: Trace, images: int, gpus: int, strategy: Strategy) ->
         return NOTHING_SENT
     return Exchange(
         messages,
-        tuple(layer.gradient_bytes for layer in layers),
+        tuple(layer.gradient_bytes or 0 for layer in layers),
         library="",
         error=spread_over([layer.communication_s for layer in layers]),
         calibrated=trace.source,

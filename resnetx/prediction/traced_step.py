@@ -123,13 +123,14 @@ def spread_over(columns: Sequence[Sequence[float]]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    return SPREAD * stdev(values) / fmean(values) if len(values) > 1 else ONCE
+    """Of one value, or of some that are all 0, nothing is known."""
+    return SPREAD * stdev(values) / fmean(values) if len(values) > 1 and any(values) else ONCE
 
 
 def jitter_of(times: LayerTimes) -> float:
     """How much one step differs from the next, whatever both drift to; 0 where it was not measured step by step."""
     steps = times.step_s or []
-    if len(steps) < LEAST_STEPS:
+    if len(steps) < LEAST_STEPS or not any(steps):
         return 0.0
     return stdev(after - before for before, after in pairwise(steps)) / 2**0.5 / fmean(steps)
 
@@ -141,6 +142,7 @@ def _iterations_s(times: LayerTimes) -> list[float]:
 
 
 def _layer(traced: TracedLayer) -> LayerTime:
+    assert traced.gradient_bytes is not None, f"{traced.name}: sizes are stated first (gradient_sizes)"
     return LayerTime(traced.name, _median(traced.forward_s), _median(traced.backward_s), traced.gradient_bytes)
 
 

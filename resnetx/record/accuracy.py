@@ -40,7 +40,7 @@ class CheckedPoint(RecordPart, frozen=True):
     measured_s: Summary | None
     error: float | None
     allowed: float | None  # the larger of 10 % and twice the point's measured interval
-    within: bool | None  # |error| <= allowed
+    within: bool | None  # |error| <= allowed, and not outside the predicted interval
     overlap: bool | None  # the predicted and the measured interval have a time in common
     covered: bool | None  # the measured median is inside the predicted interval
     made_before: bool | None  # the prediction is older than the first run; null: it did not run

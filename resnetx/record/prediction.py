@@ -5,20 +5,36 @@ that a prediction can be shown to be older than the measurement that checks it.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
+from resnetx.host import node_name
+from resnetx.loading import visible
 from resnetx.record.base import RecordPart
 from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
 
-Origin = Literal["measured here", "published", "datasheet", "assumed"]
+# "measured here": on the machine that predicts; else "measured on" and its name. A final line break is no name's.
+Origin = Annotated[
+    str, msgspec.Meta(pattern=r"^(measured here|measured on .+|published|datasheet|assumed)$(?!\n)", max_length=1000)
+]
+MOST_NODES = 3  # by name
+COMPUTE = "compute of "  # so begins the input of each workload's compute
 ComputeSource = Literal["stated", "measured", "rescaled", "roofline", "replayed"]
 Limit = Literal["compute", "communication", "input", "host"]
 Interval = Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)]  # [low, high]
+
+
+def measured_on(nodes: Iterable[str]) -> Origin:
+    """The origin of what was measured on these nodes; none: the record does not say where."""
+    names = sorted(visible(node)[:100] for node in set(nodes) if node.strip())
+    if names == [node_name()]:
+        return "measured here"
+    more = f" and {len(names) - MOST_NODES} more" * (len(names) > MOST_NODES)
+    return f"measured on {', '.join(names[:MOST_NODES]) or 'a machine without a name'}{more}"
 
 
 def prediction_file(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.record.base import RecordPart
+from resnetx.record.outcome import Warning
 from resnetx.request import Request
 
 
@@ -19,7 +20,7 @@ class TracedLayer(RecordPart, frozen=True):
     forward_s: list[float]
     backward_s: list[float]  # from the end of the layer behind it until the gradients of its own parameters are there
     communication_s: list[float]  # of its gradients alone, as a trace of Shi et al. has it; [] where none was measured
-    gradient_bytes: int
+    gradient_bytes: int | None  # null: the file does not say; 0: it has no parameters that are trained
 
 
 class LayerTimes(RecordPart, frozen=True, kw_only=True):
@@ -97,3 +98,6 @@ class Trace(RecordPart, frozen=True):
     batches: list[TracedBatch]  # smallest first
     communication: list[TracedCommunication]
     unknown: dict[str, str]  # path of a null field -> why it is not known
+    node: str = ""  # the host of the runs; "": imported, or the records do not say
+    # Of an import: what is not known, or was taken for granted, and changes every figure.
+    warnings: list[Warning] = msgspec.field(default_factory=list)

@@ -377,6 +377,7 @@ class PredictKeywords(PredictionKeywords, total=False):
     rate: float | Mapping[int, float] | Text | None
     rate_error: float | None
     communication: Literal["model", "trace"]
+    parameters: float | None
     lab: LabSettings
     replay: Axis[Text | None]
     results: Text

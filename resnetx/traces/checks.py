@@ -28,6 +28,9 @@ def _mistakes(trace: Trace, sending: set[str]) -> Iterator[str]:
         yield f"its clock is {trace.sm_clock_Hz} Hz"
     for sent in trace.communication:
         yield from _of_communication(sent)
+    sizes_missing = any(layer.gradient_bytes is None for each in trace.batches for layer in each.times.layers)
+    if sizes_missing and trace.request is not None:
+        yield "layers of a run have gradients of unknown size"
     for each in trace.batches:
         yield from (f"batch {each.batch_size}: {wrong}" for wrong in _of_batch(each, sending))
 
@@ -47,10 +50,11 @@ def _of_batch(batch: TracedBatch, sending: set[str]) -> Iterator[str]:
         yield f"the layers {', '.join(absent[:3])} of its workload are missing"
     if not sum(sum(layer.forward_s) + sum(layer.backward_s) for layer in times.layers) > 0:
         yield "no layer takes any time"
-    if not all(0 <= layer.gradient_bytes <= MOST_BYTES for layer in times.layers):
+    if not all(0 <= (layer.gradient_bytes or 0) <= MOST_BYTES for layer in times.layers):
         yield "a layer has fewer than no bytes of gradients, or more than any memory"
-    if times.clean_step_s and min(times.clean_step_s) == 0:
-        yield "clean_step_s has steps that took no time"
+    for name in ("step_s", "clean_step_s"):
+        if (steps := getattr(times, name)) and min(steps) == 0:
+            yield f"{name} has steps that took no time"
     if times.gradient_copy_Bps is not None and not 1 <= times.gradient_copy_Bps <= FASTEST_Bps:
         yield f"gradients are copied at {times.gradient_copy_Bps} B/s"
 

@@ -6,41 +6,54 @@ read_trace("results/imported/trace/alexnet_k80-562mhz/b1024/trace.json")
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from resnetx.errors import ConfigError, FileError
+from resnetx.errors import ConfigError, FileError, shortened
 from resnetx.formats import chrome, kineto, six_columns
 from resnetx.formats.chrome_events import MAX_BYTES, is_json
+from resnetx.formats.kineto_windows import HOW_TO_MARK
 from resnetx.loading import File, decode, is_file, is_folder, visible
 from resnetx.record import files, limits
 from resnetx.record.base import SCHEMA
+from resnetx.record.outcome import Warning
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
 from resnetx.record.unknown import Unknown, known, seal
 from resnetx.traces.checks import refuse_unsound
+from resnetx.traces.devices import CPU, device_of, is_called, stated
 
 NAME = "trace.json"
-CPU = "CPU"  # the device of a trace that has none
 DRAWN = 3  # iterations of each batch in a timeline
+UNSIZED = "no-gradient-sizes"  # code of the warning
 SILENT = Unknown("imported: the file does not say")
 
 
-def read(path: Path, *, batch_size: int, device: str, workload: str | None = None, gpus: int = 0) -> Trace:
+def read(
+    path: Path,
+    *,
+    batch_size: int,
+    device: str | None,
+    workload: str | None = None,
+    gpus: int = 0,
+    parts: Mapping[str, Sequence[str]] | None = None,
+) -> Trace:
     """The trace in a file of another program: six columns, or a profile of PyTorch (.json or .json.gz).
 
-    Neither says on how many images per GPU, or on which GPU, it was taken: `device` is the name of a GPU part, which
-    is the caller's to check, or "CPU". `workload` is the file's own name unless set. `gpus`: that its communication is
-    between; 0: the caller does not know.
+    Neither says on how many images per GPU it was taken. `device`: the name of a GPU part, which is the caller's to
+    check, or "CPU"; None: the one that the file names, among `parts`, which has the names that drivers give to each
+    described GPU. `workload` is the file's own name unless set. `gpus`: that its communication is between; 0: the
+    caller does not know.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
-        contents = _of_profile(kineto.parse(data, path), device, path, source)
+        contents = _of_profile(kineto.parse(data, path), device, parts or {}, path, source)
     else:
-        contents = _Contents(six_columns.parse(_text(data, path), path), source)
+        times = six_columns.parse(_text(data, path), path)
+        contents = _Contents(times, source, stated(device, parts or {}, path), warnings=_unsized(times))
     trace = Trace(
         kind="trace",
         schema=SCHEMA,
@@ -48,7 +61,7 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         source=contents.source,
         workload=workload or visible(path.name.partition(".")[0]),
         request=known(Unknown("imported: no run of resnetx measured it")),
-        device=device,
+        device=contents.device,
         cpu=known(SILENT),
         cpus=known(SILENT),
         sm_clock_Hz=known(SILENT),
@@ -56,7 +69,8 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
         measured_at=known(contents.measured_at),
         batches=[_batch(contents.times, batch_size, gpus, path)],
         communication=[],
-        unknown=contents.notes,
+        unknown={},
+        warnings=list(contents.warnings),
     )
     return refuse_unsound(seal(trace))
 
@@ -75,17 +89,45 @@ class _Contents:
 
     times: LayerTimes
     source: str
+    device: str
     measured_at: str | Unknown = SILENT
-    notes: dict[str, str] = field(default_factory=dict)  # path in the trace -> what is not known of it
+    warnings: Sequence[Warning] = ()
 
 
-def _of_profile(profile: kineto.Profile, device: str, path: Path, source: str) -> _Contents:
-    _check_device(profile, device, path)
+def _of_profile(
+    profile: kineto.Profile, device: str | None, parts: Mapping[str, Sequence[str]], path: Path, source: str
+) -> _Contents:
     if profile.left_out:
         source += f" (without {profile.left_out} iterations that executed other layers than most did)"
-    no_shapes = "the gradient_bytes of all layers are 0: the profile has no shapes (record_shapes=True)"
-    notes = {} if profile.has_gradient_sizes else {"batches.0.times.layers": no_shapes}
-    return _Contents(profile.times, source, profile.measured_at or SILENT, notes)
+    device = device_of(profile, device, parts, path)
+    warnings = list(_of_iterations(profile))
+    if profile.gpu and not is_called(profile.gpu, parts.get(device, [profile.gpu])):
+        named = f"the profile is of the GPU {shortened(visible(profile.gpu))}, taken for {device} as device= states"
+        warnings.append(Warning(code="device-stated", message=named, remedy="check that the two are one model"))
+    warnings += _unsized(profile.times) if profile.trains else []
+    return _Contents(profile.times, source, device, profile.measured_at or SILENT, warnings)
+
+
+def _of_iterations(profile: kineto.Profile) -> Iterator[Warning]:
+    """What was taken for an iteration where the profile does not say; every figure depends on it."""
+    if profile.taken:
+        message = f"the profile has no step marks (ProfilerStep#n): {profile.taken}"
+        yield Warning(code="no-step-marks", message=message, remedy=HOW_TO_MARK)
+    if not profile.trains:
+        message = "the profile has no backward pass: it is of inference, from which no training is predicted"
+        yield Warning(code="no-backward-pass", message=message, remedy="profile training steps to predict from it")
+
+
+def _unsized(times: LayerTimes) -> list[Warning]:
+    """That gradients have no size, which decides on all that is predicted of several GPUs."""
+    sizes: list[object] = [layer.gradient_bytes for layer in times.layers]  # not sealed yet
+    unknown = next((size for size in sizes if isinstance(size, Unknown)), None)
+    if unknown is None and any(sizes):
+        return []
+    why = unknown or "the size of each is 0"
+    message = f"the gradients have no known size ({why}), and what GPUs send each other follows from it"
+    remedy = "profile with record_shapes=True, or state parameters= when you predict"
+    return [Warning(code=UNSIZED, message=message, remedy=remedy)]
 
 
 def export(trace: Trace, folder: Path) -> list[Path]:
@@ -93,6 +135,8 @@ def export(trace: Trace, folder: Path) -> list[Path]:
 
     Where layers were sent one by one over several ranks, the batch is written once more with what that took.
     """
+    if any(layer.gradient_bytes is None for batch in trace.batches for layer in batch.times.layers):
+        raise FileError(f"{trace.source}: its gradients have no known size, which six columns cannot say")
     sheets = {f"b{batch.batch_size}.tsv": batch.times for batch in trace.batches}
     for sent in trace.communication:
         alone = {batch.batch_size: batch.times for batch in trace.batches}.get(sent.batch_size // sent.gpus)
@@ -122,17 +166,6 @@ def _with_messages(times: LayerTimes, sent: TracedCommunication, source: str) ->
     return msgspec.structs.replace(times, layers=layers)
 
 
-def _check_device(profile: kineto.Profile, device: str, path: Path) -> None:
-    """The host's operations only launch the kernels of a GPU, so that their times say nothing of it."""
-    if profile.on_device and device == CPU:
-        raise ConfigError(f"{path}: a profile of a GPU's kernels; expected device= to name that GPU, not a CPU")
-    if not profile.on_device and device != CPU:
-        raise ConfigError(
-            f"{path}: has no kernels of a GPU, and device={device} is one; profile with ProfilerActivity.CUDA too, or "
-            "name the CPU as the device if the steps ran there"
-        )
-
-
 def read_trace(path: Path, *, batch_size: int | None = None, device: str | None = None) -> Trace:
     """The trace in any file that holds one, or what `import_` has kept below a folder.
 
@@ -148,20 +181,34 @@ def read_trace(path: Path, *, batch_size: int | None = None, device: str | None 
         missing = " and ".join(f"{key}=" for key, value in stated.items() if value is None)
         raise ConfigError(
             f"{path}: no trace of resnetx, and what other programs write does not say on how many images per GPU, and "
-            f"on which GPU, it was taken; import it with {missing} (resnetx trace --import)"
+            f"mostly not on which GPU, it was taken; import it with {missing} (resnetx trace --import)"
         )
     return read(path, batch_size=batch_size, device=device)
 
 
 def import_(
-    path: Path, *, batch_size: int, device: str, results: Path, workload: str | None = None, gpus: int = 0
+    path: Path,
+    *,
+    batch_size: int,
+    device: str | None,
+    results: Path,
+    workload: str | None = None,
+    gpus: int = 0,
+    parts: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:
-    """Keeps the trace of another program's file in the results; returns where.
+    """Keeps the trace of another program's file in the results; returns where. `device`, `parts`: see `read`.
 
     All batches of one workload on one device are below one folder, which `read_trace` reads as one trace.
     """
-    trace = read(path, batch_size=batch_size, device=device, workload=workload, gpus=gpus)
-    target = results / "imported" / "trace" / f"{_slug(trace.workload)}_{_slug(device)}" / f"b{batch_size}" / NAME
+    trace = read(path, batch_size=batch_size, device=device, workload=workload, gpus=gpus, parts=parts)
+    target = (
+        results
+        / "imported"
+        / "trace"
+        / f"{_slug(trace.workload)}_{_slug(trace.device or CPU)}"
+        / f"b{batch_size}"
+        / NAME
+    )
     if is_folder(target.parent.parent):
         others = [each for each in sorted(target.parent.parent.glob(f"*/{NAME}")) if each != target]
         merged([*(files.read(other, Trace) for other in others), trace])  # refuses what does not belong together
@@ -186,7 +233,11 @@ def merged(traces: Sequence[Trace]) -> Trace:
     for place, (_, reasons) in enumerate(batches):
         unknown |= {f"batches.{place}.{key}": why for key, why in reasons.items()}
     source = ", ".join(dict.fromkeys(trace.source for trace in traces))
-    return msgspec.structs.replace(first, batches=[batch for batch, _ in batches], source=source, unknown=unknown)
+    warnings = [warning for place, trace in enumerate(traces) for warning in trace.warnings
+                if not any(warning in earlier.warnings for earlier in traces[:place])]  # fmt: skip
+    return msgspec.structs.replace(
+        first, batches=[batch for batch, _ in batches], source=source, unknown=unknown, warnings=warnings
+    )
 
 
 def _together(folder: Path) -> Trace:

@@ -122,6 +122,7 @@ def _trace(runs: list[_Run], folder: Path) -> Trace:
         batches=batches,
         communication=[communication_of(each) for each in together],
         unknown=unknown,
+        node=first.devices[0].node if first.devices else "",
     )
 
 

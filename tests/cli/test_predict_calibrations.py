@@ -145,7 +145,7 @@ def test_runs_of_a_study_on_several_ranks_calibrate_their_own_workload(predict, 
     assert found["images_per_s"] == pytest.approx(median(wanted), rel=1e-3)
     lines = record.read(prediction_file(tmp_path / "kept"), Prediction).inputs
     (line,) = [line for line in lines if line.what.startswith("scaling by")]
-    assert (line.origin, line.source) == ("measured here", str(QUICKSTART))
+    assert (line.origin, line.source) == ("measured on cpu-2core", str(QUICKSTART))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_measured_rate_of_decoding_is_that_of_a_core_and_the_gpus_of_a_host_sh
         assert point["input_s"] - decoded < copied_bytes / 5e9  # the copy to the device: at more than 5 GB/s
     line = decoding(predict, tmp_path, *words, "gpus=8")
     assert "by 5 cores for each GPU" in line.value
-    assert (line.origin, line.source) == ("measured here", str(TWO_RANKS))
+    assert (line.origin, line.source) == ("measured on cpu-2core", str(TWO_RANKS))
     assert line.error >= 0.5  # of another CPU
 
 

@@ -16,6 +16,7 @@ from resnetx.interconnect.survey_file import written_system
 from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.interconnect.survey_reading import read_survey
 from resnetx.traces import files
+from resnetx.traces.devices import CPU
 from tests.fuzz.harness import Target, seldom
 from tests.fuzz.of_yaml import fitted
 
@@ -98,10 +99,22 @@ def _events() -> list[dict[str, Any]]:
 
 
 def _profiles() -> list[bytes]:
-    """Of a GPU, and of the host alone."""
+    """Of a GPU, and of the host alone; without step marks, without an optimizer, and of inference."""
     host = [event for event in _events() if event["cat"] not in ("kernel", "gpu_memcpy", "cuda_runtime")]
-    top = {"schemaVersion": 1, "baseTimeNanoseconds": 1_500_000_000_000_000_000, "deviceProperties": [{"id": 0}]}
-    return [json.dumps({**top, "traceEvents": events}, indent=1).encode() for events in (_events(), host)]
+    unmarked = _without(_events(), "ProfilerStep#")
+    inference = _without(unmarked, "autograd::", "Optimizer", "torch::autograd")
+    kinds = [
+        *(_events(), host, unmarked, _without(unmarked, "Optimizer"), inference),
+        _without(inference, "nn.Module"),
+        _without([event for event in inference if event["cat"] == "cpu_op"] * 3, "gloo"),
+    ]
+    top = {"schemaVersion": 1, "baseTimeNanoseconds": 1_500_000_000_000_000_000}
+    devices = [{"id": 0, "name": "Tesla V100-SXM2-16GB"}]
+    return [json.dumps({**top, "deviceProperties": devices, "traceEvents": kind}, indent=1).encode() for kind in kinds]
+
+
+def _without(events: list[dict[str, Any]], *beginnings: str) -> list[dict[str, Any]]:
+    return [event for event in events if not event["name"].startswith(beginnings)]
 
 
 def _event_lists() -> list[bytes]:
@@ -112,11 +125,12 @@ def _event_lists() -> list[bytes]:
 def _use_import(path: Path) -> None:
     """Imports it for the device that it is of, writes the record, and reads that again."""
     try:
-        trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x")
+        named = {"v100-sxm2-16gb": ("Tesla V100-SXM2-16GB",)}
+        trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x", parts=named)
     except ConfigError as error:
         if "has no kernels of a GPU" not in str(error):
             raise
-        trace = files.read(path, batch_size=8, device=files.CPU)
+        trace = files.read(path, batch_size=8, device=CPU)
     if seldom(path):
         show_trace.trace(trace)
     record.write(path.with_name("imported.json"), trace)

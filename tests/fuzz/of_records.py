@@ -27,6 +27,7 @@ from resnetx.measure.launch import ending
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import one_node
 from resnetx.measure.study.definition import definition
+from resnetx.prediction.gradient_sizes import sized
 from resnetx.prediction.scenario import Fabric, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.record import (
@@ -214,6 +215,7 @@ def _use_trace(path: Path) -> None:
 
 def _predict_from(trace: Trace) -> None:
     bucket = Bucket(bucket_cap_mb=None, first_bucket_mb=None, gradient_as_bucket_view=True)
+    trace = sized(trace, None, sends=True)
     subject, batch_size = Subject.of_import(trace, bucket), max(each.batch_size for each in trace.batches)
     curve(subject, _dgx1(), [Placement((0, 1), 2 * batch_size)], Placement((0,), batch_size), TrainingSetup())
 

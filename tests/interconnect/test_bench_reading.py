@@ -64,6 +64,16 @@ def test_what_no_plan_fits_is_not_judged(read, gpus, system):
     assert (point.expected_s, point.verdict, point.causes) == (None, "not judged", [])
 
 
+def test_an_unknown_number_of_ranks_is_a_warning(tmp_path):
+    """Bus bandwidths and expected times are unknown without it."""
+    file = tmp_path / "all_reduce.txt"
+    file.write_text(HEAD + "1048576 262144 float sum -1 80.1 13.1 22.9 0\n")
+    assert [warning.code for warning in import_bench(file, "allreduce", 8).warnings] == []
+    (warning,) = import_bench(file, "allreduce", None).warnings
+    assert (warning.code, "bus bandwidths and expected times are not known" in warning.message) == ("no-ranks", True)
+    assert "gpus=" in warning.remedy
+
+
 def test_in_the_lab_a_collective_stands_beside_what_its_links_allow_and_is_not_judged(tmp_path):
     lab = Lab(system="gx8", scale=100, transport="auto")
     request = BenchRequest(

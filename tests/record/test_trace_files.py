@@ -9,6 +9,7 @@ import pytest
 
 from resnetx import record
 from resnetx.errors import ConfigError, FileError
+from resnetx.interconnect.system import parts_table
 from resnetx.record import nulls
 from resnetx.record.trace import Trace, TracedCommunication, TracedMessage
 from resnetx.traces import files
@@ -17,8 +18,8 @@ from tests.prediction.made_traces import batch, layer, trace
 COLUMNS = "id name forward backward comm size\n0 data 100 0 0 0\n1 conv1 200 300 50 1024\n2 loss 10 5 0 0\n"
 
 
-def profile(*, kernels: bool = True, shapes: bool = True) -> bytes:
-    """One step of a linear layer, as Kineto writes it."""
+def profile(*, kernels: bool = True, shapes: bool = True, gpu: str = "", marked: bool = True) -> bytes:
+    """One step of a linear layer, as Kineto writes it; `gpu`: the name that the file has for it."""
     node = "autograd::engine::evaluate_function: "
     of_gradient = {"Input Dims": [[10, 4]], "Input type": ["float"]} if shapes else {}
     host = [
@@ -41,9 +42,10 @@ def profile(*, kernels: bool = True, shapes: bool = True) -> bytes:
             "tid": 1 if cat != "kernel" else 7,
             "args": args,
         }
-        for cat, name, ts, dur, args in host + device
+        for cat, name, ts, dur, args in host[not marked :] + device
     ]
-    return json.dumps({"baseTimeNanoseconds": 1_500_000_000_000_000_000, "traceEvents": events}).encode()
+    top = {"deviceProperties": [{"id": 0, "name": gpu, "totalGlobalMem": 34}]} if gpu else {}
+    return json.dumps({"baseTimeNanoseconds": 1_500_000_000_000_000_000, "traceEvents": events, **top}).encode()
 
 
 @pytest.fixture
@@ -82,7 +84,14 @@ def test_a_profile_is_told_by_its_content_packed_or_not(file, packed: bool) -> N
 
 def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
     trace = files.read(file(profile(shapes=False)), batch_size=8, device="v100-sxm2-16gb")
-    assert "record_shapes=True" in trace.unknown["batches.0.times.layers"]
+    (layer,) = trace.batches[0].times.layers
+    assert layer.gradient_bytes is None
+    assert "record_shapes=True" in trace.unknown["batches.0.times.layers.0.gradient_bytes"]
+    with pytest.raises(FileError, match="its gradients have no known size, which six columns cannot say"):
+        files.export(trace, Path())
+    (warning,) = trace.warnings
+    assert "the gradients have no known size" in warning.message
+    assert "parameters=" in warning.remedy
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,57 @@ def test_a_profile_without_shapes_says_why_gradients_have_no_size(file) -> None:
 def test_a_profile_of_the_host_is_none_of_a_gpu(file, kernels: bool, device: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         files.read(file(profile(kernels=kernels)), batch_size=8, device=device)
+
+
+PARTS = {name: part.product_names for name, part in parts_table("gpus").items()}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "part"),
+    [
+        ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("A100-SXM4-40GB", "a100-sxm4-40gb"),  # by an older driver
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
+        ("AMD Instinct MI300X", "mi300x-192gb"),
+    ],
+)
+def test_a_profile_names_its_gpu_and_another_one_is_refused(file, gpu: str, part: str) -> None:
+    path = file(profile(gpu=gpu))
+    for device in (None, part):
+        trace = files.read(path, batch_size=8, device=device, parts=PARTS)
+        assert (trace.device, trace.warnings) == (part, [])
+    with pytest.raises(ConfigError, match=rf"^device=h200-sxm5-141gb: {path} is of another GPU, {gpu} \({part}\); "):
+        files.read(path, batch_size=8, device="h200-sxm5-141gb", parts=PARTS)
+
+
+def test_a_gpu_whose_name_is_not_described_is_what_device_states_if_it_may_be_that_model(file) -> None:
+    path = file(profile(gpu="NVIDIA A100-PG509-200"))
+    with pytest.raises(
+        ConfigError, match=r"NVIDIA A100-PG509-200, a name that no .* if it is a100-sxm4-40gb or .*device="
+    ):
+        files.read(path, batch_size=8, device=None, parts=PARTS)
+    with pytest.raises(ConfigError, match=r"^device=h100-sxm5-80gb: .*is of the GPU NVIDIA A100-PG509-200"):
+        files.read(path, batch_size=8, device="h100-sxm5-80gb", parts=PARTS)
+    (warning,) = files.read(path, batch_size=8, device="a100-sxm4-40gb", parts=PARTS).warnings
+    assert "NVIDIA A100-PG509-200, taken for a100-sxm4-40gb as device= states" in warning.message
+    other = file(profile(gpu="NVIDIA GeForce GTX 9999"))
+    with pytest.raises(ConfigError, match="is of the GPU NVIDIA GeForce GTX 9999, a name that no described GPU has"):
+        files.read(other, batch_size=8, device="a100-sxm4-40gb", parts=PARTS)
+
+
+def test_a_profile_that_names_no_gpu_needs_its_device(file) -> None:
+    with pytest.raises(ConfigError, match="does not say on which GPU it was taken; expected device= one of a100-pcie"):
+        files.read(file(profile()), batch_size=8, device=None, parts=PARTS)
+
+
+def test_what_was_taken_for_an_iteration_is_a_warning_of_the_record(file, tmp_path: Path) -> None:
+    path = kept(file(profile(marked=False)), tmp_path, 8)
+    (warning,) = files.read_trace(path).warnings
+    assert warning.message.startswith("the profile has no step marks (ProfilerStep#n): each backward pass was taken")
+    assert "prof.step()" in warning.remedy
+    kept(file(profile(marked=False)), tmp_path, 16)
+    assert files.read_trace(path.parent.parent).warnings == [warning]  # of both batches
 
 
 @pytest.mark.parametrize(

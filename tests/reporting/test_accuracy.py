@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from resnetx.cli.tables import show_accuracy
 from resnetx.errors import ConfigError
 from resnetx.reporting.compare.accuracy import check
 
@@ -51,9 +52,20 @@ def test_points_are_allowed_twice_their_measured_interval(checked, request_with)
     (point,) = checked((request_with(), 0.25, (80.0, 125.0))).points
     width = 20 / 80 - 20 / 125
     assert point.allowed == pytest.approx(2 * width / point.measured_s.median)
-    assert point.within
+    assert abs(point.error) < point.allowed
     (point,) = checked((request_with(), 0.25, SIX)).points
     assert (point.within, point.covered, point.overlap) == (False, False, False)
+
+
+def test_nothing_outside_of_the_stated_interval_is_within(checked, request_with, capsys):
+    """The allowed error is wide where runs differ much; what the prediction stated is not."""
+    found = checked((request_with(), 0.25, (80.0, 125.0)))
+    (point,) = found.points
+    assert (point.covered, point.within, found.totals[0].within) == (False, False, 0)
+    show_accuracy.accuracy(found)
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("ResNet/8") and "250.00" in line)
+    assert "+28.1%, outside the stated interval" in row
+    assert "within" not in row
 
 
 def test_totals_over_the_points(checked, request_with):

@@ -45,8 +45,8 @@ def _totals(checked: Accuracy) -> None:
     ]
     note = (
         "error: predicted / measured - 1 of the time of an iteration. within: no more than 10 %, or twice the measured "
-        "interval. covered: the measured median is in the predicted interval. signs: which strategy is faster, where "
-        "the measurement decides it. Only points on several GPUs: on one GPU, a trace predicts itself."
+        "interval, and covered. covered: the measured median is in the predicted interval. signs: which strategy is "
+        "faster, where the measurement decides it. Only points on several GPUs: on one GPU, a trace predicts itself."
     )
     show.say()
     show.table("Prediction errors", columns, rows, note, ["overlap", "at", "points", "signs right", "bias"])
@@ -88,10 +88,17 @@ def _row(point: CheckedPoint) -> list[str]:
         f"{measured.n}" if measured else "0",
         "" if point.error is None else f"{point.error:+.1%}",
         "" if point.allowed is None else f"{point.allowed:.1%}",
-        "" if point.within is None else "within" if point.within else "off",
+        _verdict(point),
         _yes(point.covered),
         _yes(point.made_before),
     ]
+
+
+def _verdict(point: CheckedPoint) -> str:
+    """What the prediction said of its own error comes first; nothing outside of its interval is within anything."""
+    if point.error is not None and point.covered is False:
+        return f"{point.error:+.1%}, outside the stated interval"
+    return "" if point.within is None else "within" if point.within else "off"
 
 
 def _advantages(checked: Accuracy) -> None:

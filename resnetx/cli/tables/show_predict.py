@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from resnetx.cli import show
-from resnetx.record.prediction import Domain, PredictedPoint, Prediction, PredictionInput
+from resnetx.record.prediction import COMPUTE, Domain, PredictedPoint, Prediction, PredictionInput
 from resnetx.units import si
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def prediction(made: Prediction) -> None:
         _curves(by_system)
         show.say(f"--all shows all {len(made.points):,} points, each with its interval.")
     else:
-        _points(by_system)
+        _points(by_system, made.inputs)
     if linear := _linear(made.points):
         show.say(linear)
     _sensitivity(made.points)
@@ -64,7 +64,7 @@ def _linear(points: Sequence[PredictedPoint]) -> str:
 # ---- points ---------------------------------------------------------------------------------------------------------
 
 
-def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
+def _points(by_system: Mapping[str, Sequence[PredictedPoint]], inputs: Sequence[PredictionInput]) -> None:
     columns = [
         "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(by_system)}", ">speed-up",
         ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
@@ -75,7 +75,7 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
     rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
     note = (
         f"step: an iteration of the global batch; interval: holds nine of ten measurements. speed-up: {_over(points)}. "
-        f"exposed: communication not hidden by computation. {_common_settings(points[0], alike)}"
+        f"exposed: communication not hidden by computation. {_common_settings(points[0], alike, inputs)}"
     )
     least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
@@ -129,22 +129,29 @@ def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]
     ]
 
 
-def _common_settings(point: PredictedPoint, alike: set[str]) -> str:
+def _common_settings(point: PredictedPoint, alike: set[str], inputs: Sequence[PredictionInput]) -> str:
     """The settings that all points have `alike`, of any of them, in a sentence; "" if there are none."""
     settings = [f"strategy={point.strategy}"] * ("strategy" in alike)
-    settings += [f"compute {_COMPUTE[point.compute_source]}"] * (
-        "compute_source" in alike and bool(point.compute_source)
-    )
+    if "compute_source" in alike and point.compute_source:
+        compute = _measured(inputs) if point.compute_source == "measured" else _COMPUTE[point.compute_source]
+        settings.append(f"compute {compute}")
     return f"All points: {', '.join(settings)}." if settings else ""
+
+
+def _measured(inputs: Sequence[PredictionInput]) -> str:
+    """Where compute was measured, in words."""
+    origins = {line.origin for line in inputs if line.what.startswith(COMPUTE)}
+    if len(origins) != 1:
+        return "as measured, on several machines"
+    (origin,) = origins
+    return "as the imported trace has it" if origin == "published" else origin
 
 
 _COMPUTE = {
     "stated": "by the stated rate of one GPU",
-    "measured": "measured on this GPU",
     "rescaled": "rescaled from another GPU's traces",
     "roofline": "by the roofline",
     "replayed": "replayed as idle time",
-    None: "unknown",
 }
 
 

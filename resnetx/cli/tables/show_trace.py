@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from resnetx.cli import show
+from resnetx.cli.tables import show_run
 from resnetx.record.trace import Trace, TracedBatch, TracedLayer
 from resnetx.traces.sums import layer_s, slowest, sums
 from resnetx.units import si
@@ -21,6 +22,7 @@ def trace(traced: Trace) -> None:
         show.say()
         _layers(traced, batch)
     show.line(f"trace: {traced.source}")
+    show_run.warnings(traced.warnings)
 
 
 def _layers(traced: Trace, batch: TracedBatch) -> None:
@@ -46,7 +48,12 @@ def _row(layers: Sequence[TracedLayer], whole_s: float) -> list[str]:
         for way in ("forward_s", "backward_s")
     )
     share = sum(map(layer_s, layers)) / whole_s if whole_s else 0.0
-    return [_ms(forward), _ms(backward), f"{share:.1%}", si(sum(layer.gradient_bytes for layer in layers), "B")]
+    return [_ms(forward), _ms(backward), f"{share:.1%}", _gradients(layers)]
+
+
+def _gradients(layers: Sequence[TracedLayer]) -> str:
+    sizes = [layer.gradient_bytes for layer in layers]
+    return "unknown" if None in sizes else si(sum(size or 0 for size in sizes), "B")
 
 
 def _batches(traced: Trace) -> None:

@@ -97,6 +97,7 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
     bad = next((run for run in point.runs if not run.rates), None)
     error = predicted.iteration_s / measured_s.median - 1 if predicted.iteration_s and measured_s else None
     allowed = _allowed(measured_s) if error is not None and measured_s else None
+    covered = _covered(predicted.interval_s, measured_s)
     started = [_time(run.started_at, run.folder.name) for run in point.runs]
     return CheckedPoint(
         workload=predicted.workload,
@@ -117,9 +118,9 @@ def _checked(predicted: PredictedPoint, point: MeasuredPoint, made_at: datetime,
         measured_s=measured_s,
         error=error,
         allowed=allowed,
-        within=None if error is None or allowed is None else abs(error) <= allowed,
+        within=None if error is None or allowed is None else abs(error) <= allowed and covered is not False,
         overlap=_overlap(predicted.interval_s, measured_s),
-        covered=_covered(predicted.interval_s, measured_s),
+        covered=covered,
         made_before=made_at < min(started) if started else None,
     )
 
