@@ -39,14 +39,14 @@ _HARMLESS = re.compile(r"CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF")
 
 
 _OPENING = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_COMM_ID")
-_LOOPBACK = re.compile(r"=?lo0?$|127\.|localhost:|\[?::1\]?")
+_LOOPBACK = re.compile(r"=?lo0?|(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?|::1")
 
 # Names of a machine's own network interfaces and cards.
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|UCX_NET_DEVICES")
 
 _SECRET = re.compile(
-    r"(?:^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|$)|(^|_)TOKENS?(_|$)"
-    r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|$)|CREDENTIAL",
+    r"(?:^|_)(API|ACCESS|PRIVATE|SECRET|SSH|SIGNING|ENCRYPTION)?_?KEYS?(_|\Z)|(^|_)TOKENS?(_|\Z)"
+    r"|SECRET|PASSW|PASSPHRASE|(^|_)PASS(_|\Z)|CREDENTIAL",
     re.IGNORECASE,
 )
 
@@ -107,7 +107,7 @@ def unlisted(names: Iterable[str]) -> list[str]:
 
 def opening(env: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The variables (name, value) that make ranks listen on another interface than loopback."""
-    return [(name, value) for name, value in env if _OPENING.fullmatch(name) and not _LOOPBACK.match(value)]
+    return [(name, value) for name, value in env if _OPENING.fullmatch(name) and not _LOOPBACK.fullmatch(value)]
 
 
 def _may_be_in_a_file(name: str) -> bool:

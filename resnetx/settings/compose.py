@@ -27,6 +27,7 @@ from resnetx.settings.files import settings as every_setting
 from resnetx.settings.verbs import READS, group_of, near_setting, refuse_unread
 from resnetx.settings.words import value_word, written
 from resnetx.study import Point, Study, distinct, load, points
+from resnetx.visible import has_control, texts
 from resnetx.workloads.tables import classifiers
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -40,7 +41,15 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
             raise ConfigError(f"{key}: given twice, as {shortened(flat[key])} and as {shortened(value)}")
         flat[key] = value
     refuse_unread(verb, flat, names())
+    _refuse_controls(flat)
     return at_home(flat if settings else READS[verb].instead_of_nothing)
+
+
+def _refuse_controls(point: Mapping[str, Any]) -> None:
+    """Refuses line breaks and other control characters: a value may become a line of a script, or of a comment."""
+    for key, value in point.items():
+        if text := next((text for text in texts({key: value}) if has_control(text)), None):
+            raise ConfigError(f"{key}={shortened(text)}: has a line break or another control character; leave it out")
 
 
 def _flat(settings: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
@@ -124,6 +133,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
     Values stay as they are given: what looks like an interpolation, as ${oc.env:HOME}, is text.
     """
+    _refuse_controls(point)  # of a study, too
     tree = copy.deepcopy(_defaults())
     for group in GROUPS:
         if group in point:

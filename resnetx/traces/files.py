@@ -15,12 +15,13 @@ import msgspec
 from resnetx.errors import ConfigError, FileError
 from resnetx.formats import chrome, kineto, six_columns
 from resnetx.formats.chrome_events import MAX_BYTES, is_json
-from resnetx.loading import File, decode, is_file, is_folder, visible
+from resnetx.loading import File, decode, is_file, is_folder
 from resnetx.record import files, limits
 from resnetx.record.base import SCHEMA
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
 from resnetx.record.unknown import Unknown, known, seal
 from resnetx.traces.checks import refuse_unsound
+from resnetx.visible import visible
 
 NAME = "trace.json"
 CPU = "CPU"  # the device of a trace that has none
