@@ -58,9 +58,9 @@ def worker(kind: Literal["run", "bench"]) -> int:
     from resnetx.measure.launch.moment import Moment
 
     started = Moment.now()
-    from resnetx.measure.rank_process import die_with_parent, explain_termination
+    from resnetx.measure.rank_process import attend, explain_termination
 
-    die_with_parent()
+    attend()
     explain_termination()
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
 

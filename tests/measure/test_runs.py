@@ -265,6 +265,62 @@ def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tm
     assert record.read(folder.record, RunRecord) == ended
 
 
+# ---- with status 0 ---------------------------------------------------------------------------------------------------
+
+LEAVING = """
+import os, sys
+place, leave = sys.argv.pop(1), sys.argv.pop(1)
+
+def leaving(act):
+    def left(*given, **more):
+        if os.environ["RANK"] == "1":
+            eval(leave)
+        return act(*given, **more)
+    return left
+
+if place == "before it begins":
+    leaving(lambda: None)()
+from resnetx.cli import worker
+if place != "before it begins":
+    from resnetx.measure.rank import main, train
+    if place == "before the ranks meet":
+        main.prepare = leaving(main.prepare)
+    else:
+        train.measure_windows = leaving(train.measure_windows)
+os._exit(worker("run"))
+"""
+LEFT = "left with exit status 0 before it had finished, as by exit() in the code that it runs"
+
+
+@pytest.mark.parametrize(
+    ("place", "leave", "told"),
+    [
+        ("before the ranks meet", "os._exit(0)", LEFT),
+        ("before the ranks meet", "sys.exit(0)", "left by exit(0) before it had finished"),
+        ("while others wait for it", "os._exit(0)", LEFT),
+        ("before it begins", "os._exit(0)", "left with exit status 0 before it had begun"),
+    ],
+)
+def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once_and_is_named(
+    tmp_path, task_of, request, place, leave, told
+):
+    if place != "before it begins":  # which is seen by the parent of ranks: it has to be torchrun itself
+        request.getfixturevalue("preloaded")
+    program = tmp_path / "leaving.py"
+    program.write_text(LEAVING)
+
+    def starts(task, folder, scratch=None):
+        command = one_node(task, folder, scratch)
+        return Command([*command.words[:-3], str(program), place, leave, command.words[-1]], command.variables)
+
+    folder = RunFolder(tmp_path / "run")
+    task = msgspec.structs.replace(task_of(SHORT, gpus=2), timeout_s=10 * PATIENCE_S)
+    ended = launcher.execute(task, folder, starts)
+    assert (ended.outcome, ended.reason) == ("failed", f"rank 1: {told}")
+    assert ended.duration_s < PATIENCE_S
+    nothing_is_left(folder)
+
+
 # ---- before it ------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
 """The parent of ranks in the lab: `python -m resnetx.measure.lab NETWORK.json MODULE RUN.json`.
 
 It stands where torchrun stands otherwise, with the same variables for each rank: it builds the network, imports what
-ranks need, forks a rank into each namespace, and ends when all have ended; where one fails, it ends the others.
+ranks need, forks a rank into each namespace, and ends when all have ended; where one fails, it ends the others, and
+leaves the statuses of those that failed for the launcher.
 """
 
 import gc
@@ -14,11 +15,14 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from resnetx.host import dying_with
 from resnetx.interconnect.lab_file import read_network
 from resnetx.interconnect.lab_network import LabNetwork
 from resnetx.measure.lab.namespaces import Namespaces, built
 from resnetx.measure.lab.turn import wait_for_turn
+from resnetx.measure.launch.ending import statuses_file
 from resnetx.measure.launch.torchrun import launched_scratch
 
 # What ranks import, of which none may start a thread.
@@ -35,7 +39,10 @@ def main(path: Path, module: str, words: list[str]) -> int:
         gc.freeze()  # pages of what is imported stay shared
         parent = os.getpid()
         ranks = {_forked(rank, network, spaces, module, words, parent): rank for rank in range(len(network.ranks))}
-        return _ended(set(ranks))
+        statuses = {ranks[process]: status for process, status in _ended(set(ranks)).items() if status}
+    if statuses and (scratch := launched_scratch()):
+        statuses_file(scratch).write_bytes(msgspec.json.encode(statuses))
+    return int(bool(statuses))
 
 
 def _forked(rank: int, network: LabNetwork, spaces: Namespaces, module: str, words: list[str], parent: int) -> int:
@@ -75,9 +82,12 @@ def _become(module: str, words: list[str]) -> NoReturn:
         os._exit(status)
 
 
-def _ended(ranks: set[int]) -> int:
-    """Waits for all ranks; one that fails ends the others, which are told so (SIGTERM) before they are killed."""
-    failed, limit = False, 0.0
+def _ended(ranks: set[int]) -> dict[int, int]:
+    """The exit statuses of all ranks, below 0 where a signal ended one.
+
+    One that fails ends the others, which are told so (SIGTERM) before they are killed.
+    """
+    found, failed, limit = {}, False, 0.0
     while ranks:
         process, status = os.waitpid(-1, os.WNOHANG if failed else 0)
         if process == 0:
@@ -86,10 +96,11 @@ def _ended(ranks: set[int]) -> int:
             time.sleep(0.01)
             continue
         ranks.discard(process)
+        found[process] = os.waitstatus_to_exitcode(status)
         if status != 0 and not failed:
             failed, limit = True, time.monotonic() + ENDING_S
             _signal(ranks, signal.SIGTERM)
-    return int(failed)
+    return found
 
 
 def _signal(ranks: set[int], number: signal.Signals) -> None:

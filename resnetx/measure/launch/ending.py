@@ -8,15 +8,18 @@ prints it on stderr.
 import os
 import re
 import signal
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from resnetx.errors import FileError, shortened
+from resnetx.host import node_name
 from resnetx.loading import File, read_json
 from resnetx.measure.launch import nccl_log, slurm
+from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.out_of_memory import no_memory
-from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning
+from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
 
 STDERR_END = 4000  # characters of stderr that a record keeps
 _STDERR_READ = 2**18  # bytes of stderr that are searched for torchrun's report, which has some 300 for each rank
@@ -33,7 +36,7 @@ class Ending:
     reason: str = ""  # of the launcher
     failures: list[Failure] = field(default_factory=list)  # that ranks reported, the first one first
     stderr: str = ""  # its end, without torchrun's report, and what NCCL warned of
-    rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun reports them
+    rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun or the lab has them
     torchrun_error: str = ""  # the exception that ended torchrun, where ranks did not
     by_slurm: str = ""  # why Slurm ended it: "time limit"; "" where it did not
     oom_kill: bool = False  # the kernel's out-of-memory killer ended a process of this host meanwhile
@@ -56,12 +59,33 @@ def interrupted(stop: BaseException, by_slurm: str) -> Ending:
     return Ending(stopped="failed", reason=reason, by_slurm=by_slurm)
 
 
+def report_unbegun(rank: int, folder: RunFolder) -> None:
+    """Says for a rank that it has left with status 0 before it could say anything."""
+    now, left = Moment.now(), "left with exit status 0 before it had begun"
+    failure = Failure(
+        rank=rank,
+        kind="error",
+        time_s=now.epoch_s,
+        message=left,
+        traceback="",
+        monotonic_s=now.monotonic_s,
+        node=node_name(),
+    )
+    with suppress(OSError):  # a full disk, say
+        write(folder.failure(rank), failure)
+
+
 # ---- what is left behind --------------------------------------------------------------------------------------------
 
 
 def error_file(private: Path) -> Path:
     """Where torchrun shall write the exception that ends it, in the scratch folder of a run."""
     return private / "torchrun-error.json"
+
+
+def statuses_file(private: Path) -> Path:
+    """Where the lab leaves the exit statuses of ranks that failed, as {"1": -9}."""
+    return private / "statuses.json"
 
 
 def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) -> Ending:
@@ -71,11 +95,19 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
         end,
         failures=_failures(folder),
         stderr=stderr + nccl_log.warnings_left(private),
-        rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)},
+        rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)} or _statuses(private),
         torchrun_error=_torchrun_error(error_file(private)),
         by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause_of_step(stderr)),
         oom_kill=oom_kill,
     )
+
+
+def _statuses(private: Path) -> dict[int, int]:
+    try:
+        found: dict[int, int] = read_json(File(statuses_file(private), "statuses of ranks", MAX_BYTES), dict[int, int])
+    except FileError:
+        return {}
+    return found
 
 
 _RANK_STATUS = re.compile(r"^\s*rank\s*: (\d+) \(.*\n\s*exitcode\s*: (-?\d+) ", re.MULTILINE)

@@ -21,7 +21,7 @@ from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Executor, executor_of
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
-from resnetx.measure.launch.scratch import DYING_S, scratch, wait_for_ranks
+from resnetx.measure.launch.scratch import DYING_S, Unbegun, scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
 from resnetx.record import (
     Ended,
@@ -115,11 +115,24 @@ def _wait(
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
             preexec_fn=dying_with(os.getpid(), command.gently),
         )
+        unbegun = Unbegun(child.pid, private, task.request.gpus // task.request.nodes)
+
+        def look() -> None:
+            look_up()
+            if _is_torchrun(task) and (left := unbegun.left()) is not None:
+                ending.report_unbegun(left, folder)
+                child.kill()
+
         try:
-            return exit_status(child, task.timeout_s, look_up)
+            return exit_status(child, task.timeout_s, look)
         finally:
             _end(child, command.gently)
             wait_for_ranks(private)
+
+
+def _is_torchrun(task: TaskFile[TaskRecord]) -> bool:
+    """Whether the child is the parent of this node's ranks."""
+    return task.request.lab is None if task.launch is None else task.launch.launcher == "torchrun"
 
 
 def _end(child: subprocess.Popen[bytes], gently: bool) -> None:
