@@ -1,6 +1,7 @@
 """Site files, and how ranks spread over nodes."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -107,6 +108,17 @@ def test_nothing_of_a_site_file_breaks_out_of_its_word(key, tmp_path):
             with pytest.raises(ConfigError) as refused:
                 read_site(path)
             assert str(refused.value).startswith(f"{path}, line 1: ") and str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_an_empty_setting_is_refused(verb):
+    """As `results=$RESULTS` of a shell without this variable: `out=` would go unnoticed."""
+    for key in READS[verb].settings:
+        if key != "env":
+            with pytest.raises(ConfigError, match=f"^{re.escape(key)}=: empty; give .* a value, or leave it out"):
+                asked(verb, {key: ""})
+    if "env" in READS[verb].settings:
+        assert asked(verb, {"env.X": ""}) == {"env.X": ""}
 
 
 @pytest.mark.slow

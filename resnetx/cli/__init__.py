@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point of `resnetx`. Exit status: 0 done, 1 a measurement failed, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _terminate)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
+        signal.signal(signal.SIGHUP, _terminate)
     return _guarded(lambda: _run(words))
 
 
@@ -74,7 +76,10 @@ def worker(kind: Literal["run", "bench"]) -> int:
 
 
 class _Terminated(BaseException):
-    """SIGTERM, as batch systems send it: like Ctrl-C, the process ends its children first."""
+    """SIGTERM, as batch systems send it, or SIGHUP of a terminal that is closed: like Ctrl-C, but for the status.
+
+    The process ends its children first.
+    """
 
 
 def _terminate(*_: object) -> None:

@@ -41,13 +41,18 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
             raise ConfigError(f"{key}: given twice, as {shortened(flat[key])} and as {shortened(value)}")
         flat[key] = value
     refuse_unread(verb, flat, names())
-    _refuse_controls(flat)
+    _refuse_texts(flat)
     return at_home(flat if settings else READS[verb].instead_of_nothing)
 
 
-def _refuse_controls(point: Mapping[str, Any]) -> None:
-    """Refuses line breaks and other control characters: a value may become a line of a script, or of a comment."""
+def _refuse_texts(point: Mapping[str, Any]) -> None:
+    """Refuses texts that no setting has: empty ones, but for variables of ranks, and those with control characters.
+
+    A line break, say: a value may become a line of a script, or of a comment.
+    """
     for key, value in point.items():
+        if value == "" and not key.startswith("env."):
+            raise ConfigError(f"{key}=: empty; give {key} a value, or leave it out")
         if text := next((text for text in texts({key: value}) if has_control(text)), None):
             raise ConfigError(f"{key}={shortened(text)}: has a line break or another control character; leave it out")
 
@@ -133,7 +138,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
     Values stay as they are given: what looks like an interpolation, as ${oc.env:HOME}, is text.
     """
-    _refuse_controls(point)  # of a study, too
+    _refuse_texts(point)  # of a study, too
     tree = copy.deepcopy(_defaults())
     for group in GROUPS:
         if group in point:

@@ -21,9 +21,9 @@ from resnetx.host import dying_with
 from resnetx.interconnect.lab_file import read_network
 from resnetx.interconnect.lab_network import LabNetwork
 from resnetx.measure.lab.namespaces import Namespaces, built
-from resnetx.measure.lab.turn import wait_for_turn
 from resnetx.measure.launch.ending import statuses_file
-from resnetx.measure.launch.torchrun import launched_scratch
+from resnetx.measure.launch.torchrun import TURN_VARIABLE, launched_scratch
+from resnetx.measure.launch.turn import wait_for_turn
 
 # What ranks import, of which none may start a thread.
 IMPORTED = ("torch", "torch.distributed", "resnetx.measure.rank.main", "resnetx.measure.bench.collectives")
@@ -33,7 +33,9 @@ ENDING_S = 10.0  # that ranks may take to end once one of them has failed
 def main(path: Path, module: str, words: list[str]) -> int:
     """Runs `python -m MODULE WORDS` in each rank; status 0 where all ranks ended well, else 1."""
     network = read_network(path)
-    with wait_for_turn(), built(network) as spaces:
+    if TURN_VARIABLE not in os.environ:  # started by hand; else the launcher has waited, and this process inherits it
+        wait_for_turn()
+    with built(network) as spaces:
         for name in IMPORTED:
             importlib.import_module(name)
         gc.freeze()  # pages of what is imported stay shared

@@ -14,6 +14,7 @@ FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"
 STARTED_VARIABLE = "RESNETX_RUN_STARTED"  # seconds since the epoch
 SCRATCH_VARIABLE = "RESNETX_RUN_SCRATCH"
 LAB_VARIABLE = "RESNETX_LAB_NETWORK"  # the file that describes the network of the lab
+TURN_VARIABLE = "RESNETX_RUN_TURN"  # the open file by which a run has its turn in the lab
 # What a rank's attendant (`rank_process.attend`) tells it: the process that started both.
 LAUNCHER_VARIABLE = "RESNETX_RUN_LAUNCHER"
 
