@@ -89,8 +89,21 @@ def descendants(pid: int) -> list[int]:
 def two_ranks(tmp_path_factory):
     """One good run on two gloo ranks, by the command line: its printed JSON, its folder, and where it listened."""
     results = tmp_path_factory.mktemp("two-ranks")
-    command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={results}", "--json"]
-    status, out, err, addresses = watched(command, results)
+    started_in = tmp_path_factory.mktemp("of-somebody")
+    for module in ("torch", "numpy", "msgspec", "socket", "resnetx"):  # which no rank may take from there
+        (started_in / f"{module}.py").write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "resnetx",
+        "train",
+        *words({**SHORT, "gpus": 2}),
+        f"results={results}",
+        "--json",
+    ]
+    status, out, err, addresses = watched(command, results, cwd=started_in)
+    assert not (started_in / "ran").exists()
     assert status == 0, out + err
     folder = RunFolder(next(results.rglob("record.json")).parent)
     return json.loads(out), folder, addresses
@@ -168,7 +181,7 @@ def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
     assert status == 0, err
     assert foreign(addresses)
     assert "warning: this torchrun listens on all network interfaces" in err
-    assert "this one does not: env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
+    assert "this one does not: env PYTHONSAFEPATH=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
 
 
 @pytest.mark.parametrize(

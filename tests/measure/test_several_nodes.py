@@ -46,6 +46,7 @@ def test_srun_starts_one_process_on_each_node(command):
     place = made.words.index("resnetx.measure.launch.on_node")
     assert made.words[place + 1 : place + 5] == ["2", "8", "FIRST_NODE:PORT", "c10d"]
     assert made.variables == {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert made.words[place - 2 : place] == ["-P", "-m"]
     assert made.gently, "SIGKILL would leave the step running"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from resnetx.host import dying_with, exit_status, node_name
 from resnetx.measure.launch import ending
-from resnetx.measure.launch.command import Command, program
+from resnetx.measure.launch.command import SAFE_PATH, Command, program
 from resnetx.measure.launch.executor import torchrun
 from resnetx.measure.launch.scratch import Unbegun, scratch, wait_for_ranks
 from resnetx.measure.launch.torchrun import SCRATCH_VARIABLE, launched_folder
@@ -66,7 +66,7 @@ def torchrun_here(nodes: int, ranks: int, meeting: str, backend: str, rest: list
         "c10d": [f"--rdzv-endpoint={meeting}", f"--rdzv-conf=is_host={int(place == '0')}"],
     }
     of_node = [f"--nnodes={nodes}", f"--nproc-per-node={ranks}", "--max-restarts=0", f"--rdzv-backend={backend}"]
-    return Command(["torchrun", *of_node, *meet[backend], *rest], {})
+    return Command(["torchrun", *of_node, *meet[backend], *rest], SAFE_PATH)
 
 
 def _own_variables(private: Path) -> dict[str, str]:
