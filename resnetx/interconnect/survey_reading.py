@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.formats import bounded_xml, hwloc_xml, nccl_xml, nvidia_smi_topo, rocm_smi_topo
+from resnetx.formats import bounded_xml, hwloc_xml, nccl_xml, nvidia_smi_topo, rocm_smi_topo, torch_log
 from resnetx.formats.bounded_xml import XML_BYTES
 from resnetx.interconnect.survey import Survey
 from resnetx.interconnect.survey_matrix import of_nvidia_smi, of_rocm_smi
@@ -47,4 +47,6 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         return of_rocm_smi(rocm_smi_topo.parse(file, text))
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
+    if said := torch_log.says(text):
+        raise file.error(f"{said}; expected {WHAT}")
     raise file.error(f"expected {WHAT}")

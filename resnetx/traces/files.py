@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.formats import chrome, kineto, six_columns
+from resnetx.formats import chrome, kineto, six_columns, torch_log
 from resnetx.formats.chrome_events import MAX_BYTES, is_json
 from resnetx.loading import File, decode, is_file, is_folder
 from resnetx.record import files, limits
@@ -25,6 +25,7 @@ from resnetx.visible import visible
 
 NAME = "trace.json"
 CPU = "CPU"  # the device of a trace that has none
+_LOG_BYTES = 2**22  # of what may be a log, which begins like JSON: "[rank0]"
 DRAWN = 3  # iterations of each batch in a timeline
 SILENT = Unknown("imported: the file does not say")
 
@@ -37,6 +38,8 @@ def read(path: Path, *, batch_size: int, device: str, workload: str | None = Non
     between; 0: the caller does not know.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
+    if not data.startswith(b"{") and (said := torch_log.says(data[:_LOG_BYTES].decode(errors="replace"))):
+        raise FileError(f"{path}: {said}")
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
         contents = _of_profile(kineto.parse(data, path), device, path, source)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from resnetx.errors import FileError, shortened
+from resnetx.formats import torch_log
 from resnetx.host import node_name
 from resnetx.loading import File, read_json
 from resnetx.measure.launch import nccl_log, slurm
@@ -169,7 +170,7 @@ def cause(end: Ending, ranks: int) -> Cause:
         return end.stopped, end.reason
     if end.by_slurm:
         return "failed", f"{slurm.ENDED}: {end.by_slurm}"
-    for judge in (_failed_rank, _killed_ranks, _signal_to_torchrun, _killed_torchrun, _failed_torchrun, _silent_ranks):
+    for judge in _JUDGES:
         if found := judge(end, ranks):
             return found
     if end.failures:  # nothing but ranks that lost others
@@ -204,6 +205,18 @@ def _failed_rank(end: Ending, _: int) -> Cause | None:
     return None
 
 
+def _waiting_ranks(end: Ending, ranks: int) -> Cause | None:
+    """NCCL's watchdog has ended ranks that waited in a collective for others, none of which was killed or crashed.
+
+    The watchdog ends its process by SIGABRT; torchrun then ends the others.
+    """
+    others = {signal.SIGABRT, signal.SIGTERM}
+    waiting = torch_log.waiting(end.stderr)
+    if not waiting or any(status < 0 and -status not in others for status in _unreported(end).values()):
+        return None
+    return "failed", f"NCCL timed out: {torch_log.waited(waiting, range(ranks))}"
+
+
 def _killed_torchrun(end: Ending, _: int) -> Cause | None:
     """torchrun was killed, and the kernel killed all ranks with it."""
     if end.status >= 0:
@@ -222,9 +235,9 @@ def _killed_ranks(end: Ending, _: int) -> Cause | None:
     if not first:
         return None
     if end.oom_kill and signal.SIGKILL in first.values():
-        return "oom", f"the kernel's out-of-memory killer ended {_ranks(first)}"
+        return "oom", f"the kernel's out-of-memory killer ended {torch_log.named(first)}"
     if signal.SIGKILL not in first.values() and (line := _memory_line(end)):
-        return "oom", f"{_ranks(first)} crashed: {line}"
+        return "oom", f"{torch_log.named(first)} crashed: {line}"
     signalled = [f"rank {rank} {_ended_by(number)} ({_name(number)})" for rank, number in sorted(first.items())]
     return "failed", ", ".join(signalled)
 
@@ -248,10 +261,11 @@ def _silent_ranks(end: Ending, ranks: int) -> Cause | None:
     if not silent:
         return None
     if line := _memory_line(end):
-        return "oom", f"{_ranks(silent)} exited: {line}"
+        return "oom", f"{torch_log.named(silent)} exited: {line}"
     status = f" with status {', '.join(sorted({str(status) for status in statuses.values()}))}" * bool(statuses)
     last = _last_line(end.stderr)
-    return "failed", f"{_ranks(silent)} exited silently{status}" + f"; the last line of stderr: {last}" * bool(last)
+    told = f"; the last line of stderr: {last}" * bool(last)
+    return "failed", f"{torch_log.named(silent)} exited silently{status}{told}"
 
 
 def _unreported(end: Ending) -> dict[int, int]:
@@ -275,11 +289,6 @@ def _last_line(text: str) -> str:
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b: ")
 
 
-def _ranks(ranks: dict[int, int] | set[int]) -> str:
-    """ "rank 1", or "ranks 0, 1"."""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
-
-
 def _ended_by(number: int) -> str:
     if number == signal.SIGKILL:
         return "was killed"
@@ -292,3 +301,14 @@ def _name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+_JUDGES = (
+    _failed_rank,
+    _waiting_ranks,
+    _killed_ranks,
+    _signal_to_torchrun,
+    _killed_torchrun,
+    _failed_torchrun,
+    _silent_ranks,
+)  # the first one that finds a cause
