@@ -45,13 +45,16 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
     return at_home(flat if settings else READS[verb].instead_of_nothing)
 
 
+_REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be
+
+
 def _refuse_texts(point: Mapping[str, Any]) -> None:
     """Refuses texts that no setting has: empty ones, but for variables of ranks, and those with control characters.
 
     A line break, say: a value may become a line of a script, or of a comment.
     """
     for key, value in point.items():
-        if value == "" and not key.startswith("env."):
+        if value == "" and not key.startswith("env.") and key not in _REFUSED_ELSEWHERE:
             raise ConfigError(f"{key}=: empty; give {key} a value, or leave it out")
         if text := next((text for text in texts({key: value}) if has_control(text)), None):
             raise ConfigError(f"{key}={shortened(text)}: has a line break or another control character; leave it out")
@@ -138,7 +141,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
     Values stay as they are given: what looks like an interpolation, as ${oc.env:HOME}, is text.
     """
-    _refuse_texts(point)  # of a study, too
+    _refuse_texts({key: value for key, value in point.items() if key not in GROUPS})  # of a study, too
     tree = copy.deepcopy(_defaults())
     for group in GROUPS:
         if group in point:
