@@ -114,12 +114,7 @@ def test_nothing_of_a_site_file_breaks_out_of_its_word(key, tmp_path):
 def test_an_empty_setting_is_refused(verb):
     """As `results=$RESULTS` of a shell without this variable: `out=` would go unnoticed."""
     for key in READS[verb].settings:
-        if key not in (
-            "env",
-            "input.root",
-            "input.stage",
-            "rate",
-        ):  # of which the last three have sentences of their own
+        if key not in ("env", "input.root", "input.stage", "rate"):  # the last three have their own sentences
             with pytest.raises(ConfigError, match=f"^{re.escape(key)}=: empty; give .* a value, or leave it out"):
                 asked(verb, {key: ""})
     if "env" in READS[verb].settings:

@@ -39,6 +39,7 @@ from resnetx.measure.launch.torchrun import (
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
+_SAYING_S = 0.5  # torchrun asks the rank, too, which may be writing that down
 _TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
 
 FailureKind = Literal["oom", "config", "peer", "error"]
@@ -115,6 +116,7 @@ def _end_of(process: int, awaited: set[signal.Signals]) -> int:
             return os.waitstatus_to_exitcode(status)
         if asked.si_signo != signal.SIGCHLD:
             _report(_asked_to_end(asked))
+            signal.sigtimedwait({signal.SIGCHLD}, _SAYING_S)
             os.kill(process, signal.SIGKILL)
             os._exit(1)
 
