@@ -23,7 +23,7 @@ day=$results/$node/gpu_day named=$(basename "${study%.y*ml}")
 read -ra more <<<"${MORE:-}"
 read -ra trace <<<"${TRACE:-}"
 read -ra bench <<<"${BENCH:-}"
-trap 'echo; echo "launch/gpu_day.sh: interrupted; run it again to resume" >&2; exit 130' INT TERM
+trap 'echo; echo "launch/gpu_day.sh: interrupted; run it again to resume" >&2; exit 130' INT TERM HUP
 [ "$dry" ] || mkdir -p "$day" || exit
 shown=() failed=0
 

@@ -10,5 +10,6 @@ for word in "$@"; do [[ $word != gpus=* ]] || gpus=${word#gpus=}; done
 ((gpus % NODES == 0)) || { echo "torchrun-multinode.sh: gpus=$gpus does not divide over $NODES nodes" >&2; exit 2; }
 # The port is open to whoever reaches it: use a network of the nodes alone (docs/security.md).
 [ -z "${INTERFACE-}" ] || export GLOO_SOCKET_IFNAME=$INTERFACE NCCL_SOCKET_IFNAME=$INTERFACE
-exec torchrun --nnodes="$NODES" --node-rank="$NODE_RANK" --rdzv-backend=static --master-addr="${RENDEZVOUS%:*}" \
+# Ranks take no modules from the folder that they are started in.
+exec env PYTHONSAFEPATH=1 torchrun --nnodes="$NODES" --node-rank="$NODE_RANK" --rdzv-backend=static --master-addr="${RENDEZVOUS%:*}" \
   --master-port="${RENDEZVOUS##*:}" --max-restarts=0 --nproc-per-node=$((gpus / NODES)) -m resnetx.train "$@"

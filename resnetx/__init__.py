@@ -9,11 +9,9 @@ One function for each verb of the command line, with settings as keyword argumen
 see docs/library.md. Importing this loads nothing: each function is imported when it is first asked for.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # typing's would be imported: the command line answers Ctrl-C once this module is read
 if TYPE_CHECKING:
     from resnetx.api.bench import bench
     from resnetx.api.check import check
@@ -69,6 +67,8 @@ if not TYPE_CHECKING:  # a checker knows the names from above, and finds misspel
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
         return getattr(importlib.import_module(_ELSEWHERE.get(name, f"resnetx.api.{name}")), name)
 
 

@@ -15,9 +15,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
+from resnetx.visible import on_one_line
+
 
 class ConfigError(Exception):
-    """A user error: one sentence with what was given, what was expected and which setting to change."""
+    """A user error: one sentence with what was given, what was expected and which setting to change.
+
+    It is one line, whatever was given: control characters are written out.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(on_one_line(sentence))
 
 
 class FileError(ConfigError):

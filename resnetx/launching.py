@@ -31,11 +31,13 @@ from resnetx.errors import ConfigError, FileError, convert
 from resnetx.loading import YAML_BYTES, File, YamlFile, name_fault
 from resnetx.loading.yaml_file import Path_, steps
 from resnetx.variables import check_site_variables, tuning
+from resnetx.visible import has_control, texts
 
 LauncherName = Literal["slurm", "torchrun", "mpi"]
-# Without a blank or a sign that means something to a shell: they become words of commands, and lines of a script.
-Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:/@+=&|\[\]-]*$")]
-AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"^/[^:,\s]*$")]
+# Without blanks and quotes: they become words of commands, and of a script, in which they are quoted (`a&b`).
+# Patterns that msgspec searches for, so that they begin with \A and end with \Z: `$` is also before a last line break.
+Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.,:/@+=&|\[\]-]*\Z")]
+AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"\A/[^:,\s]*\Z")]
 HostPort = re.compile(r"[A-Za-z0-9_.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
@@ -190,6 +192,9 @@ def read_site(path: Path) -> Site:
     text = _SiteYaml(File(path, "a site file", YAML_BYTES))
     if not isinstance(text.tree, dict):
         raise text.file.error("expected a mapping of settings, e.g. partition: gpu")
+    for key, value in text.tree.items():
+        if any(map(has_control, texts({key: value}))):  # they become lines of a script, and of its comments
+            raise text.error([key], f"{key}: has a line break or another control character; leave it out")
     variables = text.tree.get("environment")
     if isinstance(variables, dict):
         text.tree["environment"] = {name: str(value) for name, value in variables.items()}

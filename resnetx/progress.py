@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Protocol
 
+from resnetx.visible import on_one_line
+
 
 class Counter(Protocol):
     """Counts how many more things are done, with a line to keep on the screen."""
@@ -53,11 +55,11 @@ class Logged:
 
     def note(self, text: str, *, indent: int = 0, warning: bool = False) -> None:
         """Logs a note. Warnings are seen where nobody has set up logging, too."""
-        self._log.log(logging.WARNING if warning else logging.INFO, "%s", text)
+        self._log.log(logging.WARNING if warning else logging.INFO, "%s", on_one_line(text))
 
     def command(self, text: str) -> None:
         """Logs a line."""
-        self._log.info("%s", text)
+        self._log.info("%s", on_one_line(text))
 
     def counting(self, what: str, total: int, where: object = "") -> AbstractContextManager[Counter]:
         """Counts in silence, and logs the lines."""

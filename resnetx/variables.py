@@ -44,7 +44,7 @@ _HARMLESS = re.compile(r"CUBLAS_WORKSPACE_CONFIG|PYTORCH_(CUDA_)?ALLOC_CONF")
 
 
 _OPENING = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_COMM_ID")
-_LOOPBACK = re.compile(r"=?lo0?$|127\.|localhost:|\[?::1\]?")
+_LOOPBACK = re.compile(r"=?lo0?|(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?|::1")
 
 # Names of a machine's own network interfaces and cards.
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|UCX_NET_DEVICES")
@@ -59,7 +59,7 @@ HIDDEN = "(set)"  # instead of a value that may be a secret
 
 # Names of secrets, also among those of the libraries whose other variables a run may set: NCCL_AUTH_TOKEN.
 _SECRET = re.compile(
-    r"(^|_)(APIKEY|AUTH|BEARER|CERT|COOKIE|CREDS?|HEADERS?|JWT|KEYS?|LOGIN|PASS|PAT|PWD|SESSION|SIGNATURE|TOKENS?)(_|$)"
+    r"(^|_)(APIKEY|AUTH|BEARER|CERT|COOKIE|CREDS?|HEADERS?|JWT|KEYS?|LOGIN|PASS|PAT|PWD|SESSION|SIGNATURE|TOKENS?)(_|\Z)"
     r"|CREDENTIAL|PASSPHRASE|PASSW|SECRET",
     re.IGNORECASE,
 )
@@ -139,7 +139,7 @@ def unlisted(names: Iterable[str]) -> list[str]:
 
 def opening(env: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The variables (name, value) that make ranks listen on another interface than loopback."""
-    return [(name, value) for name, value in env if _OPENING.fullmatch(name) and not _LOOPBACK.match(value)]
+    return [(name, value) for name, value in env if _OPENING.fullmatch(name) and not _LOOPBACK.fullmatch(value)]
 
 
 def _may_be_in_a_file(name: str) -> bool:

@@ -1,10 +1,14 @@
 """The house holds: what must not load torch does not, and the test can tell."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import resnetx
 from resnetx.errors import ConfigError
 from resnetx.workloads.tables import classifiers
 
@@ -127,3 +131,41 @@ def test_a_rank_started_by_hand_refuses_a_setting_of_another_verb():
 
     with pytest.raises(ConfigError, match="not a setting of `resnetx train`"):
         ranks.serve_run(["pick=2"], Moment.now())
+
+
+def _patterns():
+    """(place, pattern, flags) of each regular expression that the package writes out, msgspec's among them."""
+    for path in sorted(Path(resnetx.__file__).parent.rglob("*.py")):
+        program = path.read_text()
+        if not re.search(r"\bre\.|\bpattern=r", program):
+            continue
+        for node in ast.walk(ast.parse(program)):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            flags = re.M if any(re.search(r"\bre\.M(ULTILINE)?\b", ast.unparse(each)) for each in node.args) else 0
+            found = node.args[:1] if called.startswith("re.") else []
+            found = [*found, *(each.value for each in node.keywords if each.arg == "pattern" and "Meta" in called)]
+            for text in found:
+                if isinstance(text, ast.Constant):
+                    yield f"{path.name}:{node.lineno}", text.value, flags
+
+
+def _ends_before_a_line_break(pattern, flags):
+    """Whether `$` stands in a pattern for the end of a text, where it is also before a last line break."""
+    parsed = re._parser.parse(pattern, flags)
+    return not parsed.state.flags & re.M and "AT_END)" in repr(list(parsed))
+
+
+@pytest.mark.slow
+def test_no_pattern_takes_a_text_with_a_line_break_behind_it_for_the_text():
+    found = list(_patterns())
+    assert len(found) > 100 and any("A-Za-z0-9_.,:/@" in pattern for _, pattern, _ in found if isinstance(pattern, str))
+    assert _ends_before_a_line_break("^a+$", 0) and not _ends_before_a_line_break(r"^a+\Z", 0)
+    assert [place for place, pattern, flags in found if _ends_before_a_line_break(pattern, flags)] == []
+
+
+def test_schemas_have_no_patterns():
+    """Which other programs match in other ways."""
+    for path in Path(resnetx.__file__).parent.rglob("*.schema.json"):
+        assert '"pattern":' not in path.read_text(), path

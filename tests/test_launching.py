@@ -1,5 +1,8 @@
 """Site files, and how ranks spread over nodes."""
 
+import json
+import re
+
 import msgspec
 import pytest
 
@@ -7,12 +10,31 @@ from resnetx import launching
 from resnetx.api.train import asked_run
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
-from resnetx.launching import Launch, Site, launch_from, read_site
+from resnetx.launching import Container, Launch, Site, launch_from, read_site
 from resnetx.record import write
 from resnetx.reporting.study.labels import varying_settings
-from resnetx.settings.compose import compose
+from resnetx.settings.compose import asked, compose
+from resnetx.settings.verbs import READS
 
 SLURM = {"input": "synthetic", "launcher": "slurm"}
+# A value of each setting of a site file that is a text, or has texts in it.
+TEXTS = {
+    "name": "alps",
+    "partition": "gpu",
+    "account": "abc123",
+    "qos": "high",
+    "constraint": "a100&ib",
+    "options": ["reservation=tests"],
+    "walltime": "2h",
+    "modules": ["cuda/12.6"],
+    "environment": {"NCCL_IB_HCA": "mlx5"},
+    "interface": "ib0",
+    "rendezvous": "static",
+    "mpirun": ["mpirun", "--oversubscribe"],
+    "container": {"kind": "enroot", "image": "a.sqsh", "mounts": ["/scratch"], "python": "python3"},
+}
+NO_TEXTS = {"gpus_per_node", "exclusive"}
+CONTROLS = ["\n", "\r", "\r\n", "\t", "\0", "\x0b", "\x1b", "\x85", "\u2028", "\u202e"]
 
 
 def site(tmp_path, text):
@@ -55,6 +77,58 @@ def test_a_mistake_in_a_site_file_is_told_with_its_line(tmp_path, text, line, sa
         read_site(path)
     assert str(refused.value).startswith(f"{path}, line {line}: " if line else f"{path}: ")
     assert said in str(refused.value)
+
+
+def ends_of(value, end):
+    """The value with an end put behind each of its texts in turn, keys among them."""
+    if isinstance(value, str):
+        yield value + end
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from ([*value[:place], changed, *value[place + 1 :]] for changed in ends_of(inner, end))
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: changed} for changed in ends_of(inner, end))
+            yield {name + end * (name == key): each for name, each in value.items()}
+
+
+def test_every_text_of_a_site_file_is_tried():
+    assert {*TEXTS, *NO_TEXTS} == set(Site.__struct_fields__)
+    assert set(TEXTS["container"]) == set(Container.__struct_fields__)
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_nothing_of_a_site_file_breaks_out_of_its_word(key, tmp_path):
+    """What it says becomes lines of a script, and comments of it, that sbatch reads."""
+    path = site(tmp_path, json.dumps({key: TEXTS[key]}))
+    read_site(path)
+    for end in CONTROLS:
+        for changed in ends_of(TEXTS[key], end):
+            path.write_text(json.dumps({key: changed}))
+            with pytest.raises(ConfigError) as refused:
+                read_site(path)
+            assert str(refused.value).startswith(f"{path}, line 1: ") and str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_an_empty_setting_is_refused(verb):
+    """As `results=$RESULTS` of a shell without this variable: `out=` would go unnoticed."""
+    for key in READS[verb].settings:
+        if key not in ("env", "input.root", "input.stage", "rate"):  # the last three have their own sentences
+            with pytest.raises(ConfigError, match=f"^{re.escape(key)}=: empty; give .* a value, or leave it out"):
+                asked(verb, {key: ""})
+    if "env" in READS[verb].settings:
+        assert asked(verb, {"env.X": ""}) == {"env.X": ""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", READS)
+def test_no_setting_has_control_characters(verb):
+    for key in READS[verb].settings:
+        for value in ("x\n", ["x", "y\x1b"], {"z\r": 1}, {"z": "a\tb"}):
+            with pytest.raises(ConfigError, match="has a line break or another control character") as refused:
+                asked(verb, {key: value})
+            assert str(refused.value).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from resnetx.config import RunSettings
 from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.launching import Launch
-from resnetx.measure.lab import turn
+from resnetx.measure.launch import turn
 from resnetx.measure.study.trackers import Copies
 from resnetx.prediction.replay import replayed_step
 from resnetx.record import SCHEMA, BenchRequest, Ended, ReplayedStep, RunFile, RunFolder, TaskFile, TaskRecord

@@ -41,6 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point of `resnetx`. Exit status: 0 done, 1 a measurement failed, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _terminate)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
+        signal.signal(signal.SIGHUP, _terminate)
     return _guarded(lambda: _run(words))
 
 
@@ -59,9 +61,9 @@ def worker(kind: Literal["run", "bench"]) -> int:
     from resnetx.measure.launch.moment import Moment
 
     started = Moment.now()
-    from resnetx.measure.rank_process import die_with_parent, explain_termination
+    from resnetx.measure.rank_process import attend, explain_termination
 
-    die_with_parent()
+    attend()
     explain_termination()
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # GPU ids are those of nvidia-smi
 
@@ -75,7 +77,10 @@ def worker(kind: Literal["run", "bench"]) -> int:
 
 
 class _Terminated(BaseException):
-    """SIGTERM, as batch systems send it: like Ctrl-C, the process ends its children first."""
+    """SIGTERM, as batch systems send it, or SIGHUP of a terminal that is closed: like Ctrl-C, but for the status.
+
+    The process ends its children first.
+    """
 
 
 def _terminate(*_: object) -> None:

@@ -18,7 +18,7 @@ def show_configuration(kind: str, verb: str, given: Point) -> int:
         raise ConfigError(f"--cfg {kind}: expected --cfg job, the configuration that the command would use")
     _, points = points_of(asked(verb, given))
     documents = [_own(compose(point), READS[verb].settings) for point in points]
-    show.line(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).removesuffix("\n"))
+    show.lines(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).removesuffix("\n"))
     return 0
 
 

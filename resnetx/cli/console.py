@@ -12,7 +12,7 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from resnetx.loading import visible
+from resnetx.visible import visible
 
 
 class Console(_RichConsole):

@@ -26,8 +26,8 @@ from rich.text import Text
 from resnetx.cli.console import Console
 from resnetx.cli.prose import beside, width_of, wrapped
 from resnetx.cli.table_layout import lay_out
-from resnetx.loading import UNSHOWN
 from resnetx.progress import Counter
+from resnetx.visible import UNSHOWN, on_one_line
 
 T = TypeVar("T")
 
@@ -67,18 +67,26 @@ def _width(console: Console) -> int | None:
 
 
 def say(text: str = "", to: Console = out, *, indent: int = 0, style: str | None = None) -> None:
-    """Prints prose, broken between words where a terminal is narrower; see `prose`."""
-    to.print(wrapped(text, _width(to), indent), style=style, soft_wrap=True)
+    """Prints a sentence or several, broken between words where a terminal is narrower; see `prose`.
+
+    A line break in it is of a text that it repeats, and is written out.
+    """
+    to.print(wrapped(on_one_line(text), _width(to), indent), style=style, soft_wrap=True)
 
 
 def line(text: str, to: Console = out) -> None:
     """Prints one line as it is, whatever its length: one that is copied, as a path or a command."""
+    to.print(on_one_line(text), soft_wrap=True)
+
+
+def lines(text: str, to: Console = out) -> None:
+    """Prints a text of several lines as it is: a script, the end of a log."""
     to.print(text, soft_wrap=True)
 
 
 def entries(found: Iterable[tuple[str, str]], indent: int = 0) -> None:
     """Prints names, each with its description beside it."""
-    pairs = [(" " * indent + name, text) for name, text in found]
+    pairs = [(" " * indent + on_one_line(name), on_one_line(text)) for name, text in found]
     at = max((len(name) for name, _ in pairs), default=0) + 2
     for name, text in pairs:
         out.print(beside(name, text, at, _width(out)), soft_wrap=True)
@@ -94,9 +102,13 @@ def json_lines(objects: Iterable[Any]) -> None:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "", least: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    note: str | Sequence[str] = "",
+    least: Sequence[str] = (),
 ) -> None:
-    """Prints a table under its title, and a note below it.
+    """Prints a table under its title, and a note or several below it.
 
     A column whose heading starts with ">" is right-aligned. Where a terminal is too narrow, columns are left out, those
     with a heading in `least` first, in that order; see `table_layout`.
@@ -105,20 +117,25 @@ def table(
 
 
 def tables(
-    columns: Sequence[str], found: Mapping[str, Sequence[Sequence[str]]], note: str = "", least: Sequence[str] = ()
+    columns: Sequence[str],
+    found: Mapping[str, Sequence[Sequence[str]]],
+    note: str | Sequence[str] = "",
+    least: Sequence[str] = (),
 ) -> None:
-    """Prints tables with the same columns, each under its title, and one note below them all."""
-    laid = lay_out(columns, found, _width(out), least, whole=_screen.everything)
-    for place, (title, lines) in enumerate(laid.lines.items()):
+    """Prints tables with the same columns, each under its title, and a note or several below them all."""
+    shown = {title: [list(map(on_one_line, row)) for row in rows] for title, rows in found.items()}
+    laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything)
+    for place, (title, rows) in enumerate(laid.lines.items()):
         if place:
             say()
         if title:
             say(title, style="bold")
         out.print(laid.heading, style="bold", soft_wrap=True)
-        for each in lines:
-            line(each)
-    if note:
-        say(note)
+        for row in rows:
+            lines(row)  # of which a column of prose goes on below itself
+    for sentence in [note] if isinstance(note, str) else note:
+        if sentence:
+            say(sentence)
     if laid.left_out:
         say(f"Left out, to fit the terminal: {', '.join(laid.left_out)}; --all shows all.")
 
@@ -130,7 +147,7 @@ class _Progress(Progress):
     """Progress, and below it the folder that it is about; both vanish at the end."""
 
     def __init__(self, *columns: ProgressColumn, where: object) -> None:
-        self.where = f"{where}"
+        self.where = on_one_line(f"{where}")
         super().__init__(*columns, console=err, transient=True, disable=not err.is_terminal)
 
     def get_renderables(self) -> Iterator[RenderableType]:
@@ -175,8 +192,9 @@ def _whole() -> Column:
     return Column(no_wrap=True)
 
 
-def _short(what: str) -> str:
+def _short(description: str) -> str:
     """A description short enough for bar and times on a narrow terminal."""
+    what = on_one_line(description)
     room = max(err.width - 42, 12)
     return what if len(what) <= room else f"{what[: room - 1]}…"
 

@@ -35,7 +35,7 @@ def submitted(
     if job is None:
         return False
     if options.dry_run:
-        show.line(job.script.rstrip())
+        show.lines(job.script.rstrip())
         show.line(f"# {len(tasks)} task{'s' * (len(tasks) > 1)}, each of them a step, as this one:")
         show_commands([max(tasks, key=lambda planned: planned[0].request.gpus)], "# ")
         return True

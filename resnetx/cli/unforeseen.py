@@ -12,12 +12,12 @@ from typing import TextIO
 
 from resnetx import __version__
 from resnetx.cli.prose import width_of, wrapped
-from resnetx.loading import visible
+from resnetx.visible import on_one_line, visible
 
 
 def complain(sentence: str) -> None:
     """Prints a sentence on standard error."""
-    print(wrapped(visible(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
+    print(wrapped(on_one_line(f"resnetx: {sentence}"), width_of(sys.stderr)), file=sys.stderr)
 
 
 def refused(error: OSError) -> int:
@@ -36,7 +36,10 @@ def mistake(error: Exception) -> int:
     if no_memory(what):
         complain(f"out of memory ({what})")
         return 1
-    complain(f"a bug in resnetx ({what}); please report it with {_kept(error)}")
+    kept, text = _kept(error)
+    complain(f"a bug in resnetx ({what}); please report it with {kept or 'this:'}")
+    if not kept:
+        print(visible(text), file=sys.stderr)
     return 1
 
 
@@ -64,8 +67,8 @@ def _is_of_output(error: OSError) -> bool:
     return False
 
 
-def _kept(error: Exception) -> str:
-    """The file with the traceback and the command; the traceback itself if no file can be written."""
+def _kept(error: Exception) -> tuple[str, str]:
+    """The file with the traceback and the command, "" if it cannot be written; and the traceback."""
     text = "".join(traceback.format_exception(error))
     asked = f"resnetx {__version__}, Python {sys.version}\n{sys.argv}\n\n{text}"
     try:
@@ -73,5 +76,5 @@ def _kept(error: Exception) -> str:
         os.close(handle)
         Path(name).write_text(asked, encoding="utf-8", errors="backslashreplace")
     except OSError:
-        return f"this:\n{text}"
-    return name
+        return "", text
+    return name, text

@@ -29,13 +29,13 @@ _SAME = {"SOC": "SYS", "PSB": "PIX"}  # what drivers before 2017 called them
 _WORD = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV[1-9]\d{0,2}")
 _UNSAID = ("N/A", "?", "-", ".", "UNK", "X")  # X is checked against the diagonal where the matrix is read
 _AFFINITY = re.compile(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*")
-_LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*\)?)?\s*$")
+_LISTED = re.compile(r"^\s*GPU (\d{1,4}): (.{1,100}?)\s*(?:\(UUID: [^)]*\)?)?\s*\Z")
 # Of plain nvidia-smi: its number, name, persistence mode or driver model, and address; a long name ends in dots.
 _IN_TABLE = re.compile(
     r"^\s*(\d{1,4})\s+(\S.{0,60}?)\s+(?:On|Off|N/A|Enabled|Disabled|WDDM|TCC|MCDM)\s+[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:"
 )
-_IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*$")
-_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*$")
+_IN_QUERY = re.compile(r"^\s*Product Name\s+:\s*(\S.{0,99}?)\s*\Z")
+_LEGEND = re.compile(r"^\s*(NIC\d{1,3})\s*[:=]\s*(\S{1,64})\s*\Z")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, unknown_name
-from resnetx.formats import nvbandwidth, osu, p2p_test, tartan_pairs
+from resnetx.formats import nvbandwidth, osu, p2p_test, tartan_pairs, torch_log
 from resnetx.formats.copy_rows import CopyRow, CopyTable
 from resnetx.interconnect.measured import MAX_TABLE_BYTES, MeasuredSize, read_nccl_tests
 from resnetx.loading import File, decode
@@ -29,6 +29,8 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
     where = f"--import {file}"
     opened = File(file, _PROGRAMS, MAX_TABLE_BYTES, where)
     content = opened.content()
+    if said := torch_log.says(content.decode(errors="replace")):
+        raise opened.error(said)
     table = _copies(opened, content, gpus, size_bytes)
     if table is None:
         if size_bytes is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.formats import bounded_xml, hwloc_xml, nccl_system, nccl_xml, nvidia_smi_topo, rocm_smi_topo
+from resnetx.formats import bounded_xml, hwloc_xml, nccl_system, nccl_xml, nvidia_smi_topo, rocm_smi_topo, torch_log
 from resnetx.interconnect.survey import Survey
 from resnetx.interconnect.survey_matrix import of_nvidia_smi, of_rocm_smi
 from resnetx.interconnect.survey_tree import of_tree
@@ -58,4 +58,6 @@ def _recognised(file: File, text: str, gpus: int | None, nvlinks: int) -> Survey
         raise nccl_system.no_tree(file, text)
     if nvidia_smi_topo.recognised(text):
         return of_nvidia_smi(nvidia_smi_topo.parse(file, text), nvlinks)
+    if said := torch_log.says(text):
+        raise file.error(f"{said}; expected {WHAT}")
     raise file.error(f"expected {WHAT}")

@@ -8,17 +8,15 @@ names the file and, if known, the line.
     record = read_json(File(path, "a record of resnetx", 2**26), RunRecord)
     tree = YamlFile(File(path, "a study", YAML_BYTES)).tree
 
-Also here, as they concern text from files: which words may name a file or a folder (`name_fault`), and how text is
-shown on a terminal (`visible`).
+Also here: which words from files may name a file or a folder (`name_fault`).
 """
 
 from resnetx.loading.content import File, is_file, is_folder
 from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
-from resnetx.loading.words import UNSHOWN, name_fault, visible
+from resnetx.loading.words import name_fault
 from resnetx.loading.yaml_file import YAML_BYTES, YamlFile, own_yaml
 
 __all__ = [
-    "UNSHOWN",
     "YAML_BYTES",
     "File",
     "UnboundedError",
@@ -30,5 +28,4 @@ __all__ = [
     "own_yaml",
     "read_json",
     "refuse_unbounded",
-    "visible",
 ]

@@ -69,7 +69,7 @@ def fault(error: Exception, data: Data, what: str) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"truncated or not JSON ({_not_utf8(data)})"
     said = str(error)
-    if at := re.search(r" \(byte (\d+)\)$", said):
+    if at := re.search(r" \(byte (\d+)\)\Z", said):
         said = f"line {_line(data, int(at[1]))}: {said[: at.start()]}"
     return f"truncated or not JSON ({shortened(said)})"
 

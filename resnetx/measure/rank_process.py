@@ -1,4 +1,8 @@
-"""A rank's life around the measurement: it dies with its parent, and says why when it fails.
+"""A rank's life around the measurement: it dies with its parent, says that it has finished, and why when it fails.
+
+A process that leaves with status 0 before that, as by `os._exit(0)` in somebody's code, looks to torchrun like one that
+is done: the others would wait for it until their time limit, and be blamed. So each rank has an attendant (`attend`), a
+process that only waits for its end, and that it tells when it has finished.
 
 Loads no torch by itself, so that a failure to load torch is reported like any other.
 """
@@ -12,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
@@ -22,11 +26,20 @@ from resnetx.measure.launch.ending import sentence
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.out_of_memory import no_memory
 from resnetx.measure.launch.results_folder import write_measured
-from resnetx.measure.launch.scratch import show_life
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, launched_folder, launched_scratch, rank
+from resnetx.measure.launch.scratch import show_beginning, show_life
+from resnetx.measure.launch.torchrun import (
+    FOLDER_VARIABLE,
+    LAUNCHER_VARIABLE,
+    launched_folder,
+    launched_scratch,
+    launcher_pid,
+    local_rank,
+    rank,
+)
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
+_SAYING_S = 0.5  # torchrun asks the rank, too, which may be writing that down
 _TRACEBACK = 8000  # characters of a traceback that a record keeps: its end, where the failure is
 
 FailureKind = Literal["oom", "config", "peer", "error"]
@@ -39,6 +52,7 @@ def die_with_parent() -> None:
     the ranks running. Linux only; elsewhere torchrun's own clean-up has to do. Until it is dead, its launcher waits.
     """
     if scratch := launched_scratch():
+        show_beginning(scratch, local_rank())
         show_life(scratch)
     dying_with(os.getppid())()
     if _orphaned():
@@ -57,31 +71,119 @@ def _orphaned() -> bool:
     return f"{FOLDER_VARIABLE}={folder.path}".encode() not in variables
 
 
+class _Attendant:
+    """The rank's end of the pipe to its attendant; None where it has none."""
+
+    told: int | None = None
+
+
+def attend() -> None:
+    """Splits this process in two: it returns in the rank, and its attendant ends when the rank does, as the rank does.
+
+    Of a rank that leaves with status 0 and has not told that it has finished, the attendant says so, and ends with
+    status 1, at which torchrun ends the others. To be called before anything starts a thread. A rank has no attendant
+    where neither torchrun nor the lab started it, or the system cannot wait for signals (macOS).
+    """
+    die_with_parent()
+    if "LOCAL_RANK" not in os.environ or not hasattr(signal, "sigwaitinfo"):
+        return
+    os.environ[LAUNCHER_VARIABLE] = str(os.getppid())
+    told, _Attendant.told = os.pipe()
+    attendant, awaited = os.getpid(), {signal.SIGCHLD, *_ends()}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if process := os.fork():
+        os.set_blocking(told, False)  # a process that the rank has left behind may hold the other end
+        _end_as(_end_of(process, awaited), told)
+    dying_with(attendant)()
+    os.close(told)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _tell_finished() -> None:
+    if _Attendant.told is not None:
+        os.write(_Attendant.told, b"finished")
+
+
+def _end_of(process: int, awaited: set[signal.Signals]) -> int:
+    """The exit status of the rank, below 0 where a signal ended it; who asks its attendant to end means the rank."""
+    while True:
+        asked = signal.sigwaitinfo(awaited)
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if asked.si_signo != signal.SIGCHLD:
+            _report(_asked_to_end(asked))
+            signal.sigtimedwait({signal.SIGCHLD}, _SAYING_S)
+            os.kill(process, signal.SIGKILL)
+            os._exit(1)
+
+
+def _end_as(status: int, told: int) -> NoReturn:
+    """Ends the attendant of a rank that has ended with this status."""
+    if status == 0 and not _has_told(told):
+        left = _said("error", "left with exit status 0 before it had finished, as by exit() in the code that it runs")
+        print(f"resnetx: rank {left.rank} {left.message}", file=sys.stderr, flush=True)
+        _report(left)
+        os._exit(1)
+    if status < 0:  # torchrun names the signal
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # the rank's will do
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {-status})
+        os.kill(os.getpid(), -status)
+    os._exit(abs(status))
+
+
+def _has_told(told: int) -> bool:
+    with suppress(BlockingIOError):
+        return bool(os.read(told, 1))
+    return False
+
+
 def explain_termination() -> None:
     """Makes this rank report that it was asked to end, as torchrun asks all ranks when one of them is lost.
 
     A rank that reports nothing is then the one that was lost. The main thread may be deep in a collective, where no
     signal handler of Python runs: a thread of its own waits for the signal.
     """
-    folder = launched_folder()
-    if folder is None:
+    if launched_folder() is None:
         return
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    ends = _ends()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
 
     def wait() -> None:
-        sender = signal.sigwaitinfo({signal.SIGTERM}).si_pid
-        if sender == os.getppid():
-            failure = _said("peer", "ended by torchrun, because another rank was lost")
-        else:
-            name = kernel_text(f"proc/{sender}/comm")
-            # Slurm ends the whole step with it, where a task on another node has failed.
-            kind: FailureKind = "peer" if name.startswith("slurmstepd") else "error"
-            failure = _said(kind, f"ended (SIGTERM) by process {sender}" + f" ({name})" * bool(name))
-        with suppress(OSError):  # a full disk, say: there is nobody left to tell
-            record.write(folder.failure(failure.rank), failure)
+        _report(_asked_to_end(signal.sigwaitinfo(ends)))
         os._exit(1)
 
     threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()
+
+
+def _ends() -> set[signal.Signals]:
+    """The signals that ask a process to end, but for one that is ignored from the start, as by nohup."""
+    return {number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
+
+
+def _asked_to_end(by: "signal.struct_siginfo") -> Failure:
+    """What a rank says that was sent a signal."""
+    if by.si_pid == launcher_pid():
+        return _said("peer", "ended by torchrun, because another rank was lost")
+    name = kernel_text(f"proc/{by.si_pid}/comm")
+    # Slurm ends the whole step with it, where a task on another node has failed.
+    kind: FailureKind = "peer" if name.startswith("slurmstepd") else "error"
+    number = signal.Signals(by.si_signo).name
+    return _said(kind, f"ended ({number}) by process {by.si_pid}" + f" ({name})" * bool(name))
+
+
+def _report(failure: Failure) -> None:
+    """Leaves a failure in the folder of a launched run."""
+    if folder := launched_folder():
+        with suppress(OSError):  # a full disk, say: there is nobody left to tell
+            record.write(folder.failure(failure.rank), failure)
 
 
 def serve(
@@ -104,8 +206,9 @@ def serve(
             assert folder is not None, "rank 0 has no folder"
             write_measured(folder.record, ended)
         recorded()
+        _tell_finished()
         return ended
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         print(nccl_log.warnings_left(), end="", file=sys.stderr, flush=True)
         failure = _failure(error)
         if failure.kind != "config":
@@ -118,7 +221,9 @@ def serve(
         os._exit(2 if failure.kind == "config" else 1)
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception | SystemExit) -> Failure:
+    if isinstance(error, SystemExit):
+        return _said("error", f"left by exit({error.code}) before it had finished", traceback.format_exc())
     if isinstance(error, ModuleNotFoundError) and (missing := packages.missing(error)):
         error = ConfigError(missing)
     kind = _kind(error)

@@ -71,7 +71,7 @@ def _by_a_process(share: Sequence[CurveQuestion]) -> list[list[SourcedPoint]]:
 
 
 def _command() -> list[str]:
-    return [sys.executable, "-m", "resnetx.prediction.processes"]
+    return [sys.executable, "-P", "-m", "resnetx.prediction.processes"]
 
 
 def main() -> None:

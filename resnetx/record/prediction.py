@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from resnetx.host import node_name
-from resnetx.loading import visible
 from resnetx.record.base import RecordPart
 from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
+from resnetx.visible import visible
 
 # "measured here": on the machine that predicts; else "measured on" and its name. A final line break is no name's.
 Origin = Annotated[

@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from resnetx.loading import visible
 from resnetx.record.system_comparison import Estimate
 from resnetx.statistics import Summary
 from resnetx.table import Cell, Table
+from resnetx.visible import visible
 
 _ENDS: dict[type, tuple[str, ...]] = {Summary: ("_low", "_high", "_ends"), Estimate: ("_low", "_high")}
 

@@ -29,6 +29,7 @@ from resnetx.settings.files import settings as every_setting
 from resnetx.settings.verbs import READS, group_of, near_setting, refuse_unread
 from resnetx.settings.words import value_word, written
 from resnetx.study import Point, Study, distinct, load, points
+from resnetx.visible import has_control, texts
 from resnetx.workloads.tables import classifiers
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -47,7 +48,23 @@ def asked(verb: str, settings: Mapping[str, object]) -> Point:
             )
         flat[key] = ours(key, value)
     refuse_unread(verb, flat, names())
+    _refuse_texts(flat)
     return at_home(flat if settings else READS[verb].instead_of_nothing)
+
+
+_REFUSED_ELSEWHERE = ("input.root", "input.stage", "rate")  # where empty, with what they should be
+
+
+def _refuse_texts(point: Mapping[str, Any]) -> None:
+    """Refuses texts that no setting has: empty ones, but for variables of ranks, and those with control characters.
+
+    A line break, say: a value may become a line of a script, or of a comment.
+    """
+    for key, value in point.items():
+        if value == "" and not key.startswith("env.") and key not in _REFUSED_ELSEWHERE:
+            raise ConfigError(f"{key}=: empty; give {key} a value, or leave it out")
+        if text := next((text for text in texts({key: value}) if has_control(text)), None):
+            raise ConfigError(f"{key}={shortened(text)}: has a line break or another control character; leave it out")
 
 
 def _flat(settings: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
@@ -131,6 +148,7 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
 
     Values stay as they are given: what looks like an interpolation, as ${oc.env:HOME}, is text.
     """
+    _refuse_texts({key: value for key, value in point.items() if key not in GROUPS})  # of a study, too
     tree = copy.deepcopy(_defaults())
     for group in GROUPS:
         if group in point:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from resnetx.errors import ConfigError, shortened
 from resnetx.formats.kineto import Profile
-from resnetx.loading import visible
+from resnetx.visible import visible
 
 CPU = "CPU"  # the device of a trace that has none
 MAKER = "NVIDIA "

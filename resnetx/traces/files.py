@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, shortened
-from resnetx.formats import chrome, kineto, six_columns
+from resnetx.formats import chrome, kineto, six_columns, torch_log
 from resnetx.formats.chrome_events import MAX_BYTES, is_json
 from resnetx.formats.kineto_windows import HOW_TO_MARK
-from resnetx.loading import File, decode, is_file, is_folder, visible
+from resnetx.loading import File, decode, is_file, is_folder
 from resnetx.record import files, limits
 from resnetx.record.base import SCHEMA
 from resnetx.record.outcome import Warning
@@ -24,8 +24,10 @@ from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunica
 from resnetx.record.unknown import Unknown, known, seal
 from resnetx.traces.checks import refuse_unsound
 from resnetx.traces.devices import CPU, device_of, is_called, stated
+from resnetx.visible import visible
 
 NAME = "trace.json"
+_LOG_BYTES = 2**22  # of what may be a log, which begins like JSON: "[rank0]"
 DRAWN = 3  # iterations of each batch in a timeline
 UNSIZED = "no-gradient-sizes"  # code of the warning
 SILENT = Unknown("imported: the file does not say")
@@ -48,6 +50,8 @@ def read(
     caller does not know.
     """
     data = File(path, "a trace or a profile, of fewer iterations", MAX_BYTES).unpacked()
+    if not data.startswith(b"{") and (said := torch_log.says(data[:_LOG_BYTES].decode(errors="replace"))):
+        raise FileError(f"{path}: {said}")
     source = visible(str(path))  # a path may hold what is no text
     if is_json(data):
         contents = _of_profile(kineto.parse(data, path), device, parts or {}, path, source)

@@ -233,7 +233,7 @@ class _Tabulator(fx.Interpreter):
         """PyTorch's name, but the same for a module and a function: nn.Conv2d and F.conv2d are both "conv"."""
         module = self._module(n)
         operation = n.target if module is None else type(module)  # a function, the name of a method, or a class
-        name = re.sub(r"_|[123]d$", "", getattr(operation, "__name__", str(operation)).lower())
+        name = re.sub(r"_|[123]d\Z", "", getattr(operation, "__name__", str(operation)).lower())
         return "pool" if name.endswith("pool") else _KINDS.get(name, name)
 
     def _module(self, n: fx.Node) -> nn.Module | None:

@@ -721,6 +721,6 @@ def test_a_run_that_would_wait_for_another_one_in_the_lab_says_so(monkeypatch, c
     caplog.set_level("INFO")
     request = msgspec.structs.replace(BENCH, lab=Lab(system="gx8", scale=100, transport="auto"))
     for taken, said in ((False, []), (True, ["another run is in the lab of this machine; this one waits for its end"])):
-        monkeypatch.setattr("resnetx.measure.lab.turn.taken", lambda taken=taken: taken)
+        monkeypatch.setattr("resnetx.measure.launch.turn.taken", lambda taken=taken: taken)
         announce([request])
         assert caplog.messages == said

@@ -7,6 +7,7 @@ import pytest
 from rich.progress import Progress, TextColumn
 from rich.table import Table
 
+from resnetx import progress
 from resnetx.cli import main, show
 from resnetx.cli.console import Console
 
@@ -46,6 +47,28 @@ def test_what_goes_on_is_described_without_escapes(console):
         bar.add_task(ESCAPE)
     assert r"a\x1b[31mred" in printed(console)  # cut where the place for what is given ends
     assert "\x1b[31m" not in printed(console)
+
+
+BROKEN = "a\nresnetx: every record was verified\r\x1b[2K"
+ON_ONE_LINE = r"a\x0aresnetx: every record was verified\x0d\x1b[2K"
+SCREENS = {
+    "a sentence": lambda: show.say(f"warning: {BROKEN}"),
+    "a line": lambda: show.line(BROKEN),
+    "names": lambda: show.entries([(BROKEN, BROKEN)]),
+    "a table": lambda: show.table(BROKEN, [">a", "b"], [[BROKEN, "c"]], BROKEN),
+    "notes of a table": lambda: show.table("t", ["a"], [["b"]], ["one.", BROKEN]),
+    "a note": lambda: progress.note(BROKEN, warning=True),
+    "a refusal": lambda: main(["describe", f"model={BROKEN}"]),
+}
+
+
+@pytest.mark.parametrize("shown", SCREENS.values(), ids=SCREENS)
+def test_a_text_from_a_file_prints_no_line_of_its_own(shown, capsys, caplog):
+    shown()
+    printed = capsys.readouterr()
+    lines = [line for text in (printed.out, printed.err, *caplog.messages) for line in text.splitlines()]
+    assert not any(line.startswith("resnetx: every record") for line in lines)
+    assert any(ON_ONE_LINE in line for line in lines)
 
 
 def test_json_says_the_same_with_escapes_of_its_own(capsys):

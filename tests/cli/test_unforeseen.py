@@ -37,7 +37,7 @@ sys.exit(main())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["resnetx.cli", "argparse", "resnetx.errors", "resnetx.record"])
+@pytest.mark.parametrize("module", ["resnetx.cli", "argparse", "msgspec", "resnetx.errors", "resnetx.record"])
 def test_ctrl_c_is_answered_from_the_first_import_on(module):
     words = [sys.executable, "-c", INTERRUPTED, module, "describe"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -115,8 +115,25 @@ def test_what_the_system_refuses_is_named(capsys):
 
 
 @pytest.mark.slow
-def test_termination_while_modules_are_loaded_is_answered():
-    program = INTERRUPTED.replace("SIGINT", "SIGTERM")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_termination_while_modules_are_loaded_is_answered(number):
+    program = INTERRUPTED.replace("SIGINT", number)
     words = [sys.executable, "-c", program, "resnetx.record", "describe"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (128 + signal.SIGTERM, 1)
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_is_nothing_to_what_nohup_has_started():
+    program = INTERRUPTED.replace("SIGINT", "SIGHUP")
+    words = ["nohup", sys.executable, "-c", program, "resnetx.record", "describe"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_package_imports_nothing_before_its_entry_point_can_answer():
+    """Of itself: what Python has loaded before, it has loaded anyway."""
+    program = "import sys; before = set(sys.modules); import resnetx.__main__; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"resnetx", "resnetx.__main__"}

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ from resnetx import record
 from resnetx.api.found_system import loaded
 from resnetx.cli.tables import show_trace
 from resnetx.errors import ConfigError
+from resnetx.formats import torch_log
 from resnetx.formats.predictions_csv import read_predictions
 from resnetx.interconnect import measured
+from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.survey import joined
 from resnetx.interconnect.survey_file import written_system
 from resnetx.interconnect.survey_parts import PartSettings
@@ -68,6 +71,29 @@ def _use_predictions(path: Path) -> None:
 
 def _use_nccl_tests(path: Path) -> None:
     fitted(measured.read_nccl_tests(str(path), None, f"--import {path}"))
+
+
+TORCH_LOG = b"""Epoch 0
+[rank1]:[E6 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000) ran for 600020 \
+milliseconds before timing out.
+[rank1]:[E6 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank 1] failure detected by watchdog \
+at work sequence id: 808 PG status: last enqueued work: 811, last completed work: 807
+[PG ID 0 PG GUID 0 Rank 0] Received a dump signal due to a collective timeout from  rank 1: last enqueued work: 2, \
+last completed work: 2
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-01-01_16:39:57
+  host      : node2
+  rank      : 1 (local_rank: 1)
+  exitcode  : -6 (pid: 78970)
+"""
+
+
+def _use_torch_log(path: Path) -> None:
+    assert torch_log.says(path.read_bytes().decode(errors="replace")).count("\n") == 0
+    with suppress(ConfigError):  # which says it
+        import_bench(path, None, None)
 
 
 def _events() -> list[dict[str, Any]]:
@@ -213,6 +239,7 @@ TARGETS = (
     Target("smi-topo", "topo.txt", lambda: [TOPO, P2P, SHOWTOPO, NVLINKS], _use_survey),
     Target("nccl-tree", "nccl.log", lambda: [NCCL_LOG], _use_survey),
     Target("topo-xml", "topo.xml", lambda: [NCCL_XML, HWLOC_XML], _use_survey),
+    Target("torch-log", "log.txt", lambda: [TORCH_LOG], _use_torch_log),
     Target("nccl-text", "all_reduce.txt", lambda: [TABLE, OLD_TABLE], _use_nccl_tests),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
     Target("kineto", "profile.json", _profiles, _use_import),

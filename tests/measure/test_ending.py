@@ -41,6 +41,10 @@ Root Cause (first observed failure):
   traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
 ============================================================
 """
+WATCHDOG = (
+    "[rank0]:[E1 ProcessGroupNCCL.cpp:616] [Rank %d] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=808, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n"
+)
 ASKED = "SignalException: Process 4242 got signal: 15"
 
 
@@ -99,6 +103,18 @@ CASES = {
     "a crash in native code": (
         {"rank_statuses": {1: -11}, "failures": [failure(0)]},
         ("failed", "rank 1 crashed (SIGSEGV)"),
+    ),
+    "NCCL's watchdog, of ranks that waited for another": (
+        {"rank_statuses": {0: -6, 2: -15}, "stderr": WATCHDOG % 0},
+        ("failed", "NCCL timed out: rank 0 waited 600 s in ALLREDUCE (SeqNum 808), which rank 1 did not enter or end"),
+    ),
+    "the same, after the other was killed": (
+        {"rank_statuses": {0: -6, 1: -9}, "stderr": WATCHDOG % 0},
+        ("failed", "rank 0 crashed (SIGABRT), rank 1 was killed (SIGKILL)"),
+    ),
+    "the same, of ranks that could report it": (
+        {"rank_statuses": {0: 1, 1: 1}, "failures": [failure(0), failure(1)], "stderr": WATCHDOG % 0 + WATCHDOG % 1},
+        ("failed", "NCCL timed out: ranks 0, 1 waited 600 s in ALLREDUCE (SeqNum 808)"),
     ),
     "torchrun killed": ({"status": -9}, ("failed", "torchrun was killed (SIGKILL)")),
     "torchrun asked to end": (

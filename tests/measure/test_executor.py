@@ -7,11 +7,11 @@ from resnetx.record import SCHEMA, BenchFile, BenchRequest, RunFolder
 def test_the_command_is_one_that_repeats_the_run_by_hand(task_of, tmp_path):
     command = one_node(task_of(gpus=4), RunFolder(tmp_path / "a b"))
     assert command.line == (
-        "env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file "
-        "--local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node=4 -m resnetx.train "
+        "env PYTHONSAFEPATH=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun --rdzv-backend=c10d "
+        "--rdzv-conf=store_type=file --local-addr=127.0.0.1 --max-restarts=0 --nproc-per-node=4 -m resnetx.train "
         f"'{tmp_path}/a b/run.json'"
     )
-    assert shlex.split(command.line)[2:] == command.words
+    assert shlex.split(command.line)[3:] == command.words
 
 
 def test_each_task_is_started_through_its_own_door(task_of, tmp_path):

@@ -6,9 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from resnetx.choices import Lab
 from resnetx.measure.lab import namespaces
+from resnetx.measure.launch import launcher
+from resnetx.measure.launch.command import Command
+from resnetx.measure.launch.executor import in_namespaces
+from resnetx.record import RunFolder
 from tests import stalls
 from tests.patience import PATIENCE_S, until
 
@@ -72,6 +78,48 @@ def test_a_lab_that_is_killed_leaves_nothing(tmp_path):
         child.send_signal(signal.SIGKILL)
         child.communicate()
     until(lambda: not network_namespaces() - before, "the end of all namespaces")
+
+
+LEAVING = """
+import os, signal
+from resnetx.cli import worker
+from resnetx.measure.rank import main
+
+prepare = main.prepare
+
+def left(*given, **more):
+    if os.environ["RANK"] == "1":
+        eval(os.environ["RESNETX_TEST_LEAVES"])
+    return prepare(*given, **more)
+
+main.prepare = left
+os._exit(worker("run"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "told"),
+    [
+        ("os._exit(0)", "rank 1: left with exit status 0 before it had finished"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 was killed (SIGKILL)"),
+    ],
+)
+def test_a_rank_that_is_lost_in_the_lab_is_named(tmp_path, task_of, monkeypatch, leaves, told):
+    (tmp_path / "leaving.py").write_text(LEAVING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("RESNETX_TEST_LEAVES", leaves)
+
+    def starts(task, folder, scratch=None):
+        command = in_namespaces(task, folder, scratch)
+        words = ["leaving" if word == task.entry_module else word for word in command.words]
+        return Command(words, command.variables)
+
+    task = task_of(gpus=2, threads=1)
+    request = msgspec.structs.replace(task.request, lab=Lab(system="gx8", scale=SLOW, transport="auto"))
+    task = msgspec.structs.replace(task, request=request, timeout_s=10 * PATIENCE_S)
+    ended = launcher.supervise(task, RunFolder(tmp_path / "run"), starts)
+    assert ended.outcome == "failed" and ended.reason.startswith(told)
+    assert ended.duration_s < PATIENCE_S
 
 
 def test_the_namespace_of_the_process_is_left_as_it_was():

@@ -89,8 +89,21 @@ def descendants(pid: int) -> list[int]:
 def two_ranks(tmp_path_factory):
     """One good run on two gloo ranks, by the command line: its printed JSON, its folder, and where it listened."""
     results = tmp_path_factory.mktemp("two-ranks")
-    command = [sys.executable, "-m", "resnetx", "train", *words({**SHORT, "gpus": 2}), f"results={results}", "--json"]
-    status, out, err, addresses = watched(command, results)
+    started_in = tmp_path_factory.mktemp("of-somebody")
+    for module in ("torch", "numpy", "msgspec", "socket", "resnetx"):  # which no rank may take from there
+        (started_in / f"{module}.py").write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "resnetx",
+        "train",
+        *words({**SHORT, "gpus": 2}),
+        f"results={results}",
+        "--json",
+    ]
+    status, out, err, addresses = watched(command, results, cwd=started_in)
+    assert not (started_in / "ran").exists()
     assert status == 0, out + err
     folder = RunFolder(next(results.rglob("record.json")).parent)
     return json.loads(out), folder, addresses
@@ -168,7 +181,7 @@ def test_a_torchrun_that_listens_to_everybody_is_warned_of(tmp_path):
     assert status == 0, err
     assert foreign(addresses)
     assert "warning: this torchrun listens on all network interfaces" in err
-    assert "this one does not: env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
+    assert "this one does not: env PYTHONSAFEPATH=1 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 torchrun " in err
 
 
 @pytest.mark.parametrize(
@@ -263,6 +276,62 @@ def test_a_rank_that_crashes_at_its_exit_leaves_the_measurement_in_its_record(tm
     assert ended.images_per_s
     assert "rank 1 crashed (SIGSEGV)" in ended.warnings[-1].message
     assert record.read(folder.record, RunRecord) == ended
+
+
+# ---- with status 0 ---------------------------------------------------------------------------------------------------
+
+LEAVING = """
+import os, sys
+place, leave = sys.argv.pop(1), sys.argv.pop(1)
+
+def leaving(act):
+    def left(*given, **more):
+        if os.environ["RANK"] == "1":
+            eval(leave)
+        return act(*given, **more)
+    return left
+
+if place == "before it begins":
+    leaving(lambda: None)()
+from resnetx.cli import worker
+if place != "before it begins":
+    from resnetx.measure.rank import main, train
+    if place == "before the ranks meet":
+        main.prepare = leaving(main.prepare)
+    else:
+        train.measure_windows = leaving(train.measure_windows)
+os._exit(worker("run"))
+"""
+LEFT = "left with exit status 0 before it had finished, as by exit() in the code that it runs"
+
+
+@pytest.mark.parametrize(
+    ("place", "leave", "told"),
+    [
+        ("before the ranks meet", "os._exit(0)", LEFT),
+        ("before the ranks meet", "sys.exit(0)", "left by exit(0) before it had finished"),
+        ("while others wait for it", "os._exit(0)", LEFT),
+        ("before it begins", "os._exit(0)", "left with exit status 0 before it had begun"),
+    ],
+)
+def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once_and_is_named(
+    tmp_path, task_of, request, place, leave, told
+):
+    if place != "before it begins":  # which is seen by the parent of ranks: it has to be torchrun itself
+        request.getfixturevalue("preloaded")
+    program = tmp_path / "leaving.py"
+    program.write_text(LEAVING)
+
+    def starts(task, folder, scratch=None):
+        command = one_node(task, folder, scratch)
+        return Command([*command.words[:-3], str(program), place, leave, command.words[-1]], command.variables)
+
+    folder = RunFolder(tmp_path / "run")
+    task = msgspec.structs.replace(task_of(SHORT, gpus=2), timeout_s=10 * PATIENCE_S)
+    ended = launcher.execute(task, folder, starts)
+    assert (ended.outcome, ended.reason) == ("failed", f"rank 1: {told}")
+    assert ended.duration_s < PATIENCE_S
+    nothing_is_left(folder)
 
 
 # ---- before it ------------------------------------------------------------------------------------------------------

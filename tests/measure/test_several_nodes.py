@@ -46,6 +46,7 @@ def test_srun_starts_one_process_on_each_node(command):
     place = made.words.index("resnetx.measure.launch.on_node")
     assert made.words[place + 1 : place + 5] == ["2", "8", "FIRST_NODE:PORT", "c10d"]
     assert made.variables == {"GLOO_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert made.words[place - 2 : place] == ["-P", "-m"]
     assert made.gently, "SIGKILL would leave the step running"
 
 
@@ -98,8 +99,42 @@ def test_a_job_has_what_the_site_and_the_command_ask_for(tmp_path):
     wanted = {"nodes=2", "partition=gpu", "account=a1", "gpus-per-node=8", "time=90", "exclusive", "requeue"}
     assert wanted | {"array=1-3%1", "signal=B:TERM@60", "open-mode=append"} <= set(options)
     assert script.index("module load cuda/12.6") < script.index("export X='a b'") < script.index("exec ")
-    assert script.endswith(f"exec {sys.executable} -m resnetx sweep study=paper 'model.x=[1,4]'\n")
+    assert script.endswith(f"exec {sys.executable} -P -m resnetx sweep study=paper 'model.x=[1,4]'\n")
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+
+
+SIGNS = "& touch ran; `touch ran` $(touch ran) ' \" | ( ) < > \\ # !"
+
+
+def test_a_shell_interprets_nothing_in_a_job_script(tmp_path, monkeypatch):
+    """Whatever the values, its own words are words: `module` and the program print what they get."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", "echo")
+    site = Site(partition="a&b", modules=("cuda&touch", "a|ran"), environment={"X": SIGNS}, options=("x=[a|b&c]",))
+    launch = Launch(launcher="slurm", nodes=1, site=site)
+    script = job_script("sweep", [f"input.root={SIGNS}"], launch, tmp_path / SIGNS)
+    script = script.replace("exec echo", 'echo "$X"; exec echo')
+    done = subprocess.run(
+        ["bash", "-c", f"module() {{ printf '%s\\n' \"$@\"; }}; {script}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "load", "cuda&touch", "load", "a|ran", SIGNS, f"-P -m resnetx sweep input.root={SIGNS}",
+    ]  # fmt: skip
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["words", "logs", "partition", "modules", "environment", "folder"])
+def test_a_line_break_enters_no_job_script(place, tmp_path, monkeypatch):
+    broken = "gpu\n#SBATCH --wrap=x"
+    values = {"partition": broken, "modules": (broken,), "environment": {"X": broken}}
+    site = Site(**{place: values[place]} if place in values else {})
+    if place == "folder":
+        (tmp_path / broken).mkdir()
+        monkeypatch.chdir(tmp_path / broken)
+    logs = tmp_path / (broken if place == "logs" else "logs")
+    words = [f"study={broken}"] if place == "words" else []
+    with pytest.raises(ConfigError, match="control character, which no job script may have"):
+        job_script("sweep", words, Launch(launcher="slurm", nodes=1, site=site), logs)
 
 
 def test_more_ranks_than_a_node_has_gpus_are_refused(tmp_path):

@@ -122,11 +122,14 @@ def _take(files: dict[int, int]) -> None:
 
 def _run(words: list[str]) -> None:
     """Runs what `python WORDS` runs: `-c PROGRAM`, `-m MODULE` or a file, each with its own words."""
-    while words[0] == "-u":
-        sys.stdout.reconfigure(write_through=True)
+    safe_path = bool(os.environ.get("PYTHONSAFEPATH"))
+    while words[0] in ("-u", "-P"):
+        if words[0] == "-u":
+            sys.stdout.reconfigure(write_through=True)
+        safe_path |= words[0] == "-P"
         words = words[1:]
     if words[0] == "-m":
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path[:0] = [] if safe_path else [str(Path.cwd())]
         sys.argv = words[1:]
         sys.modules.pop(words[1], None)  # runpy would warn of it
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)

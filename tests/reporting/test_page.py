@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from resnetx.choices import Torchvision
-from resnetx.loading import visible
 from resnetx.record import GradientBucket, Phases, Warning
 from resnetx.reporting.pages import study as page
 from resnetx.reporting.pages.html import inline
+from resnetx.visible import visible
 
 pytestmark = pytest.mark.slow  # draws the figures of pages
 

@@ -57,9 +57,10 @@ def failure(record: TaskRecord, folder: RunFolder) -> None:
     show.say(f"{record.outcome}: {record.reason}", show.err)
     first = record.failures[0] if record.failures else None
     if first and first.kind == "error" and first.traceback:
-        show.line(first.traceback.rstrip(), show.err)
+        show.lines(first.traceback.rstrip(), show.err)
     elif record.stderr_end and not (first and first.kind in ("config", "oom")):
-        show.line(f"---- end of {folder.stderr}\n{record.stderr_end.rstrip()}", show.err)
+        show.line(f"---- end of {folder.stderr}", show.err)
+        show.lines(record.stderr_end.rstrip(), show.err)
     show.line(f"record: {folder.record}", show.err)
 
 

@@ -243,7 +243,7 @@ def choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, siz
     ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in subsets)
     notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
     title = f"{system.name}: {len(subsets)} choices of {len(subsets[0].devices)} GPUs, by bus bandwidth of {collective}"
-    show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, "\n".join(notes))
+    show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, notes)
     show.line(f"export {subsets[0].command}")
 
 

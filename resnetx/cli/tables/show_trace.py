@@ -79,23 +79,23 @@ def _batches(traced: Trace) -> None:
                 _busy(batch),
             ]
         )
-    note = (
+    notes = [
         "Median ms of an iteration. rest: the cost of the instrumentation itself. clean: steps of the same process "
         "without it. parts/clean: all parts but the rest over the clean step; both ratios are of neighbouring windows. "
         "input alone: a batch, when nothing else runs."
-    )
+    ]
     if hosts:
-        note += (
+        notes[0] += (
             " host alone: to queue a step, when the device has nothing else to do. Layers are times of the device "
             "alone: it starts them once the host has queued all."
         )
     if any(batch.times.host_bound and not batch.times.host_s for batch in traced.batches):
-        note += "\nhost-bound: the device waits for this host; these times do not hold for another host."
+        notes.append("host-bound: the device waits for this host; these times do not hold for another host.")
     least = [
         "copy", "input alone", "input wait", "rest", "device busy", "instrumented/clean", "update",
         *["host alone"] * hosts, "instrumented step",
     ]  # fmt: skip
-    show.table(f"{traced.workload}: what a step is made of, by batch", columns, rows, note, least)
+    show.table(f"{traced.workload}: what a step is made of, by batch", columns, rows, notes, least)
 
 
 def _busy(batch: TracedBatch) -> str:

@@ -97,7 +97,7 @@ def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
     notes = dict.fromkeys(note for each in workloads for note in each.notes)
     explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
     least = ["gradients", "image", *(heading.lstrip(">") for heading in _STATED.values()), "act./batch", "payload"]
-    show.table(title, columns, rows, "\n".join([explained, *notes]), least)
+    show.table(title, columns, rows, [explained, *notes], least)
 
 
 def _stated(workload: Workload, name: str) -> str:

@@ -56,7 +56,7 @@ def _show(request: Request, equality: Equality) -> None:
             f"Statistics of batch normalisation are {_STATISTICS[equality.statistics]}; per-rank statistics, as in "
             "training: one step in double precision, in which ranks are not one process."
         )
-    show.table(title, columns, rows, "\n".join(notes))
+    show.table(title, columns, rows, notes)
 
 
 _STATISTICS = {"frozen": "those of the global batch, fixed", "synchronised": "computed over all ranks"}

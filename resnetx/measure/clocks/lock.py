@@ -82,25 +82,11 @@ class Lock:
 def locking(nvml: Nvml, handles: Mapping[int, Any]) -> Iterator[Lock]:
     """A `Lock` whose GPUs have what they had before when the block ends, however it ends."""
     lock = Lock(nvml, handles)
-    with _hanging_up_ends():
-        try:
-            yield lock
-        finally:
-            with _undisturbed():
-                lock.restore()
-
-
-@contextmanager
-def _hanging_up_ends() -> Iterator[None]:
-    """A terminal that is closed ends the block as SIGTERM does, which would otherwise end the process at once."""
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:  # nohup has it ignored
-        yield
-        return
-    signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))
     try:
-        yield
+        yield lock
     finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with _undisturbed():
+            lock.restore()
 
 
 @contextmanager

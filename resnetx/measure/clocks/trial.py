@@ -162,7 +162,7 @@ class Loads:
         stdin.write(msgspec.json.encode(request))
         stdin.seek(0)
         child = subprocess.Popen(
-            [sys.executable, "-m", "resnetx.measure.clocks.load"],
+            [sys.executable, "-P", "-m", "resnetx.measure.clocks.load"],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -1,7 +1,8 @@
 """The parent of ranks in the lab: `python -m resnetx.measure.lab NETWORK.json MODULE RUN.json`.
 
 It stands where torchrun stands otherwise, with the same variables for each rank: it builds the network, imports what
-ranks need, forks a rank into each namespace, and ends when all have ended; where one fails, it ends the others.
+ranks need, forks a rank into each namespace, and ends when all have ended; where one fails, it ends the others, and
+leaves the statuses of those that failed for the launcher.
 """
 
 import gc
@@ -14,12 +15,15 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from resnetx.host import dying_with
 from resnetx.interconnect.lab_file import read_network
 from resnetx.interconnect.lab_network import LabNetwork
 from resnetx.measure.lab.namespaces import Namespaces, built
-from resnetx.measure.lab.turn import wait_for_turn
-from resnetx.measure.launch.torchrun import launched_scratch
+from resnetx.measure.launch.ending import statuses_file
+from resnetx.measure.launch.torchrun import TURN_VARIABLE, launched_scratch
+from resnetx.measure.launch.turn import wait_for_turn
 
 # What ranks import, of which none may start a thread.
 IMPORTED = ("torch", "torch.distributed", "resnetx.measure.rank.main", "resnetx.measure.bench.collectives")
@@ -29,13 +33,18 @@ ENDING_S = 10.0  # that ranks may take to end once one of them has failed
 def main(path: Path, module: str, words: list[str]) -> int:
     """Runs `python -m MODULE WORDS` in each rank; status 0 where all ranks ended well, else 1."""
     network = read_network(path)
-    with wait_for_turn(), built(network) as spaces:
+    if TURN_VARIABLE not in os.environ:  # started by hand; else the launcher has waited, and this process inherits it
+        wait_for_turn()
+    with built(network) as spaces:
         for name in IMPORTED:
             importlib.import_module(name)
         gc.freeze()  # pages of what is imported stay shared
         parent = os.getpid()
         ranks = {_forked(rank, network, spaces, module, words, parent): rank for rank in range(len(network.ranks))}
-        return _ended(set(ranks))
+        statuses = {ranks[process]: status for process, status in _ended(set(ranks)).items() if status}
+    if statuses and (scratch := launched_scratch()):
+        statuses_file(scratch).write_bytes(msgspec.json.encode(statuses))
+    return int(bool(statuses))
 
 
 def _forked(rank: int, network: LabNetwork, spaces: Namespaces, module: str, words: list[str], parent: int) -> int:
@@ -75,9 +84,12 @@ def _become(module: str, words: list[str]) -> NoReturn:
         os._exit(status)
 
 
-def _ended(ranks: set[int]) -> int:
-    """Waits for all ranks; one that fails ends the others, which are told so (SIGTERM) before they are killed."""
-    failed, limit = False, 0.0
+def _ended(ranks: set[int]) -> dict[int, int]:
+    """The exit statuses of all ranks, below 0 where a signal ended one.
+
+    One that fails ends the others, which are told so (SIGTERM) before they are killed.
+    """
+    found, failed, limit = {}, False, 0.0
     while ranks:
         process, status = os.waitpid(-1, os.WNOHANG if failed else 0)
         if process == 0:
@@ -86,10 +98,11 @@ def _ended(ranks: set[int]) -> int:
             time.sleep(0.01)
             continue
         ranks.discard(process)
+        found[process] = os.waitstatus_to_exitcode(status)
         if status != 0 and not failed:
             failed, limit = True, time.monotonic() + ENDING_S
             _signal(ranks, signal.SIGTERM)
-    return int(failed)
+    return found
 
 
 def _signal(ranks: set[int], number: signal.Signals) -> None:

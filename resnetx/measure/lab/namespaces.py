@@ -126,7 +126,7 @@ def _configure(program: str, commands: list[str], what: str) -> None:
         return
     done = subprocess.run([program, "-batch", "-"], input="\n".join(commands) + "\n", text=True, capture_output=True)
     if done.returncode != 0:
-        raise ConfigError(f"the lab could not make {what} of its network: {program}: {done.stderr.strip()}")
+        raise ConfigError(f"the lab could not make {what} of its network: {program}: {' '.join(done.stderr.split())}")
 
 
 def _set(setting: str, value: str) -> None:

@@ -13,6 +13,7 @@ from resnetx.errors import ConfigError
 from resnetx.launching import Launch
 from resnetx.measure.launch import slurm
 from resnetx.measure.launch.several_nodes import TEMPLATES
+from resnetx.visible import has_control
 
 SCRIPT = "slurm.sbatch.j2"
 
@@ -26,13 +27,22 @@ def job_script(verb: str, words: Sequence[str], launch: Launch, logs: Path) -> s
     return templates.get_template(SCRIPT).render(
         verb=verb,
         launch=launch,
-        options=[shlex.quote(option) for option in _options(launch)],
-        log=shlex.quote(str(logs / f"%x-{'%A_%a' if launch.jobs > 1 else '%j'}.log")),
+        options=list(map(_quoted, _options(launch))),
+        log=_quoted(str(logs / f"%x-{'%A_%a' if launch.jobs > 1 else '%j'}.log")),
         warned_s=slurm.WARNED_S,
-        folder=shlex.quote(str(Path.cwd())),
-        variables=[(name, shlex.quote(value)) for name, value in site.variables.items()],
-        command=shlex.join([sys.executable, "-m", "resnetx", verb, *words]),
+        folder=_quoted(str(Path.cwd())),
+        modules=list(map(_quoted, site.modules)),
+        variables=[(name, _quoted(value)) for name, value in site.variables.items()],
+        command=" ".join(map(_quoted, [sys.executable, "-P", "-m", "resnetx", verb, *words])),
     )
+
+
+def _quoted(value: str) -> str:
+    """A value as one word of the script. A line break would end a line of options, and the word with it."""
+    if has_control(value):
+        raise ConfigError(f"launcher=slurm: {value} has a line break or another control character, which no job script "
+                          "may have; rename the folder, or change the setting")  # fmt: skip
+    return shlex.quote(value)
 
 
 def _options(launch: Launch) -> list[str]:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+# `python -P` for torchrun and its ranks: `python -m` would look for modules in the folder that it is started in first.
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+
 
 @dataclass(frozen=True)
 class Command:

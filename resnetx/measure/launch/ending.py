@@ -8,15 +8,19 @@ prints it on stderr.
 import os
 import re
 import signal
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from resnetx.errors import FileError, shortened
+from resnetx.formats import torch_log
+from resnetx.host import node_name
 from resnetx.loading import File, read_json
 from resnetx.measure.launch import nccl_log, slurm
+from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.out_of_memory import no_memory
-from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning
+from resnetx.record import MAX_BYTES, Failure, Outcome, RunFolder, Warning, write
 
 STDERR_END = 4000  # characters of stderr that a record keeps
 _STDERR_READ = 2**18  # bytes of stderr that are searched for torchrun's report, which has some 300 for each rank
@@ -33,7 +37,7 @@ class Ending:
     reason: str = ""  # of the launcher
     failures: list[Failure] = field(default_factory=list)  # that ranks reported, the first one first
     stderr: str = ""  # its end, without torchrun's report, and what NCCL warned of
-    rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun reports them
+    rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun or the lab has them
     torchrun_error: str = ""  # the exception that ended torchrun, where ranks did not
     by_slurm: str = ""  # why Slurm ended it: "time limit"; "" where it did not
     oom_kill: bool = False  # the kernel's out-of-memory killer ended a process of this host meanwhile
@@ -56,12 +60,33 @@ def interrupted(stop: BaseException, by_slurm: str) -> Ending:
     return Ending(stopped="failed", reason=reason, by_slurm=by_slurm)
 
 
+def report_unbegun(rank: int, folder: RunFolder) -> None:
+    """Says for a rank that it has left with status 0 before it could say anything."""
+    now, left = Moment.now(), "left with exit status 0 before it had begun"
+    failure = Failure(
+        rank=rank,
+        kind="error",
+        time_s=now.epoch_s,
+        message=left,
+        traceback="",
+        monotonic_s=now.monotonic_s,
+        node=node_name(),
+    )
+    with suppress(OSError):  # a full disk, say
+        write(folder.failure(rank), failure)
+
+
 # ---- what is left behind --------------------------------------------------------------------------------------------
 
 
 def error_file(private: Path) -> Path:
     """Where torchrun shall write the exception that ends it, in the scratch folder of a run."""
     return private / "torchrun-error.json"
+
+
+def statuses_file(private: Path) -> Path:
+    """Where the lab leaves the exit statuses of ranks that failed, as {"1": -9}."""
+    return private / "statuses.json"
 
 
 def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) -> Ending:
@@ -71,11 +96,19 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
         end,
         failures=_failures(folder),
         stderr=stderr + nccl_log.warnings_left(private),
-        rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)},
+        rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)} or _statuses(private),
         torchrun_error=_torchrun_error(error_file(private)),
         by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause_of_step(stderr)),
         oom_kill=oom_kill,
     )
+
+
+def _statuses(private: Path) -> dict[int, int]:
+    try:
+        found: dict[int, int] = read_json(File(statuses_file(private), "statuses of ranks", MAX_BYTES), dict[int, int])
+    except FileError:
+        return {}
+    return found
 
 
 _RANK_STATUS = re.compile(r"^\s*rank\s*: (\d+) \(.*\n\s*exitcode\s*: (-?\d+) ", re.MULTILINE)
@@ -137,7 +170,7 @@ def cause(end: Ending, ranks: int) -> Cause:
         return end.stopped, end.reason
     if end.by_slurm:
         return "failed", f"{slurm.ENDED}: {end.by_slurm}"
-    for judge in (_failed_rank, _killed_ranks, _signal_to_torchrun, _killed_torchrun, _failed_torchrun, _silent_ranks):
+    for judge in _JUDGES:
         if found := judge(end, ranks):
             return found
     if end.failures:  # nothing but ranks that lost others
@@ -172,6 +205,18 @@ def _failed_rank(end: Ending, _: int) -> Cause | None:
     return None
 
 
+def _waiting_ranks(end: Ending, ranks: int) -> Cause | None:
+    """NCCL's watchdog has ended ranks that waited in a collective for others, none of which was killed or crashed.
+
+    The watchdog ends its process by SIGABRT; torchrun then ends the others.
+    """
+    others = {signal.SIGABRT, signal.SIGTERM}
+    waiting = torch_log.waiting(end.stderr)
+    if not waiting or any(status < 0 and -status not in others for status in _unreported(end).values()):
+        return None
+    return "failed", f"NCCL timed out: {torch_log.waited(waiting, range(ranks))}"
+
+
 def _killed_torchrun(end: Ending, _: int) -> Cause | None:
     """torchrun was killed, and the kernel killed all ranks with it."""
     if end.status >= 0:
@@ -190,9 +235,9 @@ def _killed_ranks(end: Ending, _: int) -> Cause | None:
     if not first:
         return None
     if end.oom_kill and signal.SIGKILL in first.values():
-        return "oom", f"the kernel's out-of-memory killer ended {_ranks(first)}"
+        return "oom", f"the kernel's out-of-memory killer ended {torch_log.named(first)}"
     if signal.SIGKILL not in first.values() and (line := _memory_line(end)):
-        return "oom", f"{_ranks(first)} crashed: {line}"
+        return "oom", f"{torch_log.named(first)} crashed: {line}"
     signalled = [f"rank {rank} {_ended_by(number)} ({_name(number)})" for rank, number in sorted(first.items())]
     return "failed", ", ".join(signalled)
 
@@ -216,10 +261,11 @@ def _silent_ranks(end: Ending, ranks: int) -> Cause | None:
     if not silent:
         return None
     if line := _memory_line(end):
-        return "oom", f"{_ranks(silent)} exited: {line}"
+        return "oom", f"{torch_log.named(silent)} exited: {line}"
     status = f" with status {', '.join(sorted({str(status) for status in statuses.values()}))}" * bool(statuses)
     last = _last_line(end.stderr)
-    return "failed", f"{_ranks(silent)} exited silently{status}" + f"; the last line of stderr: {last}" * bool(last)
+    told = f"; the last line of stderr: {last}" * bool(last)
+    return "failed", f"{torch_log.named(silent)} exited silently{status}{told}"
 
 
 def _unreported(end: Ending) -> dict[int, int]:
@@ -243,11 +289,6 @@ def _last_line(text: str) -> str:
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b: ")
 
 
-def _ranks(ranks: dict[int, int] | set[int]) -> str:
-    """ "rank 1", or "ranks 0, 1"."""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
-
-
 def _ended_by(number: int) -> str:
     if number == signal.SIGKILL:
         return "was killed"
@@ -260,3 +301,14 @@ def _name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+_JUDGES = (
+    _failed_rank,
+    _waiting_ranks,
+    _killed_ranks,
+    _signal_to_torchrun,
+    _killed_torchrun,
+    _failed_torchrun,
+    _silent_ranks,
+)  # the first one that finds a cause

@@ -13,7 +13,7 @@ from resnetx.interconnect import system
 from resnetx.interconnect.lab_network import lab_network
 from resnetx.launching import LauncherName
 from resnetx.measure.launch import several_nodes
-from resnetx.measure.launch.command import Command
+from resnetx.measure.launch.command import SAFE_PATH, Command
 from resnetx.measure.launch.torchrun import LAB_VARIABLE
 from resnetx.record import RunFolder, TaskFile, TaskRecord, write
 
@@ -51,7 +51,7 @@ def in_namespaces(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path |
     if scratch is not None:
         described = system.load(request.lab.system)
         write(network, lab_network(described, request.devices, request.gpus, request.lab.scale, request.lab.transport))
-    words = [sys.executable, "-m", "resnetx.measure.lab", str(network), task.entry_module, str(folder.run)]
+    words = [sys.executable, "-P", "-m", "resnetx.measure.lab", str(network), task.entry_module, str(folder.run)]
     return Command(words, {LAB_VARIABLE: str(network), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""})
 
 
@@ -76,4 +76,4 @@ def torchrun(ranks: int, program: list[str], scratch: Path | None = None) -> Com
         "--max-restarts=0",
         f"--nproc-per-node={ranks}",
     ]
-    return Command(["torchrun", *options, *program], {NO_STORE: "1"})
+    return Command(["torchrun", *options, *program], {**SAFE_PATH, NO_STORE: "1"})

@@ -8,8 +8,8 @@ their end means in `ending`.
 
 import os
 import subprocess
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,8 +21,9 @@ from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Executor, executor_of
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
-from resnetx.measure.launch.scratch import DYING_S, scratch, wait_for_ranks
-from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE
+from resnetx.measure.launch.scratch import DYING_S, Unbegun, scratch, wait_for_ranks
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE, SCRATCH_VARIABLE, STARTED_VARIABLE, TURN_VARIABLE
+from resnetx.measure.launch.turn import wait_for_turn
 from resnetx.passwords import hide_in
 from resnetx.record import (
     Ended,
@@ -51,12 +52,15 @@ def execute(task: RunFile, folder: RunFolder, executor: Executor | None = None) 
 def supervise(
     task: TaskFile[Ended], folder: RunFolder, executor: Executor | None = None, look_up: LookUp = lambda: None
 ) -> Ended:
-    """Executes a task to its end, whatever that is, and returns its record, which is then on disk."""
-    started, oom_kills = Moment.now(), _oom_kills()
-    with scratch() as private:
+    """Executes a task to its end, whatever that is, and returns its record, which is then on disk.
+
+    In the lab it waits for its turn first: that is no time of the run, which has no record before it begins.
+    """
+    with _turn(task, look_up) as turn, scratch() as private:
+        started, oom_kills = Moment.now(), _oom_kills()
         begin(task, folder, started)
         try:
-            end = Ending(status=_wait(task, folder, private, started, executor, look_up))
+            end = Ending(status=_wait(task, folder, private, started, executor, look_up, turn))
         except subprocess.TimeoutExpired:
             end = Ending(stopped="timeout", reason=f"not finished after timeout={task.timeout_s:g} seconds")
         except OSError as error:
@@ -72,6 +76,19 @@ def supervise(
         except BaseException as stop:  # what ended the child may end this process a moment later
             _settle_interrupted(task, folder, private, started, stop)
             raise
+
+
+@contextmanager
+def _turn(task: TaskFile[Ended], look_up: LookUp) -> Iterator[tuple[int, ...]]:
+    """The open files that say whose turn it is in the lab; none elsewhere."""
+    if task.request.lab is None:
+        yield ()
+        return
+    lock = wait_for_turn(look_up)
+    try:
+        yield (lock,)
+    finally:
+        os.close(lock)
 
 
 def skip(task: RunFile, folder: RunFolder, reason: str) -> RunRecord:
@@ -112,10 +129,15 @@ def _wait(
     started: Moment,
     executor: Executor | None,
     look_up: LookUp,
+    turn: tuple[int, ...],
 ) -> int:
-    """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left."""
+    """The exit status of the child, below 0 where a signal ended it. However this ends, no process is left.
+
+    `turn`: open files that the child inherits, and the ranks of it.
+    """
     command = (executor or executor_of(task))(task, folder, private)
     told = _told(task, folder, private, started) | command.variables
+    told |= {TURN_VARIABLE: str(turn[0])} if turn else {}
     with folder.stdout.open("wb") as stdout, folder.stderr.open("wb") as stderr:
         child = subprocess.Popen(
             command.carrying(told),
@@ -123,16 +145,30 @@ def _wait(
             stderr=stderr,
             stdin=subprocess.DEVNULL,
             env=_inherited() | told,
+            pass_fds=turn,
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child at once
             preexec_fn=dying_with(os.getpid(), command.gently),
         )
+        unbegun = Unbegun(child.pid, private, task.request.gpus // task.request.nodes)
+
+        def look() -> None:
+            look_up()
+            if _is_torchrun(task) and (left := unbegun.left()) is not None:
+                ending.report_unbegun(left, folder)
+                child.kill()
+
         try:
-            return exit_status(child, task.timeout_s, look_up)
+            return exit_status(child, task.timeout_s, look)
         finally:
             _end(child, command.gently)
             wait_for_ranks(private)
             for log in (folder.stdout, folder.stderr):
                 hide_in(log)
+
+
+def _is_torchrun(task: TaskFile[TaskRecord]) -> bool:
+    """Whether the child is the parent of this node's ranks."""
+    return task.request.lab is None if task.launch is None else task.launch.launcher == "torchrun"
 
 
 def _end(child: subprocess.Popen[bytes], gently: bool) -> None:

@@ -11,12 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from resnetx.host import dying_with, exit_status
+from resnetx.host import dying_with, exit_status, node_name
 from resnetx.measure.launch import ending
-from resnetx.measure.launch.command import Command, program
+from resnetx.measure.launch.command import SAFE_PATH, Command, program
 from resnetx.measure.launch.executor import torchrun
-from resnetx.measure.launch.scratch import scratch, wait_for_ranks
-from resnetx.measure.launch.torchrun import SCRATCH_VARIABLE
+from resnetx.measure.launch.scratch import Unbegun, scratch, wait_for_ranks
+from resnetx.measure.launch.torchrun import SCRATCH_VARIABLE, launched_folder
 
 # The variables in which starters number the processes of a run: srun, Open MPI, and PMI (MPICH, Intel MPI).
 PLACES = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -33,8 +33,23 @@ def main(words: list[str]) -> int:
             env={**os.environ, **_own_variables(private), **command.variables},
             preexec_fn=dying_with(os.getpid()),
         )
+        unbegun = Unbegun(child.pid, private, int(ranks))
+
+        def look() -> None:
+            if (left := unbegun.left()) is not None:
+                if folder := launched_folder():
+                    ending.report_unbegun(left, folder)
+                child.kill()
+
         try:
-            return exit_status(child)
+            status = exit_status(child, look_up=look)
+            if status == 0 and unbegun.none_has_begun():
+                print(
+                    f"resnetx: the ranks of {node_name()} left with exit status 0 before they had begun",
+                    file=sys.stderr,
+                )
+                return 1
+            return status
         finally:
             child.kill()
             wait_for_ranks(private)
@@ -51,7 +66,7 @@ def torchrun_here(nodes: int, ranks: int, meeting: str, backend: str, rest: list
         "c10d": [f"--rdzv-endpoint={meeting}", f"--rdzv-conf=is_host={int(place == '0')}"],
     }
     of_node = [f"--nnodes={nodes}", f"--nproc-per-node={ranks}", "--max-restarts=0", f"--rdzv-backend={backend}"]
-    return Command(["torchrun", *of_node, *meet[backend], *rest], {})
+    return Command(["torchrun", *of_node, *meet[backend], *rest], SAFE_PATH)
 
 
 def _own_variables(private: Path) -> dict[str, str]:

@@ -18,6 +18,8 @@ from resnetx.host import flock
 PREFIX = "resnetx-run-"
 _LAUNCHER = "launcher.lock"  # held by the launcher as long as it lives
 _RANKS = "ranks.lock"  # shared by all ranks
+BETWEEN_LOOKS_S = 0.5  # at what torchrun has started: a look takes some 0.1 ms
+GOING_ON_S = 5.0  # torchrun starts all ranks of a node within moments, and looks ten times a second for their ends
 DYING_S = 10.0  # that ranks may take to die once they are killed, while the kernel frees what they hold
 
 
@@ -68,6 +70,71 @@ def show_life(path: Path) -> None:
     """Marks this rank as alive until its end, for `wait_for_ranks`."""
     with suppress(OSError):
         flock(os.open(path / _RANKS, os.O_RDWR | os.O_CREAT, 0o600), shared=True)
+
+
+def show_beginning(path: Path, local_rank: int) -> None:
+    """Marks a rank of this node as begun, for `Unbegun`."""
+    with suppress(OSError):
+        _begun(path, local_rank).touch()
+
+
+def _begun(path: Path, local_rank: int) -> Path:
+    return path / f"begun-{local_rank}"
+
+
+class Unbegun:
+    """Watches for ranks of this node that end before they have begun: where with status 0, torchrun goes on.
+
+    Those that have begun have an attendant (`rank_process.attend`). Linux only; elsewhere it sees none.
+    """
+
+    def __init__(self, torchrun: int, path: Path, ranks: int) -> None:
+        self._torchrun, self._path, self._count = torchrun, path, ranks
+        self._ranks: dict[int, tuple[int, int]] = {}  # local and global, of the processes that torchrun has started
+        self._missing: dict[int, float] = {}  # since when, by local rank
+        self._next_look = 0.0
+
+    def left(self) -> int | None:
+        """A rank that is not there, `GOING_ON_S` after others were: with another status torchrun would have ended."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return None
+        self._next_look = now + BETWEEN_LOOKS_S
+        living = self._children()
+        for process in living - self._ranks.keys():
+            if told := _ranks_of(process):
+                self._ranks[process] = told
+        if not self._ranks:
+            return None
+        there = {local for process, (local, _) in self._ranks.items() if process in living}
+        for local in range(self._count):
+            if local in there or _begun(self._path, local).exists():
+                self._missing.pop(local, None)
+            else:
+                self._missing.setdefault(local, now)
+        local, of_all = next(iter(self._ranks.values()))
+        first = of_all - local  # ranks of a node follow each other
+        return next((first + each for each, since in self._missing.items() if now > since + GOING_ON_S), None)
+
+    def none_has_begun(self) -> bool:
+        """Whether no rank of this node has begun."""
+        return not any(_begun(self._path, local).exists() for local in range(self._count))
+
+    def _children(self) -> set[int]:
+        found: set[int] = set()
+        for task in Path(f"/proc/{self._torchrun}/task").glob("*/children"):
+            with suppress(OSError):
+                found |= set(map(int, task.read_text().split()))
+        return found
+
+
+def _ranks_of(process: int) -> tuple[int, int] | None:
+    """The local and the global rank that torchrun has told a process; None: none, or not yet."""
+    with suppress(OSError, KeyError):
+        content = Path(f"/proc/{process}/environ").read_bytes()
+        variables = dict(variable.partition(b"=")[::2] for variable in content.split(b"\0"))
+        return int(variables[b"LOCAL_RANK"]), int(variables[b"RANK"])
+    return None
 
 
 def wait_for_ranks(path: Path, limit_s: float = DYING_S) -> None:

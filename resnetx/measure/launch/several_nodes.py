@@ -16,7 +16,7 @@ from resnetx.config import CONFIGS
 from resnetx.errors import ConfigError
 from resnetx.launching import Container, Launch
 from resnetx.measure.launch import slurm
-from resnetx.measure.launch.command import Command, program
+from resnetx.measure.launch.command import SAFE_PATH, Command, program
 from resnetx.measure.launch.results_folder import write
 from resnetx.measure.launch.scratch import scratch as own_scratch
 from resnetx.record import RunFolder, TaskFile, TaskRecord
@@ -51,7 +51,7 @@ def by_hand(task: TaskFile[TaskRecord], folder: RunFolder, scratch: Path | None 
     """torchrun of the first node; the others are started by hand, too, and wait for it (`of_other_node`)."""
     launch = _launch(task)
     words = by_hand_words(launch, task.request.gpus, [task.entry_module, str(folder.run)])
-    return Command(words, {**launch.site.variables, **task.request.env})
+    return Command(words, {**launch.site.variables, **task.request.env, **SAFE_PATH})
 
 
 def follows(task: TaskFile[TaskRecord]) -> bool:
@@ -63,6 +63,7 @@ def follow(task: TaskFile[TaskRecord]) -> int:
     """The ranks of a node apart from node 0; the exit status of their torchrun."""
     launch = _launch(task)
     variables = {**launch.site.variables, **task.request.env, "OMP_NUM_THREADS": str(task.request.threads)}
+    variables |= SAFE_PATH
     with own_scratch() as private:
         file = private / "run.json"
         write(file, task)
@@ -84,8 +85,9 @@ def _started_by(starter: list[str], task: TaskFile[TaskRecord], folder: RunFolde
     launch, nodes = _launch(task), task.request.nodes
     container = launch.site.container
     program = [
-        container.python if container else sys.executable, "-m", ON_NODE, str(nodes), str(task.request.gpus // nodes),
-        meeting, launch.site.rendezvous, "-m", task.entry_module, str(folder.run),
+        container.python if container else sys.executable, "-P", "-m", ON_NODE,
+        str(nodes), str(task.request.gpus // nodes), meeting, launch.site.rendezvous,
+        "-m", task.entry_module, str(folder.run),
     ]  # fmt: skip
     words = [*starter, *(_inside(container) if container else []), *program]
     return Command(words, {**launch.site.variables, **task.request.env}, gently=True)

@@ -14,6 +14,9 @@ FOLDER_VARIABLE = "RESNETX_RUN_FOLDER"
 STARTED_VARIABLE = "RESNETX_RUN_STARTED"  # seconds since the epoch
 SCRATCH_VARIABLE = "RESNETX_RUN_SCRATCH"
 LAB_VARIABLE = "RESNETX_LAB_NETWORK"  # the file that describes the network of the lab
+TURN_VARIABLE = "RESNETX_RUN_TURN"  # the open file by which a run has its turn in the lab
+# What a rank's attendant (`rank_process.attend`) tells it: the process that started both.
+LAUNCHER_VARIABLE = "RESNETX_RUN_LAUNCHER"
 
 
 def world_size() -> int:
@@ -39,6 +42,11 @@ def ranks_here() -> int:
 def on_one_node() -> bool:
     """Whether all ranks are on this node."""
     return ranks_here() == world_size()
+
+
+def launcher_pid() -> int:
+    """The process that started this rank: torchrun, or the lab. Its parent may be its attendant."""
+    return int(os.environ.get(LAUNCHER_VARIABLE, os.getppid()))
 
 
 def private_folder() -> Path | None:

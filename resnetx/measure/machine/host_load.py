@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from resnetx.measure.launch.torchrun import launcher_pid
 from resnetx.record import HostLoad, Unknown
 
 _LEAST_TICKS = 100  # of all CPUs together: with fewer, a single tick is more than a hundredth
@@ -74,7 +75,7 @@ def _ticks_of_run(before: Mapping[_Process, _Ticks], after: Mapping[_Process, _T
 
 def _launcher_pid() -> int:
     """The process that all others of this run on this host descend from: torchrun, or the lab; this one without."""
-    return os.getppid() if "LOCAL_RANK" in os.environ else os.getpid()
+    return launcher_pid() if "LOCAL_RANK" in os.environ else os.getpid()
 
 
 def run_pids() -> set[int]:

@@ -11,9 +11,9 @@ import msgspec
 
 from resnetx import packages
 from resnetx.errors import ConfigError, shortened
-from resnetx.loading import visible
 from resnetx.reporting.charts.figure import AnyChart, Figure, specification
 from resnetx.reporting.table import write_csv
+from resnetx.visible import visible
 
 
 def undrawn() -> str:

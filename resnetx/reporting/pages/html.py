@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from resnetx.loading import visible
+from resnetx.visible import visible
 
 
 @cache

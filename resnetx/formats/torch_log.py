@@ -1,0 +1,99 @@
+"""What torch logs when ranks are lost: which rank, and in which collective. No line of it is a measurement.
+
+    [rank1]:[E626 06:24:44.903 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout:
+    WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000) ran for 600020
+    milliseconds before timing out.
+
+The watchdog of each rank says so of the collective that did not end, torch before 2.1 without the numbers of elements,
+and then what its rank had sent off. torchrun ends the log with the rank that failed first.
+
+Sources: torch/distributed/elastic/multiprocessing/errors/__init__.py of torch 2.15, and what
+torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp of torch 1.12 to 2.8 printed in public issues of both.
+"""
+
+import re
+import signal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+_WATCHDOG = re.compile(
+    r"\[Rank (?P<rank>\d{1,7})\]\s{1,20}Watchdog caught collective operation timeout:\s{1,20}"
+    r"WorkNCCL\(SeqNum=(?P<number>\d{1,15}),\s{0,20}OpType=(?P<operation>\w{1,40})"
+    r"(?:,\s{0,20}NumelIn=(?P<elements>\d{1,18}))?[^\[]{0,200}?\sran\s{1,20}for\s{1,20}(?P<ms>\d{1,15})\s"
+)
+_SENT = re.compile(
+    r"\[PG[^\]]{0,200}?Rank (?P<rank>\d{1,7})\][^\[]{0,300}?"
+    r"[Ll]ast enqueued (?:NCCL )?work: (?P<begun>-?\d{1,15}), last completed (?:NCCL )?work: (?P<ended>-?\d{1,15})"
+)
+_SIGNAL = re.compile(r"due to a collective timeout from {1,3}rank (?P<rank>\d{1,7})")
+_FIRST = re.compile(
+    r"Root Cause \(first observed failure\):\s{1,20}\[\d{1,7}\]:\s{1,20}time {0,9}:[^\n]{0,100}\s{1,20}"
+    r"host {0,9}: (?P<host>[^\n]{0,255})\s{1,20}rank {0,9}: (?P<rank>\d{1,7}) \([^\n]{0,60}\s{1,20}"
+    r"exitcode {0,9}: (?P<status>-?\d{1,9})"
+)
+_MOST_NAMED = 8  # ranks
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A rank that waited in a collective until its watchdog ended it."""
+
+    rank: int
+    operation: str  # as torch names it: "ALLREDUCE"
+    number: int  # of the collectives of its group, which all ranks count alike
+    elements: int | None  # that it sends; None: this torch does not say
+    time_s: float
+
+
+def waiting(log: str) -> list[Waiting]:
+    """The ranks that a log says this of, by rank; of each the earliest collective."""
+    found: dict[int, Waiting] = {}
+    for line in _WATCHDOG.finditer(log):
+        elements = None if line["elements"] is None else int(line["elements"])
+        each = Waiting(int(line["rank"]), line["operation"], int(line["number"]), elements, int(line["ms"]) / 1000)
+        if each.rank not in found or each.number < found[each.rank].number:
+            found[each.rank] = each
+    return [found[rank] for rank in sorted(found)]
+
+
+def waited(ranks: Sequence[Waiting], of: Collection[int] = ()) -> str:
+    """What these ranks waited in, in words, and for which of all ranks (`of`), where these are known."""
+    groups: dict[tuple[int, str, int | None], list[Waiting]] = {}
+    for each in ranks:
+        groups.setdefault((each.number, each.operation, each.elements), []).append(each)
+    said = []
+    for (number, operation, elements), group in sorted(groups.items(), key=lambda item: item[0][:2])[:3]:
+        size = "" if elements is None else f", {elements:,} elements"
+        times = f"{max(each.time_s for each in group):.0f} s"
+        said.append(f"{named([each.rank for each in group])} waited {times} in {operation} (SeqNum {number}{size})")
+    missing = set(of) - {each.rank for each in ranks}
+    return " and ".join(said) + (f", which {named(missing)} did not enter or end" if missing else "")
+
+
+def says(log: str) -> str:
+    """What a log says of lost ranks, in words without a full stop; "" where it says nothing of the kind."""
+    found = waiting(log)
+    parts = [f"by its NCCL watchdog, {waited(found)}"] if found else []
+    if not found and (first := _SIGNAL.search(log)):
+        parts.append(f"rank {first['rank']} was the first whose collective timed out")
+    sent = {int(line["rank"]): int(line["begun"]) for line in _SENT.finditer(log)}
+    if behind := [rank for rank, begun in sent.items() if begun < max(sent.values())]:
+        parts.append(f"{named(behind)} had begun fewer collectives than others ({min(sent.values())} of "
+                     f"{max(sent.values())})")  # fmt: skip
+    if first := _FIRST.search(log):
+        parts.append(f"rank {first['rank']} on {first['host'].strip()} failed first, {_status(int(first['status']))}")
+    return f"a log of torch, not a measurement: {'; '.join(parts)}" if parts else ""
+
+
+def named(ranks: Collection[int]) -> str:
+    """ "rank 1", or "ranks 0, 1"."""
+    listed = ", ".join(map(str, sorted(ranks)[:_MOST_NAMED]))
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return f"rank{'s' * (len(ranks) > 1)} {listed}{more}"
+
+
+def _status(status: int) -> str:
+    if status >= 0:
+        return f"with exit status {status}"
+    known = {each.value: each.name for each in signal.Signals}
+    return f"by signal {-status}" + (f" ({known[-status]})" if -status in known else "")
