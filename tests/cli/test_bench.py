@@ -25,6 +25,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
 from resnetx.record.bench import NOT_DESCRIBED, counts
+from tests.nccl_tables import table
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
@@ -417,8 +418,8 @@ TEXT = """\
 #  Rank  1 Group  0 Pid    353 on       node device  1 [0000:05:00] NVIDIA H100 80GB HBM3
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-     1048576        262144     float    none      -1    80.10   13.09    6.55      0    79.90   13.12    6.56      0
-     4194304       1048576     float    none      -1    151.0   27.78   13.89      3    150.9   27.80   13.90    N/A
+     1048576        131072     float    none      -1    80.10   13.09    6.55      0    79.90   13.12    6.56      0
+     4194304        524288     float    none      -1    151.0   27.78   13.89      3    150.9   27.80   13.90    N/A
 """
 JSON = json.dumps({
     "version": 2,
@@ -468,13 +469,13 @@ def test_json_of_nccl_tests_becomes_a_record(capsys, tmp_path):
 def test_what_a_file_does_not_say_is_asked_for(capsys, tmp_path):
     status, _, err, paths = imported(capsys, tmp_path, "old.txt", OLD)
     assert (status, paths) == (2, [])
-    assert "it does not say of which collective it is; expected collective= one of allreduce, broadcast" in err
+    assert "it does not say of which collective it is; expected collective= one of allgather, alltoall" in err
     status, _, err, paths = imported(capsys, tmp_path, "new.txt", TEXT, "collective=allreduce")
     assert (status, paths) == (2, [])
     assert "new.txt: holds allgather; expected allreduce" in err
-    status, _, _, (path,) = imported(capsys, tmp_path, "old.txt", OLD, "collective=broadcast", "gpus=8")
+    status, _, _, (path,) = imported(capsys, tmp_path, "old.txt", OLD, "collective=alltoall")
     found = record.read(path, BenchRecord)
-    assert ({point.collective for point in found.points}, found.world_size) == ({"broadcast"}, 8)
+    assert ({point.collective for point in found.points}, found.world_size) == ({"alltoall"}, 2)
 
 
 def test_a_bench_record_is_not_imported_again(capsys, tmp_path):
@@ -689,8 +690,7 @@ def test_pairs_that_share_something_keep_less(capsys, tmp_path, monkeypatch):
 
 def test_an_imported_collective_stands_beside_what_its_system_allows(capsys, tmp_path):
     file = tmp_path / "all_reduce.txt"
-    columns = "# size count type redop root time algbw busbw #wrong\n"
-    file.write_text(columns + " 1073741824 268435456 float sum -1 90000 0 0 0\n")
+    file.write_text(table("allreduce", 8, {2**30: 0.09}))
     words = ["bench", "--import", str(file), "gpus=8", "collective=allreduce", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words, "systems=dgx-h200")
     assert status == 0
