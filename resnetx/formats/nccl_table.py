@@ -103,16 +103,18 @@ class _Heading:
         time, algbw, busbw = (printed(cell[label]) for label in ("time", "algbw", "busbw"))
         if time is None or algbw is None or busbw is None:
             return None
-        wrong, error = (printed(cell.get(label, "")) for label in ("wrong", "error"))
+        counted = _COUNTED.fullmatch(cell.get("wrong", ""))  # else the heading is lost, and it is an error
+        wrong, error = printed(counted[0]) if counted else None, printed(cell.get("error", cell.get("wrong", "")))
         return Half(
             time.times(self.unit_s),
             algbw.times(1e9),
             busbw.times(1e9),
             None if wrong is None else min(int(wrong.value), MOST_BYTES),
-            None if error is None else error.value,
+            None if counted or error is None else error.value,
         )
 
 
+_COUNTED = re.compile(r"\d{1,18}|\d(?:\.\d{1,9})?e\+\d{1,2}")
 _START = re.compile(r"#?\s*(?P<size>size|bytes)\s+(?:count|N)\s+type\b", re.IGNORECASE)
 _SAME = {"error": "error", "res": "error", "delta": "error", "wrong": "wrong", "cputime": "cputime", "op": "redop"}
 # Tables whose heading is lost: of 2022 and later, then those before, of which some have no operator or no root.

@@ -39,6 +39,7 @@ class NcclTests:
     gpus: int | None
     ranks: RankList = NOT_SAID
     left_out: tuple[str, ...] = ()  # lines that are no results after all, or disagree with themselves
+    note: str = ""  # what was taken for the number of ranks, where the list of them says less
     wrong: str = ""  # what was wrong, and where; "": nothing that is known
 
 
@@ -188,7 +189,7 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         raise file.error("its busbw is 0, as of one rank alone; several need nccl-tests built with MPI=1, or -g")
     fitting = tuple(read.candidates)
     name = _collective(file, table, read, collective)
-    count, lost = _ranks(file, table.ranks, read, name, gpus)
+    count, note = _ranks(file, table.ranks, read, name, gpus)
     return NcclTests(
         rows=tuple(
             TimedSize(row.size_bytes, row.halves[0].time.value, row.wrong)
@@ -199,7 +200,8 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         may_be=fitting,
         gpus=count,
         ranks=table.ranks,
-        left_out=(*table.left_out, *read.refused, *lost),
+        left_out=(*table.left_out, *read.refused),
+        note=note,
         wrong=_wrong(table, read, count or 2),
     )
 
@@ -212,23 +214,19 @@ def _collective(file: File, table: NcclTable, read: Reading, collective: str | N
     if stated and collective not in (None, stated):
         raise file.error(f"holds {stated}; expected {collective}")
     fitting = read.candidates
+    parts = f" and its size is {read.parts} times its count" if (read.parts or 1) > 1 else ""
+    figures = f"its busbw / algbw is {read.factor.text}{parts}"
     if not fitting:
-        raise file.error(f"its busbw / algbw is {read.factor.text}, which no collective has on any number of ranks")
+        raise file.error(f"{figures}, which no collective has on any number of ranks")
     name = stated or collective
     if name is None:
         return fitting[0] if len(fitting) == 1 and table.counts_parts else None
     if read.ranks_of(name) is None:
-        parts = f" and its size is {read.parts} times its count" if (read.parts or 1) > 1 else ""
-        raise file.error(
-            f"its busbw / algbw is {read.factor.text}{parts}, which {name} has on no number of ranks; "
-            f"it may be of {', '.join(fitting)}"
-        )
+        raise file.error(f"{figures}, which {name} has on no number of ranks; it may be of {', '.join(fitting)}")
     return name
 
 
-def _ranks(
-    file: File, ranks: RankList, read: Reading, name: str | None, gpus: int | None
-) -> tuple[int | None, list[str]]:
+def _ranks(file: File, ranks: RankList, read: Reading, name: str | None, gpus: int | None) -> tuple[int | None, str]:
     """How many ranks there were, by the list, the figures, what is asked for, or the command; and what to say of it."""
     span = (read.ranks_of(name) if name else None) or Interval(2, MOST_RANKS)
     by_figures = int(span.low) if span.low == span.high else None
@@ -237,14 +235,14 @@ def _ranks(
     if listed and not span.has(listed):
         if by_figures is None or listed > by_figures:
             raise file.error(f"it lists {listed} ranks, and {figures if by_figures else 'its busbw is of other ones'}")
-        return by_figures, [f"{figures}, of which the list names {listed}"]
+        return by_figures, f"{figures}; the list of ranks names {listed}"
     known = listed or by_figures
     if known and gpus not in (None, known):
         raise file.error(f"gpus={gpus}: {f'it lists {listed} ranks' if listed else figures}; expected gpus={known}")
     others = (count for count in (ranks.in_command, ranks.in_each_process) if count and count > 1 and span.has(count))
     if known is None and gpus is not None and not span.has(gpus):
         raise file.error(f"gpus={gpus}: its busbw / algbw is {read.factor.text}, which {name} has not on {gpus} ranks")
-    return known or gpus or next(others, None), []
+    return known or gpus or next(others, None), ""
 
 
 def _wrong(table: NcclTable, read: Reading, ranks: int) -> str:

@@ -101,6 +101,7 @@ def _of_nccl_tests(file: File, collective: str | None, gpus: int | None) -> Benc
         cells=[],
         warnings=[
             *[_warning("imported", left_out + more)] * bool(measured.left_out),
+            *[_warning("imported", measured.note)] * bool(measured.note),
             *[_warning(GROUPS, groups)] * (ranks.groups > 1),
             *[Warning(code=WRONG_ELEMENTS, message=measured.wrong, remedy="its times mean nothing")]
             * bool(measured.wrong),
