@@ -11,15 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _LISTED = re.compile(
-    r"^\s*#?\s*Rank\s+(?P<rank>\d{1,7})\s+(?:Group\s+(?P<group>\d{1,7})\s+)?(?:Pid\s+\d{1,10}\s+)?"
-    r"(?:on\s+(?P<host>\S{1,255})\s+device|uses\s+device)\s+(?P<device>\d{1,4})\s+\[(?P<bus>[^\]]{1,40})\]\s?(?P<name>.{0,200})"
+    r"^\s*#?\s*(?:Rank|Device)\s+(?P<rank>\d{1,7})\s+(?:Group\s+(?P<group>\d{1,7})\s+)?(?:Pid\s+\d{1,10}\s+)?"
+    r"(?:on\s+(?P<host>\S{1,255})\s+device|uses\s+device|->)\s+(?P<device>\d{1,4})\s+\[(?P<bus>[^\]]{1,40})\]\s?(?P<name>.{0,200})"
 )
-_PROGRAM = re.compile(r"(?:^|[\s/\"'`])(?P<name>[a-z_]{1,40})_(?P<kind>perf|test)\b(?P<after>[^|;&>]{0,1000})")
+_PROGRAM = re.compile(
+    r"(?:^|[\s/\"'`])(?P<name>[a-z_]{1,40}?)_(?P<kind>perf|test)(?:_mpi)?\b(?P<after>[^|;&>]{0,1000})"
+)
 _LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|orterun|prun|srun|jsrun)\b")
 _PROCESSES = re.compile(r"(?:^|\s)(?:-np|-n|--np|--ntasks)[ =]?(\d{1,7})\b")
 _THREADS = re.compile(r"\s(?:-t|--nthreads)[ =]?(\d{1,4})\b")
 _GPUS = re.compile(r"\s(?:-g|--ngpus)[ =]?(\d{1,4})\b")
-_SUMMED_UP = re.compile(r"nThread (\d{1,4}) nGpus (\d{1,4})\b")
+_SUMMED_UP = re.compile(r"nThreads?:? (\d{1,4}) nGpus:? (\d{1,4})\b")
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ until 2018 `bytes`, `N` and milliseconds. Rows without a heading count if their 
 Source: NVIDIA/nccl-tests, src/common.cu and src/util.cu, and ROCm/rccl-tests, src/common.cu, over their history.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from resnetx.formats import nccl_ranks, pasted
 from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
-from resnetx.formats.nccl_rows import Half, Row, printed, telling
+from resnetx.formats.nccl_rows import Half, Printed, Row, printed, telling
 from resnetx.loading import File
 from resnetx.operations import OPERATIONS
 
@@ -104,7 +105,8 @@ class _Heading:
         if time is None or algbw is None or busbw is None:
             return None
         counted = _COUNTED.fullmatch(cell.get("wrong", ""))  # else the heading is lost, and it is an error
-        wrong, error = printed(counted[0]) if counted else None, printed(cell.get("error", cell.get("wrong", "")))
+        wrong, failed = printed(counted[0]) if counted else None, cell.get("error", cell.get("wrong", ""))
+        error = Printed(math.inf, 0) if failed.endswith("*") else printed(failed)  # how rccl-tests marks it
         return Half(
             time.times(self.unit_s),
             algbw.times(1e9),
@@ -164,6 +166,7 @@ class _Reader:
     def line(self, number: int, line: str) -> None:
         """One line of the text."""
         words = pasted.cells(line)
+        words = words[1:] if words[:1] == ["#"] else words  # of a table that became a comment as a whole
         if heading := _heading(line):
             if any("cputime" in half for half in heading.halves):
                 raise self.file.error(CPU_TIME, number)

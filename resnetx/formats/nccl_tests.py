@@ -66,6 +66,11 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     if len(kinds) > 1:
         holds = ", ".join(f"{name or 'a collective'} on {count or 'some'} ranks" for name, count in kinds)
         raise file.error(f"holds several tables ({holds}); say which one with collective= and gpus=")
+    sizes = [size for each in found for size in {row.size_bytes for row in each.rows}]
+    if len(sizes) > len(set(sizes)):
+        raise file.error(
+            f"holds {len(found)} tables with the same sizes ({wanted[0].title}); expected one of them alone"
+        )
     return replace(
         found[0],
         rows=tuple(row for each in found for row in each.rows),
