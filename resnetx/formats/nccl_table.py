@@ -118,7 +118,7 @@ class _Heading:
 
 _COUNTED = re.compile(r"\d{1,18}|\d(?:\.\d{1,9})?e\+\d{1,2}")
 _START = re.compile(r"#?\s*(?P<size>size|bytes)\s+(?:count|N)\s+type\b", re.IGNORECASE)
-_SAME = {"error": "error", "res": "error", "delta": "error", "wrong": "wrong", "cputime": "cputime", "op": "redop"}
+_SAME = {"res": "error", "delta": "error", "op": "redop"}
 # Tables whose heading is lost: of 2022 and later, then those before, of which some have no operator or no root.
 _HALF = ("time", "algbw", "busbw", "wrong")
 _HEADLESS = [
@@ -189,11 +189,10 @@ class _Reader:
                 return
             self.program, self.in_command = named.program, named.ranks or self.in_command
 
-    def _begin(self, heading: _Heading | None) -> None:
+    def _begin(self, heading: _Heading) -> None:
         self.heading = heading
         ranks = nccl_ranks.rank_list(self.ranks, self.in_command, self.in_each_process)
-        counts_parts = heading is None or not heading.old
-        self.tables.append(NcclTable([], self.program, ranks, counts_parts))
+        self.tables.append(NcclTable([], self.program, ranks, counts_parts=not heading.old))
         self.program, self.above = None, True
 
     def _row(self, number: int, words: list[str]) -> None:
@@ -223,7 +222,7 @@ _COUNT = re.compile(r"\d{1,18}")
 def tables_of(file: File, text: str) -> list[NcclTable]:
     """The tables of a text."""
     reader = _Reader(file)
-    for number, line in enumerate(pasted.joined_commands(pasted.plain(text)).splitlines(), 1):
+    for number, line in pasted.numbered(pasted.plain(text)):
         reader.line(number, line)
     return reader.ended()
 

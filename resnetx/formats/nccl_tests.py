@@ -19,6 +19,8 @@ from resnetx.operations import OPERATIONS
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
 
+_NO_RESULT = "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"
+
 
 @dataclass(frozen=True)
 class TimedSize:
@@ -49,14 +51,10 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     `collective`, `gpus`: what they are of, where the file does not say; of several tables, which one is wanted.
     """
     read = _of_json(file, content) if file.path.suffix == ".json" else tables_of(file, file.decoded(content))
-    tables = [table for table in read if table.rows]
+    tables = [table for table in read if any(row.size_bytes for row in table.rows)]
     if not tables:
         program = "" if file.path.suffix == ".json" else other_programs.named(pasted.plain(file.decoded(content)))
-        raise file.error(
-            f"is of {program}; expected results of nccl-tests"
-            if program
-            else "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"
-        )
+        raise file.error(f"is of {program}; expected results of nccl-tests" if program else _NO_RESULT)
     wanted = [table for table in tables if len(tables) == 1 or table.may_be(collective, gpus)]
     if not wanted:
         holds = ", ".join(dict.fromkeys(table.title for table in tables))
@@ -66,6 +64,8 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     if len(kinds) > 1:
         holds = ", ".join(f"{name or 'a collective'} on {count or 'some'} ranks" for name, count in kinds)
         raise file.error(f"holds several tables ({holds}); say which one with collective= and gpus=")
+    if not any(each.rows for each in found):
+        raise file.error(_NO_RESULT)
     sizes = [size for each in found for size in {row.size_bytes for row in each.rows}]
     if len(sizes) > len(set(sizes)):
         raise file.error(

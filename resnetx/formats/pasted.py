@@ -16,6 +16,7 @@ Blanks behind a label stay, as columns are aligned by them.
 
 import html
 import re
+from collections.abc import Iterator
 
 _ENTITY = re.compile(r"&(?:lt|gt|amp|nbsp|quot|#\d{1,6});")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|[@-Z\\^_])")  # ECMA-48, colours
@@ -40,6 +41,7 @@ _LABELS = tuple(
 )
 _NAME = re.compile(r"[ \t]{0,8}(?:\[(?:pod/)?[\w./-]{1,200}\]|[\w.-]{1,80}\s{0,8}\||[\w.-]{1,80}:)[ \t]")
 _MOST_LABELS = 6  # one in front of the other
+_LONGEST = 10_000  # characters of a command
 
 
 def plain(text: str) -> str:
@@ -59,9 +61,15 @@ def cells(line: str) -> list[str]:
     return [word for word in line.replace("|", " ").split() if not _LABEL.fullmatch(word)]
 
 
-def joined_commands(text: str) -> str:
-    """The text with commands on one line each that a backslash continues on the next."""
-    return re.sub(r"\\[ \t]*\n\s*", " ", text)
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, from 1; a command that a backslash continues on the next line is one."""
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.rstrip().endswith("\\") and len(before) < _LONGEST:
+            before += line.rstrip()[:-1]
+        else:
+            yield number, before + line
+            before = ""
 
 
 def _unlabelled(line: str) -> str:

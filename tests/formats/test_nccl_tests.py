@@ -114,6 +114,8 @@ def test_rows_without_a_heading_count_if_their_columns_agree(read):
     assert [each.wrong for each in read(older).rows] == [None] * 3
     with pytest.raises(FileError, match="no line of it is a result of nccl-tests"):
         read(f"  {GiB}  {GiB // 4}  float  sum  -1  4000  11.1  19.4  0\n")
+    with pytest.raises(FileError, match="no line of it is a result of nccl-tests"):
+        read(table("allreduce", 8, {0: 1.6e-6}))
 
 
 def test_times_of_the_cpu_are_no_times(read):

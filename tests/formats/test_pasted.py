@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnetx.formats.pasted import cells, joined_commands, plain
+from resnetx.formats.pasted import cells, numbered, plain
 
 LINE = "#       size         count"
 
@@ -77,6 +77,5 @@ def test_labels_and_rules_between_columns_are_no_cells():
 
 
 def test_a_command_on_several_lines_is_one():
-    assert joined_commands("mpirun -np 8 \\\n   ./all_reduce_perf \\\n -g 1\nnext\n") == (
-        "mpirun -np 8  ./all_reduce_perf  -g 1\nnext\n"
-    )
+    lines = numbered("mpirun -np 8 \\\n   ./all_reduce_perf \\\n -g 1\nnext\n")
+    assert list(lines) == [(3, "mpirun -np 8    ./all_reduce_perf  -g 1"), (4, "next")]
