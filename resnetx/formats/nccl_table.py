@@ -134,11 +134,11 @@ def _heading(line: str) -> _Heading | None:
     words = [word.lstrip("#").lower() for word in pasted.cells(line)]
     labels = [_SAME.get(word, word) for word in words if word]
     starts = [place for place, label in enumerate(labels) if label in ("time", "cputime")]
-    if not starts or "algbw" not in labels or "busbw" not in labels:
-        return None
     stamped = labels[-1] == "timestamp"
     ends = [*starts[1:], len(labels) - stamped]
     halves = tuple(tuple(labels[start:end]) for start, end in zip(starts, ends, strict=True))
+    if not halves or not all({"algbw", "busbw"} <= set(half) for half in halves[:2]):
+        return None
     head = labels[: starts[0]]
     unit_s = 1e-3 if found["size"].lower() == "bytes" else 1e-6
     return _Heading("redop" in head, "root" in head, halves[:2], stamped, unit_s)
@@ -231,6 +231,7 @@ def _headless(lines: Sequence[tuple[int, list[str]]]) -> list[Row]:
     """Rows above which no heading stands: as the columns are with which all agree with themselves; [] by none."""
     for heading in _HEADLESS:
         rows = [row for number, words in lines if (row := heading.row(number, words))]
-        if len(rows) == len(lines) and telling(rows) and not any(row.disagreement for row in rows):
-            return rows
+        sent = [row for row in rows if row.size_bytes]
+        if len(rows) == len(lines) and telling(sent) and not any(row.disagreement for row in sent):
+            return sent
     return []
