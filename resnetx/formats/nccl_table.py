@@ -134,10 +134,12 @@ def _heading(line: str) -> _Heading | None:
     words = [word.lstrip("#").lower() for word in pasted.cells(line)]
     labels = [_SAME.get(word, word) for word in words if word]
     starts = [place for place, label in enumerate(labels) if label in ("time", "cputime")]
+    if not starts:
+        return None
     stamped = labels[-1] == "timestamp"
     ends = [*starts[1:], len(labels) - stamped]
     halves = tuple(tuple(labels[start:end]) for start, end in zip(starts, ends, strict=True))
-    if not halves or not all({"algbw", "busbw"} <= set(half) for half in halves[:2]):
+    if not all({"algbw", "busbw"} <= set(half) for half in halves[:2]):
         return None
     head = labels[: starts[0]]
     unit_s = 1e-3 if found["size"].lower() == "bytes" else 1e-6
