@@ -92,7 +92,7 @@ class AskedBenches:
 
     tasks: list[BenchFile]
     wanted: BenchSettings
-    machine: System | None  # that measures, as it is described
+    machines: Mapping[int, System | None]  # by the number of its nodes: what measures, as it is described
 
     def folder(self, task: BenchFile) -> RunFolder:
         """A new folder for one of them."""
@@ -104,7 +104,6 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     given = asked("bench", settings)
     own, workloads_asked = split(given)
     wanted = struct_of(own, BenchSettings, listed=LISTED)
-    machine = wanted.system()
     none = wanted.size in ([], ["none"])  # as where messages of a workload are all that is timed
     sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
     run = run_settings_from(compose(own))
@@ -121,7 +120,9 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
         )
         for request in requests
     ]
-    return AskedBenches(tasks, wanted, machine)
+    on_nodes = {request.nodes for request in requests}
+    machines = {nodes: wanted.system(nodes if nodes > 1 else None) for nodes in sorted(on_nodes)}
+    return AskedBenches(tasks, wanted, machines)
 
 
 def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
@@ -156,7 +157,7 @@ def _measured(task: BenchFile, benches: AskedBenches) -> Kept[BenchRecord]:
     what = f"{names} on gpus={request.gpus}, {len(request.sizes_bytes or request.copy_sizes_bytes)} sizes"
     with progress.waiting(what, folder.path):
         record = launcher.supervise(task, folder)
-    read = bench_reading.with_readings(record, benches.machine, request.transport)
+    read = bench_reading.with_readings(record, benches.machines[request.nodes], request.transport)
     if read != record:
         write(folder.record, read)
     return Kept(read, folder)

@@ -1,15 +1,20 @@
 """Imports what other programs measured, as a bench record."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from resnetx.api.bench_settings import LISTED, BenchSettings
 from resnetx.api.runs import Kept, run_folder
 from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
-from resnetx.interconnect import bench_reading, imported
-from resnetx.record import BenchRecord
+from resnetx.interconnect import bench_reading, imported, system
+from resnetx.interconnect.system import System
+from resnetx.record import BenchRecord, Device
 from resnetx.settings.compose import asked, struct_of
+
+READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
+MOST_OF_A_HOST = 16  # GPUs (DGX-2): a system of more in one node is a rack, whose hosts share one NVLink domain
 
 
 def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord]:
@@ -17,12 +22,9 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     from resnetx.measure.launch.results_folder import write
 
     given = asked("bench", settings)
-    if unread := [key for key in given if key not in ("collective", "gpus", "results", "size", "systems")]:
-        raise ConfigError(
-            f"{unread[0]}: nothing is measured with --import; it reads collective, gpus, size, systems and results"
-        )
+    if unread := [key for key in given if key not in READ]:
+        raise ConfigError(f"{unread[0]}: nothing is measured with --import; it reads {', '.join(READ)}")
     wanted = struct_of(given, BenchSettings, listed=LISTED)
-    machine = wanted.system()
     if not wanted.collective or not wanted.gpus:
         raise ConfigError("--import: expected one collective= and one gpus=, not an empty list")
     if len(wanted.collective) > 1:
@@ -33,7 +35,45 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     if len(sizes) != 1:
         raise ConfigError(f"size={wanted.size}: expected the one size of the copies in an imported file")
     record = imported.import_bench(file, wanted.collective[0], wanted.gpus[0], sizes[0])
-    record = bench_reading.with_readings(record, machine)
+    try:
+        machine = _machine(record, wanted)
+    except ConfigError as error:
+        raise ConfigError(f"--import {file}: {error}") from None
+    devices = None if machine is None else _on_machine(record.devices or [], machine)
+    record = bench_reading.with_readings(record, machine, devices=devices)
     folder = run_folder(Path(wanted.results), "bench", file.stem, node="imported")
     write(folder.record, record)
     return Kept(record, folder)
+
+
+def _machine(record: BenchRecord, wanted: BenchSettings) -> System | None:
+    """The system in as many nodes as the ranks were on; refused where it cannot be said what to compare them with."""
+    ranks, hosts = record.world_size, len({device.node for device in record.devices or []})
+    if not record.points or not wanted.systems:
+        return wanted.system(wanted.nodes)
+    if ranks is None:
+        raise ConfigError("does not say how many ranks there were; expected gpus=N, to compare it with systems=")
+    if any(warning.code == imported.GROUPS for warning in record.warnings):
+        raise ConfigError("several groups of ranks ran at once, which is not modelled; leave out systems=")
+    in_node = len(system.load(wanted.systems[0], nodes=1).gpus)
+    rack = in_node > MOST_OF_A_HOST and ranks <= in_node
+    if wanted.nodes is not None and hosts and wanted.nodes != hosts and not (rack and wanted.nodes == 1):
+        raise ConfigError(f"nodes={wanted.nodes}: it lists ranks on {hosts} hosts; expected nodes={hosts}")
+    try:
+        machine = wanted.system(wanted.nodes or (1 if rack else hosts) or None)
+    except ConfigError as error:
+        raise ConfigError(f"its ranks are on {hosts} hosts, and {error}" if hosts > 1 else f"{error}") from None
+    if machine is not None and ranks > len(machine.gpus):
+        has = f"{machine.name} has {len(machine.gpus)} GPUs"
+        raise ConfigError(f"it has {ranks} ranks, and {has}; expected nodes= and network=, or another systems=")
+    return machine
+
+
+def _on_machine(listed: Sequence[Device], machine: System) -> list[int] | None:
+    """The GPUs of a system that ranks ran on, by the list of a file; None: it does not tell them apart."""
+    hosts = {host: number for number, host in enumerate(dict.fromkeys(device.node for device in listed))}
+    in_node = len(machine.gpus) // machine.nodes
+    if len(hosts) != machine.nodes or any(device.index >= in_node for device in listed):
+        return None
+    places = [hosts[device.node] * in_node + device.index for device in listed]
+    return places if max(Counter(places).values(), default=2) == 1 else None

@@ -180,8 +180,8 @@ def _cost(plan: CollectivePlan, transport: Transport, size_bytes: int) -> Collec
         limiting_link=cost.limiting_link,
         calibration=None if plan.calibration is None else plan.calibration.source,
         explanation=[*plan.explain(size_bytes), error.text],
-        error=error.mean,
-        error_q90=error.q90,
+        error=error.mean if error.known else None,
+        error_q90=error.q90 if error.known else None,
         error_source=error.source,
     )
 

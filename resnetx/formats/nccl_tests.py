@@ -1,22 +1,25 @@
-"""Output of nccl-tests: its printed table, or the JSON that it writes with -J (src/util.cu writes both)."""
+"""Output of nccl-tests and rccl-tests: printed tables (`nccl_table`), or the JSON that they write with -J.
 
-import math
+Whatever a heading says, each row has to agree with itself (`nccl_rows`), and a table with its collective and its number
+of ranks: by its list of ranks, by the command above it, by its figures.
+"""
+
 import re
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from resnetx.formats import nccl_ranks, other_programs, pasted
+from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
+from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
+from resnetx.formats.nccl_table import CPU_TIME, MOST_BYTES, NcclTable, tables_of
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
+from resnetx.units import size_text
 
-MOST_BYTES = 2**53  # of an array
-
-PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values()}
+_NO_RESULT = "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class TimedSize:
 
     size_bytes: float
     time_s: float
-    wrong: int | None  # elements that were not what they should be; None: not checked
+    wrong: int | None  # elements that were not what they should be, out of place and in place; None: not checked
 
 
 @dataclass(frozen=True)
@@ -33,38 +36,90 @@ class NcclTests:
     """What one program has timed."""
 
     rows: tuple[TimedSize, ...]
-    collective: str | None  # None: the file does not say
+    collective: str | None  # None: neither the file nor its figures say
+    may_be: tuple[str, ...]  # the collectives that its figures fit
     gpus: int | None
+    ranks: RankList = NOT_SAID
+    left_out: tuple[str, ...] = ()  # lines that are no results after all, or disagree with themselves
+    note: str = ""  # what was taken for the number of ranks, where the list of them says less
+    wrong: str = ""  # what was wrong, and where; "": nothing that is known
 
 
-def parse(file: File, content: bytearray) -> NcclTests:
-    """The results of a file whose content was read; JSON where its name ends in .json."""
-    found = _from_json(file, content) if file.path.suffix == ".json" else _from_table(file, content)
-    if not found.rows:
-        raise file.error("no line of it is a result of nccl-tests (size, count, type, ..., time, ...)")
-    return found
+def parse(file: File, content: bytearray, collective: str | None = None, gpus: int | None = None) -> NcclTests:
+    """The results of a file whose content was read; JSON where its name ends in .json.
+
+    `collective`, `gpus`: what they are of, where the file does not say; of several tables, which one is wanted.
+    """
+    read = _of_json(file, content) if file.path.suffix == ".json" else tables_of(file, file.decoded(content))
+    tables = [table for table in read if any(row.size_bytes for row in table.rows)]
+    if not tables:
+        program = "" if file.path.suffix == ".json" else other_programs.named(pasted.plain(file.decoded(content)))
+        raise file.error(f"is of {program}; expected results of nccl-tests" if program else _NO_RESULT)
+    wanted = [table for table in tables if len(tables) == 1 or table.may_be(collective, gpus)]
+    if not wanted:
+        holds = ", ".join(dict.fromkeys(table.title for table in tables))
+        raise file.error(f"holds {holds}; expected a table of {collective or 'a collective'} on {gpus or 'any'} ranks")
+    found = [_result(file, table, collective, gpus) for table in wanted]
+    kinds = dict.fromkeys((each.collective, each.gpus) for each in found)
+    if len(kinds) > 1:
+        holds = ", ".join(f"{name or 'a collective'} on {count or 'some'} ranks" for name, count in kinds)
+        raise file.error(f"holds several tables ({holds}); say which one with collective= and gpus=")
+    if not any(each.rows for each in found):
+        raise file.error(_NO_RESULT)
+    sizes = [size for each in found for size in {row.size_bytes for row in each.rows}]
+    if len(sizes) > len(set(sizes)):
+        raise file.error(
+            f"holds {len(found)} tables with the same sizes ({wanted[0].title}); expected one of them alone"
+        )
+    return replace(
+        found[0],
+        rows=tuple(row for each in found for row in each.rows),
+        left_out=tuple(line for each in found for line in each.left_out),
+        wrong="; ".join(filter(None, (each.wrong for each in found))),
+    )
+
+
+# ---- JSON
 
 
 class _Timed(msgspec.Struct):
     """One direction of a result."""
 
-    time: float | Literal["nan"]  # microseconds; "nan": not measured
-    nwrong: float | Literal["N/A"] | None = None  # not checked: N/A, null, or absent
+    time: float | Literal["nan"] | None = None  # microseconds; "nan": not measured
+    cpu_time: float | Literal["nan"] | None = None  # with -C, instead of it
+    alg_bw: float | Literal["nan"] | None = None
+    bus_bw: float | Literal["nan"] | None = None
+    nwrong: float | Literal["N/A", "nan"] | None = None  # not checked: N/A, null, or absent
 
 
 class _Result(msgspec.Struct):
     size: float
-    out_of_place: _Timed
+    count: float | None = None
+    type: str | None = None
+    redop: str | None = None
+    root: str | float | None = None
+    out_of_place: _Timed | None = None
     in_place: _Timed | None = None
 
-    @property
-    def timed(self) -> _Timed:
-        """Out of place, unless only the other was measured."""
-        return self.in_place if self.out_of_place.time == "nan" and self.in_place else self.out_of_place
+
+class _Device(msgspec.Struct):
+    """A rank that the file lists; one alone where it was built without MPI."""
+
+    rank: int = 0
+    group: int = 0
+    hostname: str | None = None
+    device: int | None = None
+    device_info: str = ""
 
 
 class _Config(msgspec.Struct, frozen=True):
-    devices: list[msgspec.Raw] = []
+    devices: list[_Device] = []
+    nthreads: int = 1
+    ngpus: int = 1
+
+
+class _OutOfBounds(msgspec.Struct, frozen=True):
+    count: float = 0
 
 
 class _Written(msgspec.Struct):
@@ -73,51 +128,143 @@ class _Written(msgspec.Struct):
     results: list[_Result]
     args: list[str] = []
     config: _Config = _Config()
+    out_of_bounds: _OutOfBounds = _OutOfBounds()
 
 
-def _from_json(file: File, content: bytearray) -> NcclTests:
+def _of_json(file: File, content: bytearray) -> list[NcclTable]:
     written: _Written = decode(replace(file, what="the JSON of nccl-tests"), content, _Written)
-    points = [
-        TimedSize(result.size, float(result.timed.time) * 1e-6, _count(result.timed.nwrong))
-        for result in written.results
+    if any(
+        half and half.cpu_time is not None for each in written.results for half in (each.out_of_place, each.in_place)
+    ):
+        raise file.error(CPU_TIME)
+    rows = [row for number, each in enumerate(written.results, 1) if (row := _of_result(number, each))]
+    named = nccl_ranks.command(" ".join(written.args)) or nccl_ranks.Command(None, None)
+    config = written.config
+    listed = [
+        Rank(each.rank, each.group, each.hostname, each.device or 0, None, each.device_info) for each in config.devices
     ]
-    program = written.args[0] if written.args else ""
-    return _from_rows(file, points, program, len(written.config.devices))
+    several = listed if len(listed) > 1 else []
+    ranks = nccl_ranks.rank_list(several, named.ranks, config.nthreads * config.ngpus)
+    failed = int(min(max(0.0, written.out_of_bounds.count), MOST_BYTES))
+    return [NcclTable(rows, named.program, ranks, out_of_bounds=failed)]
 
 
-def _from_table(file: File, content: bytearray) -> NcclTests:
-    """Rows of the printed table: size, count, type, redop, (root,) time in us, algbw, busbw, wrong elements, ...
-
-    Out of place comes first. Before version 2.12 the last one is the largest error ("5e-07"), not a count.
-    """
-    text = file.decoded(content)
-    columns = re.search(r"^#\s+size\s+count\s+type\s+redop(\s+root)?\b.*", text, re.MULTILINE)
-    time_column = 5 if columns and columns[1] else 4
-    counted = bool(columns and "#wrong" in columns[0])
-    points = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) > time_column and words[0].isdecimal() and words[1].isdecimal() and not words[2].isdecimal():
-            wrong = words[time_column + 3] if counted and len(words) > time_column + 3 else None
-            with suppress(ValueError):  # no row after all
-                points.append(TimedSize(float(words[0]), float(words[time_column]) * 1e-6, _count(wrong)))
-    program = re.search(r"^# Collective test starting: (\S+)", text, re.MULTILINE)
-    return _from_rows(file, points, program[1] if program else "", len(re.findall(r"^#\s+Rank\s+\d+ ", text, re.M)))
-
-
-def _count(wrong: float | str | None) -> int | None:
-    """Wrong elements; None where they were not counted."""
-    count = math.nan if wrong is None or wrong == "N/A" else float(wrong)
-    return int(min(count, MOST_BYTES)) if count >= 0 else None
-
-
-def _from_rows(file: File, points: Sequence[TimedSize], program: str, ranks: int) -> NcclTests:
-    """`program`: its path, or ""; `ranks`: how many it lists (one: MPI builds alone list all of them in JSON)."""
-    name = re.match(r"(\w{1,40})_perf", Path(program).name)
-    return NcclTests(
-        tuple(
-            point for point in points if 0 < point.size_bytes <= MOST_BYTES and SHORTEST_s <= point.time_s <= LONGEST_s
-        ),
-        PROGRAMS.get(name[1], name[1]) if name else None,
-        ranks if ranks > 1 else None,
+def _of_result(number: int, result: _Result) -> Row | None:
+    halves = [_of_timed(half) if half else None for half in (result.out_of_place, result.in_place)]
+    if not 0 <= result.size <= MOST_BYTES or not any(halves):
+        return None
+    count = result.count if result.count is not None and 0 <= result.count <= MOST_BYTES else None
+    root = str(result.root).strip()
+    return Row(
+        where=f"result {number}",
+        size_bytes=int(result.size),
+        count=None if count is None else int(count),
+        type=result.type,
+        redop=result.redop or None,
+        root=int(root) if re.fullmatch(r"-?\d{1,7}", root) else None,
+        out=halves[0],
+        inside=halves[1],
     )
+
+
+def _of_timed(timed: _Timed) -> Half | None:
+    time, algbw, busbw = (
+        None if value is None else printed(f"{value}") for value in (timed.time, timed.alg_bw, timed.bus_bw)
+    )
+    if time is None:
+        return None
+    counted = isinstance(timed.nwrong, float) and timed.nwrong >= 0
+    return Half(
+        time.times(1e-6),
+        algbw.times(1e9) if algbw else None,
+        busbw.times(1e9) if busbw else None,
+        int(min(float(timed.nwrong or 0), MOST_BYTES)) if counted else None,
+    )
+
+
+# ---- what a table is of
+
+
+def _result(file: File, table: NcclTable, collective: str | None, gpus: int | None) -> NcclTests:
+    """A table as results; refused where it does not agree with itself, or with what it is said to be of."""
+    read = reading([row for row in table.rows if row.size_bytes], table.counts_parts)
+    if len(read.refused) > len(read.rows):
+        raise file.error(f"{read.refused[0]}: no table of nccl-tests, or its columns are not those of its heading")
+    if read.alone:
+        raise file.error("its busbw is 0, as of one rank alone; several need nccl-tests built with MPI=1, or -g")
+    fitting = tuple(read.candidates)
+    name = _collective(file, table, read, collective)
+    count, note = _ranks(file, table.ranks, read, name, gpus)
+    return NcclTests(
+        rows=tuple(
+            TimedSize(row.size_bytes, row.halves[0].time.value, row.wrong)
+            for row in read.rows
+            if 0 < row.size_bytes <= MOST_BYTES and SHORTEST_s <= row.halves[0].time.value <= LONGEST_s
+        ),
+        collective=name,
+        may_be=fitting,
+        gpus=count,
+        ranks=table.ranks,
+        left_out=(*table.left_out, *read.refused),
+        note=note,
+        wrong=_wrong(table, read, count or 2),
+    )
+
+
+def _collective(file: File, table: NcclTable, read: Reading, collective: str | None) -> str | None:
+    """The collective that a table says it is of, else the one that is asked for, else the only one that fits."""
+    stated = table.stated
+    if stated and stated not in OPERATIONS:
+        raise file.error(f"it holds {stated}; expected collective= one of {', '.join(OPERATIONS)}")
+    if stated and collective not in (None, stated):
+        raise file.error(f"holds {stated}; expected {collective}")
+    fitting = read.candidates
+    parts = f" and its size is {read.parts} times its count" if (read.parts or 1) > 1 else ""
+    figures = f"its busbw / algbw is {read.factor.text}{parts}"
+    if not fitting:
+        raise file.error(f"{figures}, which no collective has on any number of ranks")
+    name = stated or collective
+    if name is None:
+        return fitting[0] if len(fitting) == 1 and table.counts_parts else None
+    if read.ranks_of(name) is None:
+        raise file.error(f"{figures}, which {name} has on no number of ranks; it may be of {', '.join(fitting)}")
+    return name
+
+
+def _ranks(file: File, ranks: RankList, read: Reading, name: str | None, gpus: int | None) -> tuple[int | None, str]:
+    """How many ranks there were, by the list, the figures, what is asked for, or the command; and what to say of it."""
+    span = (read.ranks_of(name) if name else None) or Interval(2, MOST_RANKS)
+    by_figures = int(span.low) if span.low == span.high else None
+    listed = ranks.count if ranks.count and ranks.count > 1 else None
+    figures = f"its busbw / algbw is {read.factor.text}, as of {name} on {by_figures} ranks"
+    if listed and not span.has(listed):
+        if by_figures is None or listed > by_figures:
+            raise file.error(f"it lists {listed} ranks, and {figures if by_figures else 'its busbw is of other ones'}")
+        return by_figures, f"{figures}; the list of ranks names {listed}"
+    known = listed or by_figures
+    if known and gpus not in (None, known):
+        raise file.error(f"gpus={gpus}: {f'it lists {listed} ranks' if listed else figures}; expected gpus={known}")
+    others = (count for count in (ranks.in_command, ranks.in_each_process) if count and count > 1 and span.has(count))
+    if known is None and gpus is not None and not span.has(gpus):
+        raise file.error(f"gpus={gpus}: its busbw / algbw is {read.factor.text}, which {name} has not on {gpus} ranks")
+    return known or gpus or next(others, None), ""
+
+
+def _wrong(table: NcclTable, read: Reading, ranks: int) -> str:
+    """What was wrong, and at which sizes."""
+    places = [
+        f"{half.wrong} at {size_text(row.size_bytes)} ({place})"
+        for row in read.rows
+        for half, place in ((row.out, "out of place"), (row.inside, "in place"))
+        if half and half.wrong
+    ]
+    if places:
+        return f"wrong elements: {', '.join(places[:_MOST_NAMED])}" + ", ..." * (len(places) > _MOST_NAMED)
+    if not table.out_of_bounds:
+        return ""
+    sizes = [size_text(row.size_bytes) for row in read.rows if row.rounded_badly(ranks)]
+    at = f"at {', '.join(sizes[:_MOST_NAMED])}" if sizes else "at sizes that its table does not say"
+    return f"its last lines say FAILED: {table.out_of_bounds} values out of bounds, {at}"
+
+
+_MOST_NAMED = 10  # sizes in a sentence

@@ -54,7 +54,7 @@ def _result(record: BenchRecord, point: BenchPoint, time_s: float) -> dict[str, 
     other = {"in_place": "out_of_place", "out_of_place": "in_place"}[place]
     return {
         "size": point.size_bytes,
-        "count": point.size_bytes // ELEMENT_BYTES[dtype],
+        "count": point.size_bytes // ELEMENT_BYTES[dtype] // ((record.world_size or 1) if operation.in_parts else 1),
         "type": _TYPES[dtype],
         "redop": "sum" if operation.adds else "none",
         "root": 0 if point.collective in ("broadcast", "reduce", "gather", "scatter") else -1,

@@ -17,9 +17,9 @@ from resnetx.loading import File
 from resnetx.record.copies import Endpoint, Place
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 
-MARK = re.compile(r"^#\s*OSU ", re.MULTILINE)
+MARK = re.compile(r"^\s*#?\s*OSU \w", re.MULTILINE)
 _TITLE = re.compile(
-    r"^#\s*OSU (?P<name>.{1,120}?)\s*(?:Test)?\s*(?:\(?(?:Version|v)\s*(?P<version>[\w.]{1,20})\)?)?\s*$", re.M
+    r"^\s*#?\s*OSU (?P<name>.{1,120}?)\s*(?:Test)?\s*(?:\(?(?:Version|v)\s*(?P<version>[\w.]{1,20})\)?)?\s*$", re.M
 )
 _COLLECTIVES = {
     "allreduce": "allreduce",
@@ -30,6 +30,9 @@ _COLLECTIVES = {
     "allgather": "allgather",
 }
 _PER_RANK = ("allgather",)  # sizes are of each rank's part
+# Others have the same columns and are something else: overlap with computing, several pairs at once, neighbours.
+_ONE_PAIR = re.compile(r"MPI\S*\s+(?:Latency|Bandwidth|Bi-?Directional Bandwidth)", re.IGNORECASE)
+_ONE_COLLECTIVE = re.compile(r"\S+\s+(?P<word>\w+)\s+Latency", re.IGNORECASE)
 
 
 def parse(file: File, text: str, ranks: int | None) -> CopyTable:
@@ -39,11 +42,10 @@ def parse(file: File, text: str, ranks: int | None) -> CopyTable:
         raise file.error("no line of it names a benchmark of OSU (# OSU MPI Bandwidth Test v5.6.2)")
     name, program = title["name"], f"OSU micro-benchmarks {title['version'] or 'of unknown version'}"
     figures = list(_figures(text))
-    unit = 1e-6 if re.search(r"\(us\)|Latency \[?us|Avg Lat", text) else None
-    collective = next((own for word, own in _COLLECTIVES.items() if re.search(rf"\b{word}\b", name, re.I)), None)
-    if collective and "atency" in name:
+    of_all = _ONE_COLLECTIVE.fullmatch(name)
+    if of_all and (collective := _COLLECTIVES.get(of_all["word"].lower())):
         return _collective(file, program, collective, figures, ranks)
-    if "andwidth" not in name and unit is None:
+    if not _ONE_PAIR.fullmatch(name):
         raise file.error(f"holds {name}, which is neither a copy between two ranks nor a known collective")
     both = re.search(r"bi-?directional", name, re.I) is not None
     rows = [_copy(text, name, size, figure, "andwidth" in name, both) for size, figure in figures]

@@ -6,7 +6,7 @@ switches (NVLS), or ranks that share memory. In the lab a copy stands beside wha
 collective beside what gloo takes over them (`lab_plan`); neither is judged, as nothing is published of that.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from statistics import median
 
@@ -16,7 +16,7 @@ from resnetx.choices import Lab
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, pair_reading
 from resnetx.interconnect.collective import CollectivePlan
-from resnetx.interconnect.errors import error_of
+from resnetx.interconnect.errors import MeasuredError, error_of
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.lab_network import LabNetwork, lab_network
 from resnetx.interconnect.lab_plan import lab_plan, together
@@ -26,23 +26,32 @@ from resnetx.interconnect.pair_causes import ERRORS, FEWER_LINKS, NUMA, OTHERS, 
 from resnetx.interconnect.parts import SwitchSpec
 from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.system import load
-from resnetx.record import NOT_DESCRIBED, BenchPoint, BenchRecord, Warning
+from resnetx.record import NOT_DESCRIBED, BenchPoint, BenchRecord, Unknown, Warning
 from resnetx.record.copies import CopyCell
 
 OTHER_RINGS = "the library found fewer rings than the links allow (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH: channels)"
 NO_PEERS = "GPUs reach each other through host memory: peer access is off or refused (NCCL_DEBUG=INFO: via SHM)"
+NO_GPUDIRECT = "network cards do not reach GPU memory (NCCL_DEBUG=INFO: no GDRDMA behind via NET; nvidia-peermem, VMs)"
+FEWER_CARDS = "fewer network cards than described, or sockets instead (NCCL_DEBUG=INFO: NET/IB names each, NET/Socket)"
 IN_SWITCH = "the library adds up in the switches (NVLS), where the plan of library={library} sends over rings"
 SHARED_MEMORY = "the ranks share memory of one host, so that no link is crossed"
 NEWER = "the library is newer than library={library}, which the expected time is of"
+_COMPARE = "see docs/reading-benches.md; `resnetx compare A B` holds it against a bench of another such machine"
 _BESIDE_OTHERS = "classes are of copies that ran alone"
 
 
-def with_readings(record: BenchRecord, system: System | None, transport: Transport = "auto") -> BenchRecord:
+def with_readings(
+    record: BenchRecord,
+    system: System | None,
+    transport: Transport = "auto",
+    devices: Sequence[int] | None = None,
+) -> BenchRecord:
     """The record with what is expected of each cell and point, and how what was measured stands to it.
 
-    `transport`: what was asked for.
+    `transport`: what was asked for. `devices`: the GPUs of the system, where the request does not say: of an import.
     """
-    lab, devices = (record.request.lab, record.request.devices) if record.request else (None, None)
+    lab, asked = (record.request.lab, record.request.devices) if record.request else (None, None)
+    devices = asked or devices
     if system is None and lab is None and not record.cells:
         return record
     if lab is not None:  # its links are those of a system, unless they are to be held against another one's
@@ -50,23 +59,30 @@ def with_readings(record: BenchRecord, system: System | None, transport: Transpo
     cells = pair_reading.with_readings(record.cells, system, transport, devices) if record.cells else []
     if lab is not None and system is not None:
         cells = _over_lab_links(record, cells, system, lab)
-        points = _beside(record, _lab_plans(record, system, lab, devices))
+        plan_of = _lab_plans(record, system, lab, devices)
+        points = _beside(record, plan_of)
     else:
-        points = record.points if system is None else _judged(record, _plans(record, system, devices, transport))
+        plan_of = _plans(record, system, devices, transport)
+        points = _judged(record, plan_of)
     warnings = [*record.warnings, *_stands_out(record, system, transport)]
-    unknown = _unknown(record, cells, points, system)
+    warnings += _not_judged(record, plan_of) if system and not lab else []
+    unknown = _unknown(record, cells, points, plan_of, system)
     return msgspec.structs.replace(record, cells=cells, points=points, warnings=warnings, unknown=unknown)
 
 
 def _unknown(
-    record: BenchRecord, cells: Sequence[CopyCell], points: Sequence[BenchPoint], system: System | None
+    record: BenchRecord,
+    cells: Sequence[CopyCell],
+    points: Sequence[BenchPoint],
+    plan_of: "PlanOf",
+    system: System | None,
 ) -> dict[str, str]:
     """The reasons of the record, for what is null now."""
     why = str(NOT_DESCRIBED) if system is None else f"the description of {system.name} says nothing of it"
-    if record.request and record.request.lab:
-        why = "what gloo does for it in the lab is not modelled"
     reasons = dict(record.unknown)
-    read: list[tuple[str, object, str]] = [(f"points.{n}.expected_s", p.expected_s, why) for n, p in enumerate(points)]
+    read: list[tuple[str, object, str]] = [
+        (f"points.{n}.expected_s", p.expected_s, str(plan_of(p.collective))) for n, p in enumerate(points)
+    ]
     read += [(f"cells.{n}.expected_s", cell.expected_s, why) for n, cell in enumerate(cells)]
     read += [(f"cells.{n}.class", cell.pair_class, _BESIDE_OTHERS) for n, cell in enumerate(cells)]
     for path, value, reason in read:
@@ -89,35 +105,64 @@ def _stands_out(record: BenchRecord, system: System | None, transport: Transport
     ]
 
 
-PlanOf = Callable[[str], CollectivePlan | None]  # by the name of a collective; None: nothing is known of it
+PlanOf = Callable[[str], CollectivePlan | Unknown]  # by the name of a collective; or why there is none
 
 
-def _plans(record: BenchRecord, system: System, devices: Sequence[int] | None, transport: Transport) -> PlanOf:
+def _plans(record: BenchRecord, system: System | None, devices: Sequence[int] | None, transport: Transport) -> PlanOf:
     """As described GPUs run collectives."""
+    ranks = record.world_size
 
     @cache
-    def plan_of(name: str) -> CollectivePlan | None:
-        ranks = record.world_size
-        if ranks is None or not 1 < ranks <= len(system.gpus):
-            return None
+    def plan_of(name: str) -> CollectivePlan | Unknown:
+        if system is None:
+            return NOT_DESCRIBED
+        if ranks is None:
+            return Unknown("how many ranks there were is not known")
+        if not 1 < ranks <= len(system.gpus):
+            return Unknown(f"{system.name} has {len(system.gpus)} GPUs, and there were {ranks} ranks")
         try:
-            plan = collective.plan(system, name, devices or range(ranks), transport=transport)
+            plan = collective.plan(system, name, devices or _spread(system, ranks), transport=transport)
             return with_published(plan) if transport == "auto" else plan
-        except ConfigError:  # no path joins these GPUs
-            return None
+        except ConfigError as error:  # no path joins these GPUs
+            return Unknown(f"{error}")
 
     return plan_of
+
+
+def _spread(system: System, ranks: int) -> Sequence[int]:
+    """The first GPUs of the first nodes, on which ranks are unless they are said to be elsewhere."""
+    in_node = len(system.gpus) // system.nodes
+    if ranks % system.nodes:
+        return range(ranks)
+    return [node * in_node + device for node in range(system.nodes) for device in range(ranks // system.nodes)]
+
+
+def _not_judged(record: BenchRecord, plan_of: PlanOf) -> list[Warning]:
+    """Of which collectives no time is expected, or none is judged, and why."""
+    found = []
+    for name in dict.fromkeys(point.collective for point in record.points):
+        plan = plan_of(name)
+        if isinstance(plan, Unknown):
+            found.append(Warning(code="not-compared", message=f"{name}: no time is expected: {plan}", remedy=_COMPARE))
+        elif error := next((error for error in _errors(record, name, plan) if not error.known), None):
+            message = f"{name} is not judged, as the error of its expected times is not known: {error.source}"
+            found.append(Warning(code="error-not-known", message=message, remedy=_COMPARE))
+    return found
+
+
+def _errors(record: BenchRecord, name: str, plan: CollectivePlan) -> Iterator[MeasuredError]:
+    return (error_of(plan, point.size_bytes) for point in record.points if point.collective == name)
 
 
 def _lab_plans(record: BenchRecord, system: System, lab: Lab, devices: Sequence[int] | None) -> PlanOf:
     """As gloo runs them over the links of the lab."""
 
     @cache
-    def plan_of(name: str) -> CollectivePlan | None:
+    def plan_of(name: str) -> CollectivePlan | Unknown:
         try:
             return lab_plan(system, lab, devices or range(record.world_size or 0), name)
-        except ConfigError:  # what gloo does for it there is not modelled
-            return None
+        except ConfigError:
+            return Unknown("what gloo does for it in the lab is not modelled")
 
     return plan_of
 
@@ -146,7 +191,7 @@ def _beside(record: BenchRecord, plan_of: PlanOf) -> list[BenchPoint]:
     found = []
     for point in record.points:
         plan = plan_of(point.collective)
-        expected_s = plan.cost(point.size_bytes).time_s if plan else None
+        expected_s = None if isinstance(plan, Unknown) else plan.cost(point.size_bytes).time_s
         found.append(msgspec.structs.replace(point, expected_s=expected_s))
     return found
 
@@ -170,10 +215,13 @@ def _times_s(record: BenchRecord) -> list[float]:
     return found
 
 
-def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | None) -> BenchPoint:
-    if plan is None or point.expected_s is None:
+def _judged_point(point: BenchPoint, time_s: float, plan: CollectivePlan | Unknown) -> BenchPoint:
+    if isinstance(plan, Unknown) or point.expected_s is None:
         return point
-    verdict = pair_reading.judge(time_s, point.expected_s, error_of(plan, point.size_bytes).q90)
+    error = error_of(plan, point.size_bytes)
+    if not error.known:
+        return point
+    verdict = pair_reading.judge(time_s, point.expected_s, error.q90)
     causes = {"low": _low, "above the link": _above}.get(verdict)
     return msgspec.structs.replace(point, verdict=verdict, causes=causes(plan, point.size_bytes) if causes else [])
 
@@ -182,6 +230,8 @@ def _low(plan: CollectivePlan, size_bytes: int) -> list[str]:
     """What to check, the likeliest first."""
     if plan.cost(size_bytes).time_s > 2 * size_bytes / plan.cost(2**30).algbw_Bps:  # mostly fixed times
         return [SLOW_HOST, POWER, NO_PEERS, OTHERS]
+    if plan.system.nodes > 1:
+        return [NO_GPUDIRECT, FEWER_CARDS, OTHER_RINGS, NUMA, POWER, OTHERS]
     if any(link.wire.family == "nvlink" for link, _ in plan.system.counted_links()):
         return [OTHER_RINGS, NO_PEERS, FEWER_LINKS, ERRORS, POWER, OTHERS]
     return [PCIE_LINK, NO_PEERS, NUMA, POWER, ERRORS, OTHERS]

@@ -60,11 +60,12 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes, directions, fractional
 from resnetx.interconnect.sends import NcclSends
 from resnetx.interconnect.sockets import over_sockets
-from resnetx.interconnect.system import Library, System
+from resnetx.interconnect.system import FABRIC, Library, System
 from resnetx.operations import OPERATIONS
 from resnetx.units import si, size_text
 
 COLLECTIVES = tuple(OPERATIONS)
+FASTEST = 1.02  # times what links carry, which a time may say: it is rounded
 LIBRARIES: tuple[str, ...] = get_args(Library)
 SENDING = tuple(name for name, generation in GENERATIONS.items() if generation.sends)  # the oldest first
 
@@ -95,7 +96,6 @@ class CollectivePlan:
     notes: tuple[str, ...]  # why, in sentences
     transport: Transport = "auto"
     calibration: Calibration | None = None
-    validated: bool = True  # whether anything is published that could tell how far off it is
 
     @cached_property
     def bus_factor(self) -> float:
@@ -208,11 +208,39 @@ def calibrate(uncalibrated: CollectivePlan, measured: MeasuredCollective) -> Col
             f"calibration={measured.source}: measured on {measured.gpus} GPUs; expected "
             f"{len(uncalibrated.devices)}, as many as devices={list(uncalibrated.devices)}"
         )
+    _refuse_faster_than_links(uncalibrated, measured)
     compared = [
         ComparedTime(point.size_bytes, point.time_s, uncalibrated.cost(point.size_bytes).time_s)
         for point in measured.points
     ]
     return replace(uncalibrated, calibration=by_times(measured.source, compared))
+
+
+def _refuse_faster_than_links(plan: CollectivePlan, measured: MeasuredCollective) -> None:
+    """Refuses times in which what each GPU, or node, has to receive or send does not fit through all of its links."""
+    if plan.library == "gloo":  # ranks of one host, which share its memory
+        return
+    operation, several = OPERATIONS[plan.collective], len({plan.system.node_of(gpu) for gpu in plan.devices}) > 1
+    groups = by_node(plan.system, plan.devices) if several else [[gpu] for gpu in plan.devices]
+    share = 1 - 1 / len(groups) if operation.in_parts else 1.0  # of the array
+    most_Bps = min(_into(plan.system, group[0], several) for group in groups)
+    for point in measured.points:
+        if share * point.size_bytes > FASTEST * most_Bps * point.time_s:
+            moved = f"{size_text(round(point.size_bytes))} in {point.time_s * 1e6:,.1f} us"
+            rate, most = (si(each_Bps, "B/s") for each_Bps in (point.size_bytes / point.time_s, most_Bps))
+            raise ConfigError(
+                f"calibration={measured.source}: {moved} are {rate}, and all links of a {'node' if several else 'GPU'} "
+                f"of {plan.system.name} carry {most}; expected times of {plan.collective} measured there"
+            )
+
+
+def _into(system: System, gpu: int, several: bool) -> float:
+    """What all links into a GPU, or all ports of its node, carry by their datasheets."""
+    if several:
+        node = system.node_of(gpu)
+        return sum(link.bandwidth_Bps for link, _ in system.near(FABRIC, {node}))
+    links = system.neighbours[system.gpus[gpu].name]
+    return sum(link.lanes_from(near) * link.wire.bandwidth_Bps.value for link, near in links)
 
 
 def check_devices(system: System, devices: Sequence[int] | None) -> tuple[int, ...]:
@@ -275,7 +303,6 @@ def _sent_by_nccl(
         chains=(),
         lanes=None,
         notes=(*sends.notes, *older),
-        validated=sends.through_switches,
     )
 
 
@@ -322,5 +349,4 @@ def _over_sockets(system: System, collective: str, devices: tuple[int, ...], lib
         chains=(),
         lanes=None,
         notes=(f"{what} over sockets; the GPUs' links are not used.",),
-        validated=not operation.sends,
     )

@@ -3,20 +3,22 @@
 Each published figure is predicted with what was fitted without its source (`fitting`). Its error counts for plans of
 its system, library and collective in its band of sizes; where fewer than `FEWEST` figures are known, for those of the
 library and collective on any system, of the library, then of all. A mean is never below that of the few which are
-closer. Rings and messages (all-to-all, send-receive, gather, scatter) never stand for each other.
+closer. Rings and messages (all-to-all, send-receive, gather, scatter) never stand for each other. Of a kind of machine
+that no figure is of (`compared_kinds`) the error is not known: what it would fall back to is of something else.
 
     error_of(plan, 64 * 2**20).mean
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from resnetx.interconnect.compared_kinds import never_compared
 from resnetx.interconnect.fitted import FOLDER
 from resnetx.loading import own_yaml
 from resnetx.operations import OPERATIONS
@@ -44,10 +46,15 @@ class MeasuredError:
     held_out: bool = False  # of points that calibrate the plan, each predicted from the others
 
     @property
+    def known(self) -> bool:
+        """Whether anything alike was ever compared with measurements; else the figures are those of everything else."""
+        return self.points > 0
+
+    @property
     def text(self) -> str:
         """A sentence for results."""
-        if not self.points:
-            return f"Not validated: {self.source}; of them, the mean is off by {self.mean:.1%}."
+        if not self.known:
+            return f"Error not known: {self.source}."
         of = "held out of" if self.held_out else "mean of"
         return f"Off by {self.mean:.1%} ({of} {self.points} {self.source}), 90 % within {self.q90:.1%}."
 
@@ -206,19 +213,14 @@ def error_of(plan: "CollectivePlan", size_bytes: float) -> MeasuredError:
         return MeasuredError(
             calibration.held_out_error, calibration.held_out_q90, calibration.points, calibration.source, held_out=True
         )
-    if not plan.validated:
-        return _not_validated()
     nodes, band = plan.system.nodes, bisect_right(BANDS_BYTES, size_bytes)
     if plan.transport == "auto":
-        return _published_error(plan.system.name, plan.library, plan.collective, nodes, band)
-    return _published_error("", "", "", nodes, band)
-
-
-@cache
-def _not_validated() -> MeasuredError:
-    """Of messages over anything but NVSwitches: that of all messages, of any size."""
-    cell = _by_key()[None, None, SENDS, False, None]
-    return MeasuredError(cell.mean, cell.q90, 0, "every published time of messages is of one node with NVSwitches")
+        error = _published_error(plan.system.name, plan.library, plan.collective, nodes, band)
+    else:
+        error = _published_error("", "", plan.collective if OPERATIONS[plan.collective].sends else "", nodes, band)
+    if fault := never_compared(plan):
+        return replace(error, points=0, source=fault)
+    return error
 
 
 @cache

@@ -1,16 +1,20 @@
 """Bench records of what other programs measured: collectives by nccl-tests and OSU, pair copies by several."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, unknown_name
-from resnetx.formats import nvbandwidth, osu, p2p_test, tartan_pairs, torch_log
+from resnetx.formats import nvbandwidth, osu, p2p_test, pasted, tartan_pairs, torch_log
 from resnetx.formats.copy_rows import CopyRow, CopyTable
-from resnetx.interconnect.measured import MAX_TABLE_BYTES, MeasuredSize, read_nccl_tests
+from resnetx.formats.nccl_ranks import Rank
+from resnetx.formats.nccl_tests import TimedSize
+from resnetx.interconnect.measured import MAX_TABLE_BYTES, read_nccl_tests
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
-from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Unknown, Warning, known, seal
+from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Device, Unknown, Warning, known, seal
+from resnetx.record.bench import WRONG_ELEMENTS
 from resnetx.record.copies import CopyCell
 
 SILENT = Unknown("nccl-tests does not say")
@@ -19,6 +23,8 @@ _PROGRAMS = "text or JSON of nccl-tests, nvbandwidth, OSU, p2pBandwidthLatencyTe
 _NOT_SAID = Unknown("the file does not say")
 _NO_RELAY = Unknown("no GPU relays it")
 _NO_CLASS = Unknown("not classified yet")
+MOST_LEFT_OUT = 5  # lines that are named
+GROUPS = "groups"  # the code of a warning: several groups of ranks ran at once
 
 
 def import_bench(file: Path, collective: str | None, gpus: int | None, size_bytes: int | None = None) -> BenchRecord:
@@ -35,16 +41,16 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
     if table is None:
         if size_bytes is not None:
             raise ConfigError(f"size={size_bytes}: {file.name} is of nccl-tests, which says the sizes itself")
-        return _of_nccl_tests(file, collective, gpus)
+        return _of_nccl_tests(opened, collective, gpus)
     if collective is not None and any(row.collective != collective for row in table.collectives):
         raise ConfigError(f"{where}: holds {table.collectives[0].collective}; expected {collective}")
     return _record(
         source=f"{file.name} ({table.program})",
         library=table.program,
         ranks=table.gpus or gpus,
-        points=[_point(row.collective, MeasuredSize(row.size_bytes, row.time_s)) for row in table.collectives],
+        points=[_point(row.collective, [TimedSize(row.size_bytes, row.time_s, None)]) for row in table.collectives],
         cells=[_cell(row) for row in table.rows],
-        notes=table.notes,
+        warnings=[_warning("imported", note) for note in table.notes],
         name=file.name,
     )
 
@@ -53,7 +59,7 @@ def _copies(file: File, content: bytearray, gpus: int | None, size_bytes: int | 
     """What a file of another program than nccl-tests says; None where it is of none."""
     if file.path.suffix == ".json" or content.lstrip()[:1] == b"{":
         return nvbandwidth.parse(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
-    text = file.decoded(content)
+    text = pasted.plain(file.decoded(content))
     if tartan_pairs.MARK.search(text):
         return tartan_pairs.parse(file, text)
     if p2p_test.MARK.search(text):
@@ -72,23 +78,43 @@ def _is_nvbandwidth(file: File, content: bytearray) -> bool:
         return b'"nvbandwidth"' in content[:2000]
 
 
-def _of_nccl_tests(file: Path, collective: str | None, gpus: int | None) -> BenchRecord:
+def _of_nccl_tests(file: File, collective: str | None, gpus: int | None) -> BenchRecord:
     if collective is not None and collective not in OPERATIONS:
         raise unknown_name("collective", collective, tuple(OPERATIONS), "collective")
-    measured = read_nccl_tests(str(file), collective, f"--import {file}")
-    name = measured.collective or collective
-    if name not in OPERATIONS:
-        holds = f"it holds {name}" if name else "it does not say of which collective it is"
-        raise ConfigError(f"--import {file}: {holds}; expected collective= one of {', '.join(OPERATIONS)}")
+    measured = read_nccl_tests(str(file.path), collective, gpus, file.where)
+    name = measured.collective
+    if name is None:
+        raise file.error(
+            f"it does not say of which collective it is; expected collective= one of {', '.join(measured.may_be)}, "
+            "which its figures fit"
+        )
+    by_size: dict[float, list[TimedSize]] = {}
+    for row in measured.rows:
+        by_size.setdefault(row.size_bytes, []).append(row)
+    ranks = measured.ranks
+    left_out = "left out: " + "; ".join(measured.left_out[:MOST_LEFT_OUT])
+    more = f"; and {len(measured.left_out) - MOST_LEFT_OUT} more" if len(measured.left_out) > MOST_LEFT_OUT else ""
+    groups = f"{ranks.groups} groups of ranks ran at once (NCCL_TESTS_SPLIT), each with {ranks.count}"
     return _record(
-        source=measured.source,
+        source=f"{file.path.name} (nccl-tests)",
         library="nccl-tests",
-        ranks=measured.gpus or gpus,
-        points=[_point(name, point) for point in measured.points],
+        ranks=measured.gpus,
+        points=[_point(name, rows) for rows in by_size.values()],
         cells=[],
-        notes=(),
-        name=file.name,
+        warnings=[
+            *[_warning("imported", left_out + more)] * bool(measured.left_out),
+            *[_warning("imported", measured.note)] * bool(measured.note),
+            *[_warning(GROUPS, groups)] * (ranks.groups > 1),
+            *[Warning(code=WRONG_ELEMENTS, message=measured.wrong, remedy="its times mean nothing")]
+            * bool(measured.wrong),
+        ],
+        name=file.path.name,
+        listed=ranks.ranks if ranks.complete and ranks.count == measured.gpus else (),
     )
+
+
+def _warning(code: str, message: str) -> Warning:
+    return Warning(code=code, message=message, remedy="see docs/reading-benches.md")
 
 
 def _record(
@@ -98,15 +124,15 @@ def _record(
     ranks: int | None,
     points: list[BenchPoint],
     cells: list[CopyCell],
-    notes: tuple[str, ...],
+    warnings: list[Warning],
     name: str,
+    listed: Sequence[Rank] = (),
 ) -> BenchRecord:
     imported = Unknown(f"imported from {name}")
     no_ranks = Unknown("the file lists no ranks, and gpus= was not given")
-    warnings = [Warning(code="imported", message=note, remedy="see docs/reading-benches.md") for note in notes]
     if points and ranks is None:
         message = f"{no_ranks}, so bus bandwidths and expected times are not known"
-        warnings.append(Warning(code="no-ranks", message=message, remedy="add gpus=, how many took part"))
+        warnings = [*warnings, Warning(code="no-ranks", message=message, remedy="add gpus=, how many took part")]
     record = BenchRecord(
         kind="bench",
         schema=SCHEMA,
@@ -126,7 +152,7 @@ def _record(
         cells=cells,
         skipped=[],
         transport=known(imported),
-        devices=known(imported),
+        devices=[_device(rank) for rank in listed] if listed else known(imported),
         host_load=known(imported),
         warnings=warnings,
         environment=known(imported),
@@ -137,12 +163,26 @@ def _record(
     return seal(record)
 
 
-def _point(collective: str, point: MeasuredSize) -> BenchPoint:
+def _device(rank: Rank) -> Device:
+    return Device(
+        rank=rank.rank,
+        node=rank.host or "",
+        index=rank.device,
+        name=rank.name,
+        uuid=known(SILENT),
+        pci_bus_id=known(SILENT if rank.bus_id is None else rank.bus_id),
+        cpus=known(SILENT),
+    )
+
+
+def _point(collective: str, rows: Sequence[TimedSize]) -> BenchPoint:
+    """All times of one size, of which several cycles have one each."""
+    wrong = [row.wrong for row in rows if row.wrong is not None]
     return BenchPoint(
         collective=collective,
-        size_bytes=int(point.size_bytes),
-        times_s=[point.time_s],
-        wrong=known(SILENT if point.wrong is None else point.wrong),
+        size_bytes=int(rows[0].size_bytes),
+        times_s=[row.time_s for row in rows],
+        wrong=known(sum(wrong) if wrong else SILENT),
         cpu_share=known(SILENT),
         computing_lost=known(SILENT),
         queued_s=known(MEAN_OF_A_QUEUE),

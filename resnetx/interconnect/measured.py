@@ -10,10 +10,12 @@ import msgspec
 
 from resnetx.errors import ConfigError, FileError
 from resnetx.formats import nccl_tests
-from resnetx.formats.nccl_tests import MOST_BYTES
+from resnetx.formats.nccl_table import MOST_BYTES
+from resnetx.formats.nccl_tests import NcclTests
 from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
 from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RunFolder
 from resnetx.record import read as read_record
+from resnetx.record.bench import WRONG_ELEMENTS
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size, size_text
 
@@ -76,7 +78,12 @@ def read(path: str, collective: str | None = None) -> MeasuredCollective:
         return measured(record, collective, f"{file_path.parent.name}/{file_path.name}", where)
     if len(content) > MAX_TABLE_BYTES:
         raise file.error(f"larger than {size_text(MAX_TABLE_BYTES)}; expected the text or JSON of nccl-tests")
-    return _nccl_tests(file, content, collective)
+    found = nccl_tests.parse(file, content, collective)
+    if found.wrong or found.left_out:
+        fault = f"{found.wrong}: its times mean nothing" if found.wrong else f"{found.left_out[0]}; take that line out"
+        raise file.error(fault)
+    points = tuple(MeasuredSize(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
+    return MeasuredCollective(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
 
 
 def by_gpus(path: str, collective: str) -> dict[int | None, MeasuredCollective]:
@@ -100,21 +107,13 @@ def by_gpus(path: str, collective: str) -> dict[int | None, MeasuredCollective]:
     return measured_on
 
 
-def read_nccl_tests(path: str, collective: str | None, where: str) -> MeasuredCollective:
-    """The same from a table or JSON of nccl-tests, and nothing else; `where`: the setting that error messages name."""
+def read_nccl_tests(path: str, collective: str | None, gpus: int | None, where: str) -> NcclTests:
+    """What a table or JSON of nccl-tests says, and nothing else; `where`: the setting that error messages name."""
     file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
         raise file.error("a bench record already; expected the text or JSON of nccl-tests")
-    return _nccl_tests(file, content, collective)
-
-
-def _nccl_tests(file: File, content: bytearray, collective: str | None) -> MeasuredCollective:
-    found = nccl_tests.parse(file, content)
-    if collective and found.collective and found.collective != collective:
-        raise file.error(f"holds {found.collective}; expected {collective}")
-    points = tuple(MeasuredSize(row.size_bytes, row.time_s, row.wrong) for row in found.rows)
-    return MeasuredCollective(f"{file.path.name} (nccl-tests)", points, found.collective, found.gpus)
+    return nccl_tests.parse(file, content, collective, gpus)
 
 
 class _Kind(msgspec.Struct):
@@ -168,6 +167,9 @@ def measured(record: BenchRecord, collective: str | None, source: str, where: st
     points = sorted(
         (point for point in record.points if point.collective == wanted), key=lambda point: point.size_bytes
     )
+    wrong = [warning.message for warning in record.warnings if warning.code == WRONG_ELEMENTS]
+    if wrong and not any(point.wrong for point in points):  # else the point says it better
+        raise ConfigError(f"{where}: {wrong[0]}: its times mean nothing")
     for point in points:
         if fault := _fault(point):
             raise ConfigError(f"{where}: {fault}")

@@ -83,11 +83,6 @@ class NcclSends:
             f"Of a process for each GPU; one that posts the messages of all takes {more_us:.0f} us more.",
         )
 
-    @property
-    def through_switches(self) -> bool:
-        """Whether all go through NVSwitches, which every published figure is of."""
-        return all(each.kind == "NVLink" and len(each.flow.steps) > 1 for each in self._sent)
-
     @cached_property
     def _sent(self) -> list[Sent]:
         return [self._on_its_way(message) for message in messages(self.operation, self.groups)]

@@ -152,6 +152,9 @@ class SkippedArray(msgspec.Struct, frozen=True):
     reason: str
 
 
+WRONG_ELEMENTS = "wrong-elements"  # the code of a warning: an imported table says that results were wrong
+
+
 class BenchRecord(RecordPart, frozen=True, kw_only=True):
     """`record.json` of a bench."""
 

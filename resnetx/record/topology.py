@@ -86,9 +86,9 @@ class CollectiveCost(RecordPart, frozen=True):
     limiting_link: str
     calibration: str | None  # file or published times that refined it; null: none
     explanation: list[str]
-    error: float | None = None  # relative, of the time: the mean, as measured; null: an older record
+    error: float | None = None  # relative, of the time: the mean, as measured; null: not known
     error_q90: float | None = None  # that 90 % were within
-    error_source: str | None = None  # of what
+    error_source: str | None = None  # of what, or why it is not known
 
 
 class GpuChoice(RecordPart, frozen=True):

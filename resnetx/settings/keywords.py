@@ -286,6 +286,8 @@ class BenchKeywords(LaunchKeywords, total=False):
     registered: bool
     lab: LabSettings
     systems: Sequence[Text] | Text
+    network: str | None
+    nics: int | None
     place: Literal["in", "out"] | None
     dtype: Literal["fp32", "bf16", "fp16"]
     timing: Literal["blocking", "back-to-back", "graph"] | None

@@ -25,6 +25,7 @@ from resnetx.measure.launch.moment import Moment
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchFile, BenchPoint, BenchRecord, RunFolder, SkippedArray
 from resnetx.record.bench import NOT_DESCRIBED, counts
+from tests.nccl_tables import HEADING, rank_list, row, table
 
 SCHEMA = json.loads((Path(resnetx.__file__).parent / "schemas" / "bench.schema.json").read_text())
 SMALL = ["warmup=1", "iterations=4", "threads=1"]
@@ -417,8 +418,8 @@ TEXT = """\
 #  Rank  1 Group  0 Pid    353 on       node device  1 [0000:05:00] NVIDIA H100 80GB HBM3
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-     1048576        262144     float    none      -1    80.10   13.09    6.55      0    79.90   13.12    6.56      0
-     4194304       1048576     float    none      -1    151.0   27.78   13.89      3    150.9   27.80   13.90    N/A
+     1048576        131072     float    none      -1    80.10   13.09    6.55      0    79.90   13.12    6.56      0
+     4194304        524288     float    none      -1    151.0   27.78   13.89      3    150.9   27.80   13.90    N/A
 """
 JSON = json.dumps({
     "version": 2,
@@ -468,13 +469,13 @@ def test_json_of_nccl_tests_becomes_a_record(capsys, tmp_path):
 def test_what_a_file_does_not_say_is_asked_for(capsys, tmp_path):
     status, _, err, paths = imported(capsys, tmp_path, "old.txt", OLD)
     assert (status, paths) == (2, [])
-    assert "it does not say of which collective it is; expected collective= one of allreduce, broadcast" in err
+    assert "it does not say of which collective it is; expected collective= one of allgather, alltoall" in err
     status, _, err, paths = imported(capsys, tmp_path, "new.txt", TEXT, "collective=allreduce")
     assert (status, paths) == (2, [])
     assert "new.txt: holds allgather; expected allreduce" in err
-    status, _, _, (path,) = imported(capsys, tmp_path, "old.txt", OLD, "collective=broadcast", "gpus=8")
+    status, _, _, (path,) = imported(capsys, tmp_path, "old.txt", OLD, "collective=alltoall")
     found = record.read(path, BenchRecord)
-    assert ({point.collective for point in found.points}, found.world_size) == ({"broadcast"}, 8)
+    assert ({point.collective for point in found.points}, found.world_size) == ({"alltoall"}, 2)
 
 
 def test_a_bench_record_is_not_imported_again(capsys, tmp_path):
@@ -689,8 +690,7 @@ def test_pairs_that_share_something_keep_less(capsys, tmp_path, monkeypatch):
 
 def test_an_imported_collective_stands_beside_what_its_system_allows(capsys, tmp_path):
     file = tmp_path / "all_reduce.txt"
-    columns = "# size count type redop root time algbw busbw #wrong\n"
-    file.write_text(columns + " 1073741824 268435456 float sum -1 90000 0 0 0\n")
+    file.write_text(table("allreduce", 8, {2**30: 0.09}))
     words = ["bench", "--import", str(file), "gpus=8", "collective=allreduce", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words, "systems=dgx-h200")
     assert status == 0
@@ -701,6 +701,88 @@ def test_an_imported_collective_stands_beside_what_its_system_allows(capsys, tmp
     assert (row["verdict"], row["expected_s"] < row["time_s"]) == ("low", True)
     assert "systems=['gx8', 'dgx2']: a bench runs on one machine" in run(capsys, *words, "systems=[gx8,dgx2]")[2]
     assert "verdict" not in run(capsys, *words)[1]
+
+
+def pasted(tmp_path, hosts, times_s, collective="allreduce"):
+    """A file with a list of ranks, so many on each host, and a table."""
+    file = tmp_path / "pasted.log"
+    file.write_text(rank_list(hosts) + table(collective, sum(hosts.values()), times_s))
+    return file
+
+
+def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
+    file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**30: 4018e-6, 8 * 2**30: 0.278})
+    words = ["bench", "--import", str(file), "systems=dgx-h200", f"results={tmp_path}"]
+    status, out, _ = run(capsys, *words, "network=ndr400", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert [(point["verdict"], round(point["expected_s"] * 1e6)) for point in found["points"]] == [
+        ("as expected", 4018), ("low", 31733),
+    ]  # fmt: skip
+    assert "network cards do not reach GPU memory" in found["points"][1]["causes"][0]
+    assert [device["node"] for device in found["devices"]] == ["node-a"] * 8 + ["node-b"] * 8
+    assert found["devices"][9]["index"] == 1
+    assert json.loads(run(capsys, *words, "network=ndr400", "nodes=2", "--json")[1])["points"] == found["points"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "its ranks are on 2 hosts, and dgx-h200: nodes=2 of dgx-h200: expected network=, one of 100gbe"),
+        (["nodes=3", "network=ndr400"], "nodes=3: it lists ranks on 2 hosts; expected nodes=2"),
+        (["network=ndr400", "nics=9"], "nics=9: dgx-h200 has 8 network cards in each node"),
+        (["network=ndr"], "network"),
+        (["env.A=1"], "env.A: nothing is measured with --import; it reads collective, gpus, size, systems, nodes,"),
+    ],
+)
+def test_what_is_missing_to_judge_several_hosts_is_named(capsys, tmp_path, words, sentence):
+    file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**30: 4018e-6})
+    status, _, err = run(capsys, "bench", "--import", str(file), "systems=dgx-h200", *words, f"results={tmp_path}")
+    assert status == 2
+    assert sentence in err
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words", "sentence"),
+    [
+        ({"a": 8}, ["systems=dgx-h200", "network=ndr400"], "network=ndr400: one node needs no network; set nodes= as"),
+        ({"a": 8}, ["network=ndr400"], "network=ndr400: of the nodes of systems=, which is missing"),
+        ({"a": 16}, ["systems=dgx-h200"], "it has 16 ranks, and dgx-h200 has 8 GPUs; expected nodes= and network=, or"),
+    ],
+)
+def test_a_system_of_other_nodes_than_the_ranks_is_refused(capsys, tmp_path, hosts, words, sentence):
+    file = pasted(tmp_path, hosts, {2**30: 4018e-6})
+    status, _, err = run(capsys, "bench", "--import", str(file), *words, f"results={tmp_path}")
+    assert (status, sentence in err) == (2, True)
+
+
+def test_without_a_number_of_ranks_there_is_nothing_to_compare(capsys, tmp_path):
+    file = tmp_path / "sent.log"
+    file.write_text("./sendrecv_perf\n" + table("sendrecv", 8, {2**30: 4018e-6}))
+    status, _, err = run(capsys, "bench", "--import", str(file), "systems=dgx-h200", f"results={tmp_path}")
+    assert status == 2
+    assert "does not say how many ranks there were; expected gpus=N, to compare it with systems=" in err
+
+
+def test_hosts_of_one_rack_are_one_node_and_an_unknown_error_judges_nothing(capsys, tmp_path):
+    """The model is 25 % too fast for a rack that is published as a good one; nothing tells how far off it may be."""
+    file = pasted(tmp_path, {f"tray{tray}": 4 for tray in range(18)}, {8 * 2**30: 20299e-6})
+    words = ["bench", "--import", str(file), "systems=gb200-nvl72", f"results={tmp_path}"]
+    status, out, _ = run(capsys, *words)
+    assert status == 0
+    assert "16,264.6 not judged" in " ".join(out.split())
+    assert "to check" not in out
+    said = "allreduce is not judged, as the error of its expected times is not known: no times of rings or trees are"
+    assert said in " ".join(out.split())
+
+
+def test_wrong_elements_in_place_are_named_with_their_size(capsys, tmp_path):
+    file = tmp_path / "wrong.log"
+    rows = row("allreduce", 2, 2**10, 1e-5) + row("allreduce", 2, 2**20, 1e-4, inside=32)
+    file.write_text("./all_reduce_perf -g 2\n" + HEADING + rows + "# Out of bounds values : 1 FAILED\n")
+    status, out, _ = run(capsys, "bench", "--import", str(file), f"results={tmp_path}")
+    assert status == 1
+    assert "warning: wrong elements: 32 at 1 MiB (in place); its times mean nothing" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from resnetx.cli import main
 from resnetx.interconnect.bench_reading import with_readings
 from resnetx.interconnect.imported import import_bench
 from tests.fuzz.of_pair_copies import P2P_OLD
+from tests.nccl_tables import table as nccl_table
 
 SIZES = [2**power for power in range(10, 27)]
 
@@ -28,9 +29,7 @@ def run(capsys, tmp_path, monkeypatch):
 
 
 def table(latency_us, GBps):
-    head = "# size count type redop root time algbw busbw #wrong\n"
-    rows = (f"{size} {size // 4} float sum -1 {latency_us + size / GBps / 1e3} 0 0 0\n" for size in SIZES)
-    return (head + "".join(rows)).encode()
+    return nccl_table("allreduce", 8, {size: latency_us * 1e-6 + size / GBps / 1e9 for size in SIZES}).encode()
 
 
 @pytest.fixture

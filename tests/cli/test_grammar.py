@@ -36,7 +36,7 @@ FOREIGN = {
     "sweep": ["library=[nccl1,nccl2]", "network=hdr200", "iterations=3", "clock=1227", "pick=2"],
     "verify": ["windows=3", "warmup=9", "measure=step", "tracker=wandb", "transport=host"],
     "trace": ["measure=step", "windows=3", "repeats=2", "systems=gx8"],
-    "bench": ["batch_size=3", "input=synthetic", "library=gloo", "network=hdr200", "steps=3"],
+    "bench": ["batch_size=3", "input=synthetic", "library=gloo", "pick=2", "steps=3"],
     "check": ["clock=1227", "repeats=2", "collective=allreduce", "strategy=after", "transport=host", "library=nccl2"],
     "topology": ["batch_size=3", "model=alexnet", "clock=1227"],
     "predict": ["repeats=3", "pick=2", "size=1MiB", "collective=allreduce", "warmup=3"],

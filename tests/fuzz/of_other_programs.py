@@ -13,11 +13,13 @@ from resnetx.errors import ConfigError
 from resnetx.formats import torch_log
 from resnetx.formats.predictions_csv import read_predictions
 from resnetx.interconnect import measured
+from resnetx.interconnect.bench_reading import with_readings
 from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.survey import joined
 from resnetx.interconnect.survey_file import written_system
 from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.interconnect.survey_reading import read_survey
+from resnetx.interconnect.system import load
 from resnetx.traces import files
 from resnetx.traces.devices import CPU
 from tests.fuzz.harness import Target, seldom
@@ -32,7 +34,7 @@ TABLE = b"""# Collective test starting: all_reduce_perf
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
      1048576        262144     float     sum      -1    80.10   13.09   22.91      0    79.90   13.12   22.97      0
-     2097152        524288     float     sum      -1    95.10   22.09   38.91      3    94.90   22.12   38.97      0
+     2097152        524288     float     sum      -1    95.10   22.05   38.59      3    94.90   22.10   38.67      0
      4194304       1048576     float     sum      -1    151.0   27.78   48.61    N/A    150.9   27.80   48.64    N/A
 # Out of bounds values : 0 OK
 """
@@ -41,12 +43,34 @@ OLD_TABLE = b"""\
      1048576        262144   float     sum    80.10   13.09   22.91  5e-07    79.90   13.12   22.97  5e-07
      4194304       1048576   float     sum    151.0   27.78   48.61  5e-07    150.9   27.80   48.64  5e-07
 """
+# As srun --label prints it, a rank and a host of each group listed; what was pasted from Open MPI, with a command.
+LABELLED_TABLE = b"""0: mpirun -np 4 ./all_gather_perf -b 8 -e 8M -g 2
+0: #  Rank  0 Group  0 Pid   6287 on     node-a device  0 [0000:18:00] NVIDIA H200
+0: #  Rank  1 Group  0 Pid   6288 on     node-b device  0 [0000:18:00] NVIDIA H200
+0: #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+0:      1048576        131072     float    none      -1    80.10   13.09    6.55      0    79.90   13.12    6.56      2
+0:      4194304        524288     float    none      -1    151.0   27.78   13.89      0    150.9   27.80   13.90    N/A
+0: # Out of bounds values : 1 FAILED
+"""
+TAGGED_TABLE = b"""\x1b[32m[1,0]<stdout>:\x1b[0m#   bytes   N   type   op   time  algbw  busbw   res
+[1,0]<stdout>:     1048576        262144   float     sum    0.080  13.09  22.91    5e-07
+2026-01-31T03:04:05.6Z stdout F     4194304        1048576   float     sum    0.151  27.78  48.61    5e-02
+[1,0]<stdout>: Out of bounds values : 1 FAILED
+"""
+HEADLESS_TABLE = b"""$ mpiexec -l -n 8 all_reduce_perf
+[0]  1048576   262144   float   sum   80.10  13.09  22.91  5e-07 [0]  79.90  13.12  22.97  5e-07
+"""
 NCCL_JSON = json.dumps({
     "version": 3,
     "args": ["./build/all_reduce_perf", "-J", "out.json"],
-    "config": {"devices": [{"rank": 0}, {"rank": 1}]},
+    "config": {"devices": [{"rank": 0, "hostname": "a", "device": 0}, {"rank": 1, "hostname": "b", "device": 0}]},
+    "out_of_bounds": {"count": 0, "okay": "true"},
     "results": [
-        {"size": 1048576, "count": 262144, "out_of_place": {"time": 80.1, "nwrong": 0}, "in_place": {"time": 79.9}},
+        {
+            "size": 1048576, "count": 262144, "type": "float", "redop": "sum", "root": "    -1",
+            "out_of_place": {"time": 80.1, "alg_bw": 13.090836, "bus_bw": 13.090836, "nwrong": 0},
+            "in_place": {"time": 79.9},
+        },
         {"size": 2097152, "out_of_place": {"time": 95.1, "nwrong": "N/A"}},
         {"size": 4194304, "out_of_place": {"time": 151.0, "nwrong": None}},
     ],
@@ -70,7 +94,9 @@ def _use_predictions(path: Path) -> None:
 
 
 def _use_nccl_tests(path: Path) -> None:
-    fitted(measured.read_nccl_tests(str(path), None, f"--import {path}"))
+    """Imports it, and calibrates with it."""
+    with_readings(import_bench(path, None, None), load("dgx-h200"))
+    fitted(measured.read(str(path), "allreduce"))
 
 
 TORCH_LOG = b"""Epoch 0
@@ -240,7 +266,12 @@ TARGETS = (
     Target("nccl-tree", "nccl.log", lambda: [NCCL_LOG], _use_survey),
     Target("topo-xml", "topo.xml", lambda: [NCCL_XML, HWLOC_XML], _use_survey),
     Target("torch-log", "log.txt", lambda: [TORCH_LOG], _use_torch_log),
-    Target("nccl-text", "all_reduce.txt", lambda: [TABLE, OLD_TABLE], _use_nccl_tests),
+    Target(
+        "nccl-text",
+        "all_reduce.txt",
+        lambda: [TABLE, OLD_TABLE, LABELLED_TABLE, TAGGED_TABLE, HEADLESS_TABLE],
+        _use_nccl_tests,
+    ),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
     Target("kineto", "profile.json", _profiles, _use_import),
     Target("kineto-gz", "profile.json.gz", _profiles, _use_import, pack=lambda data: gzip.compress(data, 1)),

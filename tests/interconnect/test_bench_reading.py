@@ -12,8 +12,7 @@ from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.lab_plan import lab_plan
 from resnetx.interconnect.system import load
 from resnetx.record import SCHEMA, BenchFile, BenchPoint, BenchRequest, CopyCell, cut_short
-
-HEAD = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+from tests.nccl_tables import table
 
 
 @pytest.fixture
@@ -22,8 +21,7 @@ def read(tmp_path):
 
     def reads(times_s, gpus=8, system="dgx-h200"):
         file = tmp_path / "all_reduce.txt"
-        rows = (f"{size} {size // 4} float sum -1 {time_s * 1e6} 0 0 0\n" for size, time_s in times_s.items())
-        file.write_text(HEAD + "".join(rows))
+        file.write_text(table("allreduce", gpus, times_s))
         record = import_bench(file, "allreduce", gpus)
         return bench_reading.with_readings(record, load(system) if system else None).points
 
@@ -58,7 +56,7 @@ def test_a_slow_small_collective_asks_for_the_host_first(read):
     assert large.causes[0] == bench_reading.OTHER_RINGS
 
 
-@pytest.mark.parametrize(("gpus", "system"), [(8, None), (None, "dgx-h200"), (16, "dgx-h200"), (1, "dgx-h200")])
+@pytest.mark.parametrize(("gpus", "system"), [(8, None), (16, "dgx-h200")])
 def test_what_no_plan_fits_is_not_judged(read, gpus, system):
     (point,) = read({2**20: 1e-3}, gpus, system)
     assert (point.expected_s, point.verdict, point.causes) == (None, "not judged", [])
@@ -66,10 +64,10 @@ def test_what_no_plan_fits_is_not_judged(read, gpus, system):
 
 def test_an_unknown_number_of_ranks_is_a_warning(tmp_path):
     """Bus bandwidths and expected times are unknown without it."""
-    file = tmp_path / "all_reduce.txt"
-    file.write_text(HEAD + "1048576 262144 float sum -1 80.1 13.1 22.9 0\n")
-    assert [warning.code for warning in import_bench(file, "allreduce", 8).warnings] == []
-    (warning,) = import_bench(file, "allreduce", None).warnings
+    file = tmp_path / "broadcast.txt"
+    file.write_text(table("broadcast", 8, {2**20: 80.1e-6}))
+    assert [warning.code for warning in import_bench(file, "broadcast", 8).warnings] == []
+    (warning,) = import_bench(file, "broadcast", None).warnings
     assert (warning.code, "bus bandwidths and expected times are not known" in warning.message) == ("no-ranks", True)
     assert "gpus=" in warning.remedy
 

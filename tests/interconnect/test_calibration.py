@@ -14,6 +14,7 @@ from resnetx.interconnect.collective import calibrate, plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize, by_gpus, measured, read
 from resnetx.interconnect.system import load
 from resnetx.record import BenchFile, BenchRequest, Unknown, cut_short
+from tests.nccl_tables import HEADING, row, table
 
 SIZES = [2**20 * 4**power for power in range(6)]
 
@@ -81,10 +82,45 @@ def test_calibration_of_four_gpus_serves_eight():
 
 def test_a_calibration_of_four_gpus_is_refused_for_the_plan_of_eight():
     system = load("dgx1-p100")
-    measured = MeasuredCollective("my.txt", tuple(MeasuredSize(size, 1e-3) for size in SIZES), gpus=4)
+    measured = MeasuredCollective("my.txt", tuple(MeasuredSize(size, 1e-1) for size in SIZES), gpus=4)
     assert calibrate(plan(system, devices=range(4)), measured).calibration
     with pytest.raises(ConfigError, match=r"my.txt: measured on 4 GPUs; expected 8, as many as devices=\[0, 1, 2"):
         calibrate(plan(system, devices=range(8)), measured)
+
+
+def test_times_that_no_links_could_carry_are_refused():
+    system = load("dgx-a100-40gb")
+    fast = MeasuredCollective("my.txt", (MeasuredSize(2**20, 1e-4), MeasuredSize(8 * 2**30, 256.36e-6)), gpus=8)
+    with pytest.raises(ConfigError) as refused:
+        calibrate(plan(system, "alltoall"), fast)
+    assert str(refused.value) == (
+        "calibration=my.txt: 8 GiB in 256.4 us are 33.5 TB/s, and all links of a GPU of dgx-a100-40gb carry 332 GB/s; "
+        "expected times of alltoall measured there"
+    )
+    nodes = load("dgx-h200", nodes=2, network="ndr400")
+    between = MeasuredCollective("my.txt", (MeasuredSize(2**20, 1e-4), MeasuredSize(8 * 2**30, 20e-3)), gpus=16)
+    with pytest.raises(ConfigError, match=r"8 GiB in 20,000.0 us are 429 GB/s, and all links of a node of 2x dgx-h200"):
+        calibrate(plan(nodes), between)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (HEADING + row("allreduce", 8, 2**20, 1e-4, inside=2), "wrong elements: 2 at 1 MiB (in place): its times mean"),
+        (
+            table("alltoall", 8, {2**20: 1e-4, 2**30: 5e-3}),
+            "is 0.875 and its size is 8 times its count, which allreduce",
+        ),
+        (
+            table("allreduce", 8, {2**20: 1e-4, 2**28: 1e-3, 2**30: 5e-3}).replace("5000.0", "500.0"),
+            "line 4: 1073741824 B in 500 us are 2,147 GB/s, and its algbw is 214.75; take that line out",
+        ),
+    ],
+)
+def test_a_table_that_does_not_agree_with_itself_calibrates_nothing(tmp_path, text, said):
+    (tmp_path / "log.txt").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read(str(tmp_path / "log.txt"), "allreduce")
 
 
 # ---- bench records
@@ -246,7 +282,7 @@ def test_points_are_read(tmp_path, name, text, source):
     [
         ("a.txt", "hello\n", "no line of it is a result of nccl-tests"),
         ("a.json", "{", "truncated or not JSON"),
-        ("a.json", '{"results": [{"size": 8}]}', "not the JSON of nccl-tests"),
+        ("a.json", '{"results": [{"size": 8}]}', "no line of it is a result of nccl-tests"),
         ("a.yaml", "source: [", "not YAML"),
         ("a.yaml", "points: []", "missing required field `source`"),
         ("a.yaml", "{source: x, points: [{size: 1M, time_us: 1}]}", "1M: not a size"),

@@ -8,7 +8,7 @@ from resnetx.interconnect.collective import plan
 from resnetx.interconnect.errors import Residual, cells, error_of, held, table
 from resnetx.interconnect.fitted import UNFITTED, fitted
 from resnetx.interconnect.fitting import fit, relative_errors
-from resnetx.interconnect.published import times
+from resnetx.interconnect.published import load_published, measured_devices, times
 from resnetx.interconnect.system import load
 from resnetx.operations import OPERATIONS
 
@@ -25,9 +25,40 @@ def test_an_error_is_of_the_system_library_collective_and_size():
 
 
 def test_of_a_system_that_nobody_measured_the_generation_decides():
-    made = error_of(plan(load("gb200-nvl72"), library="nccl2.4"), 64 * MIB)
-    assert "nccl2.4 allreduce on any system" in made.source
-    assert "any library" in error_of(plan(load("dgx1-p100"), library="gloo"), 64 * MIB).source
+    made = error_of(plan(load("dgx-a100-40gb"), library="nccl2.4"), 64 * MIB)
+    assert made.known and "nccl2.4 allreduce on any system" in made.source
+
+
+@pytest.mark.parametrize(
+    ("system", "more", "kind"),
+    [
+        ("gb200-nvl72", {}, "NVLink 5 through switches"),
+        ("hgx-b200", {}, "NVLink 5 through switches"),
+        ("dgx2", {}, "NVLink 2 through switches"),
+        ("mi300x", {}, "AMD Infinity Fabric link of MI300 GPUs (XGMI) from GPU to GPU"),
+        ("cpu-host", {}, "gloo or NCCL over sockets"),
+        ("dgx1-p100", {"library": "gloo"}, "gloo or NCCL over sockets"),
+        ("dgx-h100", {"transport": "socket"}, "gloo or NCCL over sockets"),
+    ],
+)
+def test_of_a_kind_of_machine_that_nobody_measured_the_error_is_not_known(system, more, kind):
+    found = error_of(plan(load(system), **more), 64 * MIB)
+    assert (found.known, found.text) == (
+        False,
+        f"Error not known: no times of rings or trees are published for {kind}.",
+    )
+
+
+def test_nodes_whose_cards_do_not_reach_gpu_memory_are_a_kind_of_their_own():
+    over = {network: plan(load("dgx-h200", nodes=2, network=network)) for network in ("ndr400", "10gbe")}
+    assert {network: error_of(made, MIB).known for network, made in over.items()} == {"ndr400": True, "10gbe": False}
+
+
+def test_every_published_figure_is_of_a_kind_that_is_known():
+    for point in times():
+        system = load_published(point.entry.system, point.entry.cluster)
+        made = plan(system, point.entry.collective, measured_devices(system, point.entry.cluster, point.gpus))
+        assert error_of(made, point.size_bytes).known, point.entry.source
 
 
 def test_between_nodes_no_error_is_below_what_was_measured_there():

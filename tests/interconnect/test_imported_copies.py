@@ -157,7 +157,7 @@ def test_osu_gathering_is_of_what_each_rank_sends(imported):
         (b'{"nvbandwidth": [1]}', "a.json", "nvbandwidth"),
         (b"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\nnothing\n", "a.txt", "no matrix of it is one of"),
         (b"Uni-PCIe-Bandwidth\n", "a.txt", "no matrix of it is one of Tartan's"),
-        (b"# OSU MPI Latency Test v5\n", "a.txt", "holds MPI Latency"),
+        (b"# OSU MPI Latency Test v5\n", "a.txt", "no line of it is a result (size, then latency"),
         (b"garbage", "a.txt", "no line of it is a result of nccl-tests"),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 from resnetx.interconnect import knees
 from resnetx.interconnect.imported import import_bench
 from resnetx.interconnect.pair_figures import published
+from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(3, 31)]
 
@@ -41,8 +42,7 @@ def test_few_sizes_have_none():
 
 def test_of_a_record(tmp_path):
     file = tmp_path / "all_reduce.txt"
-    rows = "".join(f"{size} {size // 4} float sum -1 {10 + size / 10e3} 0 0 0\n" for size in SIZES)
-    file.write_text("# size count type redop root time algbw busbw #wrong\n" + rows)
+    file.write_text(table("allreduce", 8, {size: 10e-6 + size / 10e9 for size in SIZES}))
     ((what, found),) = knees.of_record(import_bench(file, "allreduce", 8))
     assert what == "allreduce"
     assert found.half_bytes == pytest.approx(1e5, rel=0.05)

@@ -13,6 +13,7 @@ from resnetx.interconnect.system import load
 from resnetx.reporting.charts.bench_figures import figures
 from resnetx.reporting.charts.figure import specification
 from resnetx.reporting.pages import benches as page
+from tests.nccl_tables import table
 
 SIZES = [2**power for power in range(10, 27, 2)]
 
@@ -48,8 +49,7 @@ def collectives(tmp_path_factory):
     found = []
     for gpus, rate_GBps in ((2, 17), (8, 30)):
         file = tmp_path_factory.mktemp("reduced") / "all_reduce.txt"
-        rows = "".join(f"{size} {size // 4} float sum -1 {20 + size / rate_GBps / 1e3} 0 0 0\n" for size in SIZES)
-        file.write_text("# size count type redop root time algbw busbw #wrong\n" + rows)
+        file.write_text(table("allreduce", gpus, {size: 20e-6 + size / rate_GBps / 1e9 for size in SIZES}))
         found.append(with_readings(import_bench(file, "allreduce", gpus), load("dgx1-p100")))
     return found
 

@@ -169,7 +169,8 @@ def costs(plan: CollectivePlan, sizes: Sequence[int]) -> None:
     rows = []
     for size in sizes:
         time_us, *others = _cost_cells(plan.cost(size))
-        rows.append([size_text(size), time_us, _percent(error_of(plan, size).mean), *others])
+        error = error_of(plan, size)
+        rows.append([size_text(size), time_us, _percent(error.mean) if error.known else "?", *others])
     show.table(_what(plan), columns, rows, least=["algorithm", "algbw GB/s", "limited by"])
     _explanation(plan, sizes[-1])
 

@@ -13,6 +13,7 @@ from resnetx.cli.tables import show_bench
 from resnetx.errors import ConfigError
 from resnetx.measure.launch.several_nodes import follow, follows
 from resnetx.record import BenchRecord, RunFolder
+from resnetx.record.bench import WRONG_ELEMENTS
 from resnetx.study import Point
 
 
@@ -51,4 +52,5 @@ def _shown(options: Namespace, kept: Kept[BenchRecord]) -> bool:
         show_bench.bench(kept.record, kept.folder)
     record = kept.record
     wrong = [*(point.wrong for point in record.points), *(cell.wrong for cell in record.cells)]
-    return record.outcome == "ok" and not any(wrong)
+    said = any(warning.code == WRONG_ELEMENTS for warning in record.warnings)
+    return record.outcome == "ok" and not any(wrong) and not said
