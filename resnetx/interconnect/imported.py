@@ -1,17 +1,20 @@
 """Bench records of what other programs measured: collectives by nccl-tests and OSU, pair copies by several."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, unknown_name
 from resnetx.formats import nvbandwidth, osu, p2p_test, tartan_pairs
-from resnetx.formats.copy_rows import CopyRow, CopyTable
+from resnetx.formats.copy_rows import CopyRow, CopyTable, ListedGpu
 from resnetx.interconnect.measured import MAX_TABLE_BYTES, MeasuredSize, read_nccl_tests
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Unknown, Warning, known, seal
 from resnetx.record.copies import CopyCell
+from resnetx.record.machine import Device
 
 SILENT = Unknown("nccl-tests does not say")
 MEAN_OF_A_QUEUE = Unknown("`times_s` is the mean of a queue, as nccl-tests times them")
@@ -41,9 +44,10 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
         library=table.program,
         ranks=table.gpus or gpus,
         points=[_point(row.collective, MeasuredSize(row.size_bytes, row.time_s)) for row in table.collectives],
-        cells=[_cell(row) for row in table.rows],
+        cells=_cells(table.rows),
         notes=table.notes,
         name=file.name,
+        listed=table.devices,
     )
 
 
@@ -52,6 +56,8 @@ def _copies(file: File, content: bytearray, gpus: int | None, size_bytes: int | 
     if file.path.suffix == ".json" or content.lstrip()[:1] == b"{":
         return nvbandwidth.parse(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
     text = file.decoded(content)
+    if nvbandwidth.MARK.search(text):
+        return nvbandwidth.parse_text(file, text, size_bytes)
     if tartan_pairs.MARK.search(text):
         return tartan_pairs.parse(file, text)
     if p2p_test.MARK.search(text):
@@ -98,6 +104,7 @@ def _record(
     cells: list[CopyCell],
     notes: tuple[str, ...],
     name: str,
+    listed: Sequence[ListedGpu] = (),
 ) -> BenchRecord:
     imported = Unknown(f"imported from {name}")
     no_ranks = Unknown("the file lists no ranks, and gpus= was not given")
@@ -120,7 +127,7 @@ def _record(
         cells=cells,
         skipped=[],
         transport=known(imported),
-        devices=known(imported),
+        devices=[_device(gpu) for gpu in listed] or known(imported),
         host_load=known(imported),
         warnings=[Warning(code="imported", message=note, remedy="see docs/reading-benches.md") for note in notes],
         environment=known(imported),
@@ -146,7 +153,28 @@ def _point(collective: str, point: MeasuredSize) -> BenchPoint:
     )
 
 
-def _cell(row: CopyRow) -> CopyCell:
+def _device(gpu: ListedGpu) -> Device:
+    return Device(
+        rank=gpu.index,
+        node="not said",
+        index=gpu.index,
+        name=gpu.name,
+        uuid=known(_NOT_SAID),
+        pci_bus_id=gpu.pci_bus_id,
+        cpus=known(_NOT_SAID),
+    )
+
+
+def _cells(rows: Sequence[CopyRow]) -> list[CopyCell]:
+    """A cell for each thing that was timed: what a file has several times, as the diagonals of matrices, is one's."""
+    found: dict[CopyRow, list[CopyRow]] = {}
+    for row in rows:
+        found.setdefault(replace(row, time_s=0.0, evidence=()), []).append(row)
+    return [_cell(same) for same in found.values()]
+
+
+def _cell(same: Sequence[CopyRow]) -> CopyCell:
+    row = same[0]
     return CopyCell(
         copy=row.copy,
         source=row.source,
@@ -155,10 +183,13 @@ def _cell(row: CopyRow) -> CopyCell:
         size_bytes=row.size_bytes,
         direction=row.direction,
         endpoint=row.endpoint,
-        time_s=[row.time_s],
+        access=row.access,
+        engine=row.engine,
+        together=list(row.together),
+        time_s=[each.time_s for each in same],
         wrong=known(_NOT_SAID),
         path=known(_NOT_SAID if row.path is None else row.path),
-        evidence=list(row.evidence),
+        evidence=list(dict.fromkeys(sentence for each in same for sentence in each.evidence)),
         expected_s=known(NOT_DESCRIBED),
         verdict="not judged",
         pair_class=known(_NO_CLASS),
