@@ -113,7 +113,8 @@ PCIe-Latency
      0  10.54 536.62
      1 536.70  10.50
 """
-P2P_WITHOUT_PEERS = b"""[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
+P2P_WITHOUT_PEERS = b"""$ ./p2pBandwidthLatencyTest --p2p_read
+[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
 Device: 0, NVIDIA GeForce RTX 3090, pciBusID: 1b, pciDeviceID: 0, pciDomainID:0
 Device: 1, NVIDIA GeForce RTX 3090, pciBusID: 3d, pciDeviceID: 0, pciDomainID:0
 Device=0 CANNOT Access Peer Device=1
