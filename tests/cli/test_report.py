@@ -1,5 +1,6 @@
 """The verb `report` as a user meets it."""
 
+import csv
 import time
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 import resnetx
 from resnetx import record
 from resnetx.cli import main
+from resnetx.cli.tables import show_study
 from resnetx.errors import ConfigError
 from resnetx.interconnect.imported import import_bench
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord, cut_short
+from tests.documentation import ROOT
 from tests.fuzz.of_pair_copies import P2P_OLD
 
 
@@ -186,3 +189,19 @@ def _bench(tmp_path):
     log = tmp_path / "p2p.txt"
     log.write_bytes(P2P_OLD)
     return import_bench(log, None, None)
+
+
+def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exports(tmp_path, capsys):
+    """The twin of ResNet/4 took 3.8 steps longer than the step, in the one run of each on two nodes."""
+    study = resnetx.load(ROOT / "results" / "two-nodes" / "two-nodes")
+    show_study.scaling("Study", study.points)
+    show_study.limits(study.points)
+    screen = capsys.readouterr().out
+    assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
+    page = " ".join((tmp_path / "index.html").read_text().split())
+    with (tmp_path / "points.csv").open() as lines:
+        (point,) = [row for row in csv.DictReader(lines) if row["workload"] == "ResNet/4" and row["gpus"] == "2"]
+    reason = "not known from these runs, which put communication at -384% of the step"
+    assert all(reason in text for text in (" ".join(screen.split()), page, point["limited_why"]))
+    assert "483" not in page
+    assert [point[f"share_{part}"] for part in ("compute", "communication")] == ["", ""]

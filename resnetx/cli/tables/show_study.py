@@ -74,8 +74,7 @@ def _notes(points: Sequence[StudyPoint]) -> None:
     """What is to be noted of points (why one is missing, what stands out, warnings), each thing once."""
     noted: dict[str, list[str]] = defaultdict(list)
     for point in points:
-        unknown = point.result.limits.unknown.items() if point.result.limits else ()
-        for note in [point.result.reason, *point.result.notes, *(f"{part} is unknown: {why}" for part, why in unknown)]:
+        for note in [point.result.reason, *point.result.notes, *_unknown(point.result.limits)]:
             if note:
                 noted[note].append(point.words)
     for note, names in noted.items():
@@ -83,6 +82,15 @@ def _notes(points: Sequence[StudyPoint]) -> None:
         more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
         which = f"all {len(points)} points" if len(names) == len(points) > 1 else "; ".join(shown) + more
         show.say(f"{note}: {which}", indent=2)
+
+
+def _unknown(point_limits: Limits | None) -> list[str]:
+    """A sentence for each reason for which parts are not known."""
+    unknown = point_limits.unknown if point_limits else {}
+    return [
+        f"{' and '.join(part for part in unknown if unknown[part] == why)}: {why}"
+        for why in dict.fromkeys(unknown.values())
+    ]
 
 
 # ---- where the time goes --------------------------------------------------------------------------------------------
@@ -99,6 +107,8 @@ def limits(points: Sequence[StudyPoint]) -> None:
     if watched:
         columns = ["workload", "batch", "variant", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
         note = "Of the twin `phases`, over ranks and steps. exposed: communication not hidden by computation."
+        if any(point.result.limits and not point.result.limits.shares for point in points):
+            note += " Measured by itself: it holds where the parts above are not known."
         show.say()
         show.table("Inside an instrumented step: mean ms", columns, watched, note, ["copy", "wait", "update"])
 
@@ -118,8 +128,8 @@ def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
         for point, found in known
     ]
     note = (
-        "Share of the clean step that is saved in the twin without that part; below zero the twin was slower, "
-        "by chance or for less overlap. `-`: not present. `?`: unknown."
+        "Share of the clean step that is saved in the twin without that part. `-`: not present. `?`: not known from "
+        "these runs, as said above."
     )
     show.table("Time of a step by part", columns, rows, note, ["loader images/s"])
 

@@ -47,8 +47,8 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
         name="limits",
         title=f"What limits the points: {_verdicts(points)}",
         caption="Shares of the time of a step, by what it gets shorter without its input or without exchanging "
-        "gradients, and by the time in which no kernel runs; the rest is computing. Below zero: without that part the "
-        f"step was no shorter.{_not_separate(points)}{meanings(points)}",
+        "gradients, and by the time in which no kernel runs; the rest is computing."
+        f"{_not_separate(points)}{meanings(points)}",
         table=table_of(bars, _ShareRow),
         chart=panel_grid(table_of(bars), "panel", panels, columns, panel),
     )
@@ -62,6 +62,9 @@ def _bars(point: StudyPoint) -> Iterator[_ShareBar]:
     limits = point.result.limits
     if limits is None:
         yield _bar(point, None, None, word(point))
+        return
+    if not limits.shares:
+        yield _bar(point, None, None, "not known")
         return
     mixed = limits.unknown.keys() - {"host"}
     for part in PARTS:
@@ -90,13 +93,14 @@ def _limits(points: Iterable[StudyPoint]) -> list[Limits]:
 
 def _verdicts(points: Iterable[StudyPoint]) -> str:
     """How many points have each verdict, the most frequent first."""
-    verdicts = Counter(limits.verdict or "open" for limits in _limits(points))
+    verdicts = Counter(limits.verdict or ("open" if limits.shares else "not known") for limits in _limits(points))
     return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
 
 
 def _not_separate(points: Iterable[StudyPoint]) -> str:
     """The parts that were not measured, as a sentence of the caption; "" where all were."""
-    unknown = dict.fromkeys(f"{part} ({why})" for limits in _limits(points) for part, why in limits.unknown.items())
+    mixed = [limits for limits in _limits(points) if limits.shares]
+    unknown = dict.fromkeys(f"{part} ({why})" for limits in mixed for part, why in limits.unknown.items())
     return f" Not measured separately, so included in the rest: {'; '.join(unknown)}." if unknown else ""
 
 
@@ -112,11 +116,10 @@ class _Scales(msgspec.Struct, frozen=True):
 
 
 def _scales(bars: Sequence[_ShareBar]) -> _Scales:
-    lowest = min(0.0, *(bar.share for bar in bars if bar.share is not None))
     return _Scales(
         parts=[part for part in PART_COLOURS if any(bar.part == part for bar in bars)],
         gpus=sorted({bar.gpus for bar in bars}),
-        domain=[lowest, 1.12 * max(1.0, 1 - lowest)],
+        domain=[0.0, 1.12],
     )
 
 
