@@ -27,7 +27,6 @@ from resnetx.record.copies import CopyCell, CopyFamily, Pair, Place, Verdict
 from resnetx.record.machine import Unit
 
 RELAYED_BYTES = 2**20  # of each piece that a relay passes on
-_ON_CPUS = "CPU"  # a product name of ranks that are processes
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _classified(
 
 
 def _names(system: System | None, family: CopyFamily, transport: Transport) -> dict[tuple[Place, Place], str]:
-    if system is None or _on_cpus(system):
+    if system is None or system.unit == "rank":
         return {}
     described_names = names_of(system, "host" if family.copy == STAGED else transport)
     return dict.fromkeys(described_names, ROUTED) if family.copy == "relay" else described_names
@@ -165,15 +164,11 @@ def _kinds(
     return {(a, b): copy_path(system, a, b, chosen).kind for a, b in pairs}
 
 
-def _on_cpus(system: System) -> bool:
-    return any(_ON_CPUS in system.gpu_part(device).product_names for device in range(min(1, len(system.gpus))))
-
-
 # ---- what is expected
 
 
 def _judged(cell: CopyCell, system: System | None, transport: Transport) -> CopyCell:
-    expected = _expected(cell, system, transport) if system and not _on_cpus(system) else None
+    expected = _expected(cell, system, transport) if system and system.unit == "GPU" else None
     if expected is None or system is None or not cell.time_s:
         return msgspec.structs.replace(cell, expected_s=None, verdict="not judged", causes=[])
     verdict = judge(median(cell.time_s), expected.time_s, expected.tolerance)

@@ -205,3 +205,15 @@ def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exp
     assert all(reason in text for text in (" ".join(screen.split()), page, point["limited_why"]))
     assert "483" not in page
     assert [point[f"share_{part}"] for part in ("compute", "communication")] == ["", ""]
+
+
+def test_what_ran_on_cpu_cores_is_counted_in_ranks_on_screen_and_page(tmp_path, capsys):
+    study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
+    show_study.scaling("Study", study.points)
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "workload batch ranks images/s" in screen
+    assert "over 1 rank" in screen
+    assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
+    page = (tmp_path / "index.html").read_text()
+    assert "Parallel efficiency on 2 ranks" in page
+    assert "2 GPUs" not in page

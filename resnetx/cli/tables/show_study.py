@@ -7,7 +7,7 @@ from statistics import fmean
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts
 from resnetx.reporting.study.limits import PARTS, Limits, StepPart
-from resnetx.reporting.study.points import StudyPoint
+from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.statistics import Summary
 from resnetx.units import si
 
@@ -18,18 +18,19 @@ _ENDS = {"interval": "95 % interval", "range": "range"}
 def scaling(title: str, points: Sequence[StudyPoint]) -> None:
     """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
+    unit = unit_of_points(points)
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     columns = [
-        "workload", "batch", "variant", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
-        ">efficiency", "limited by", ">lead", ">act./param.", ">per GPU",
+        "workload", "batch", "variant", f">{unit}s", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
+        ">efficiency", "limited by", ">lead", ">act./param.", f">per {unit}",
     ]  # fmt: skip
-    least = ["act./param.", "per GPU", "runs", f"its {ends}", "lead", ends, "efficiency"]
+    least = ["act./param.", f"per {unit}", "runs", f"its {ends}", "lead", ends, "efficiency"]
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
     note = (
         f"images/s and speed-up: median of the runs, and {ends}. speed-up: over {baselines}. efficiency: speed-up / "
         "ideal. limited by: the largest share of the step, and its lead over the next in percentage points; with ?, "
         "the runs do not show that it is the largest. act./param.: activations per parameter of the batch, and per "
-        "GPU. Without GPUs, a GPU is a CPU rank."
+        f"{unit}." + " A rank runs on CPU cores." * (unit == "rank")
     )
     show.table(title, columns, list(map(_scaling_row, points)), note, least)
     _notes(points)
@@ -105,7 +106,14 @@ def limits(points: Sequence[StudyPoint]) -> None:
         if point.result.limits and point.result.limits.phases
     ]
     if watched:
-        columns = ["workload", "batch", "variant", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
+        columns = [
+            "workload",
+            "batch",
+            "variant",
+            f">{unit_of_points(points)}s",
+            ">step",
+            *(f">{phase}" for phase in PHASES),
+        ]
         note = "Of the twin `phases`, over ranks and steps. exposed: communication not hidden by computation."
         if any(point.result.limits and not point.result.limits.shares for point in points):
             note += " Measured by itself: it holds where the parts above are not known."
@@ -114,8 +122,9 @@ def limits(points: Sequence[StudyPoint]) -> None:
 
 
 def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
+    unit = unit_of_points(point for point, _ in known)
     columns = [
-        "workload", "batch", "variant", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
+        "workload", "batch", "variant", f">{unit}s", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
     ]  # fmt: skip
     present = [part for part in PARTS if any(part in found.shares or part in found.unknown for _, found in known)]
     rows = [

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import altair as alt
 import msgspec
 
+from resnetx.record.machine import Unit
 from resnetx.reporting.charts.figure import CHARACTER, COLUMN, WORD_HEIGHT, Figure, layered, legend_of, panel_grid
 from resnetx.reporting.charts.missing_points import meanings, word
 from resnetx.reporting.charts.styles import INK, PART_COLOURS, SeriesStyles
 from resnetx.reporting.study.limits import PARTS, Limits
-from resnetx.reporting.study.points import StudyPoint
+from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.reporting.table import table_of
 
 
@@ -38,7 +39,7 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
     longest = max(len(line) for panel in panels for line in panel.split(", "))
     columns = max(1, min(4, len(panels), int((COLUMN - 36) // (CHARACTER * longest + 2))))
     width = (COLUMN - 52 - 7 * (max(2, columns) - 1)) // max(2, columns)
-    scales = _scales(bars)
+    scales = _scales(bars, unit_of_points(points))
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> alt.LayerChart:
         return _panel(chart.properties(width=width, height=38), scales, left, last)
@@ -113,13 +114,15 @@ class _Scales(msgspec.Struct, frozen=True):
     parts: list[str]
     gpus: list[int]
     domain: list[float]
+    unit: Unit
 
 
-def _scales(bars: Sequence[_ShareBar]) -> _Scales:
+def _scales(bars: Sequence[_ShareBar], unit: Unit) -> _Scales:
     return _Scales(
         parts=[part for part in PART_COLOURS if any(bar.part == part for bar in bars)],
         gpus=sorted({bar.gpus for bar in bars}),
         domain=[0.0, 1.12],
+        unit=unit,
     )
 
 
@@ -127,7 +130,7 @@ def _panel(chart: alt.Chart, scales: _Scales, left: bool, last: bool) -> alt.Lay
     """Bars of parts on top of each other, one for each number of GPUs, or a word upright in their place."""
     x = alt.X(
         "gpus:O",
-        title="GPUs" if last else None,
+        title=f"{scales.unit}s" if last else None,
         scale=alt.Scale(domain=scales.gpus, padding=0.12),
         axis=alt.Axis(labelAngle=0, labelOverlap=True, labels=last, ticks=last),
     )
