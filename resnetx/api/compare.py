@@ -135,7 +135,8 @@ def compared(
 def _refuse_mixed(side: Side) -> None:
     """Refuses a folder of studies and benches: neither is to be dropped in silence."""
     found = [each for each in stored(side) if each.kind in ("study", "bench")] if isinstance(side, Path) else []
-    if len({each.kind for each in found}) > 1 and not _is_prediction(side):
+    itself = any(each.path == side for each in found)
+    if len({each.kind for each in found}) > 1 and not itself and not _is_prediction(side):
         words = [listed(paths, " ") for _, paths in paths_by_kind(found, [Path(_word(side))])]
         raise ConfigError(
             f"{_word(side)}: contains {counted(found)}, and studies are compared with studies, benches with benches: "

@@ -56,6 +56,12 @@ def _the_kind(found: Sequence[Stored], paths: Sequence[Path]) -> str:
     """The one kind of record that a page can be of; of several, a refusal that names them and what to type."""
     kinds = [kind for kind in _PAGES if _of(kind, found)]
     others = [each for each in found if each.kind not in _PAGES]
+    itself = {each.kind for each in found if each.path in paths and each.kind in kinds}
+    if len(kinds) > 1 and len(itself) == 1 and all(any(each.path == path for each in found) for path in paths):
+        kinds = list(itself)  # what lies below a record that was given is not what was asked for
+        aside = [each for each in found if each.kind not in kinds]
+        progress.skipped(f"{counted(aside)} below: {listed([each.path for each in aside])}; report them by themselves")
+        return kinds[0]
     if len(kinds) > 1:
         lines = [
             f"`resnetx report {listed(words, ' ')}`" for kind, words in paths_by_kind(found, paths) if kind in kinds

@@ -61,9 +61,9 @@ class Stored:
 
 
 def stored(path: Path) -> list[Stored]:
-    """The records at a path, a file or a folder, and in all folders below; says which files cannot be read."""
+    """The records at a path, a file or a folder, and in all folders below; says which files below cannot be read."""
     if not is_folder(path):
-        kind = _kind(path) if is_file(path) else ""
+        kind = _kind(path, given=True) if is_file(path) else ""
         return [Stored(kind, path.parent if kind == "study" else path)] if kind else []
     found: list[Stored] = []
     for name, folders, files in os.walk(path):
@@ -92,12 +92,13 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def _kind(file: Path) -> str:
-    """What a file says that it is; "" where it cannot be read, which is said."""
+def _kind(file: Path, given: bool = False) -> str:
+    """What a file says that it is; "" where it cannot be read, which is said unless this very file was `given`."""
     try:
         found: _Kind = record.read(file, _Kind, "a record of resnetx")
     except FileError as error:
-        progress.skipped(str(error))
+        if not given:
+            progress.skipped(str(error))
         return ""
     return found.kind
 

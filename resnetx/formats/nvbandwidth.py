@@ -46,7 +46,7 @@ from resnetx.record.copies import Engine, Pair, Place
 BUFFER_BYTES = 512 * 2**20  # common.h: defaultBufferSize
 LOAD_BYTES = 8  # kernels.cuh: a LatencyNode is a pointer
 MARK = re.compile(
-    r"^\s*(?:nvbandwidth Version:|Running \w+_(?:ce|sm|tma)\.|(?:SUM|&&&& PERF) \w+_(?:ce|sm|tma)(?:_\w+)? )",
+    r"^\s*(?:nvbandwidth Version:|(?:Running|SUM|&&&& PERF) (?:device_local_copy|\w+_(?:ce|sm|tma))(?:_\w+)?(?:\.| ))",
     re.MULTILINE,
 )
 MOST_AT_ONCE = 64  # GPUs of one host that copy at once: each cell names all others

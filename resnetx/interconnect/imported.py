@@ -57,6 +57,8 @@ def _copies(file: File, content: bytearray, gpus: int | None, size_bytes: int | 
         return nvbandwidth.parse(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
     text = file.decoded(content)
     if nvbandwidth.MARK.search(text):
+        if tartan_pairs.MARK.search(text) or p2p_test.MARK.search(text):
+            raise file.error("holds the output of nvbandwidth and of another program; expected one program in a file")
         return nvbandwidth.parse_text(file, text, size_bytes)
     if tartan_pairs.MARK.search(text):
         return tartan_pairs.parse(file, text)

@@ -137,6 +137,13 @@ def test_two_folders_of_one_kind_each_are_refused_too(study_on_disk, bench_besid
     assert f"`resnetx report {bench_beside[0]}` or `resnetx report {study_on_disk.path}`" in capsys.readouterr().err
 
 
+def test_a_study_that_was_given_itself_is_reported_and_a_bench_below_it_is_named(study_on_disk, tmp_path, capsys):
+    below = study_on_disk.path / "node1" / "bench" / "one"
+    record.write(record.RunFolder(below).record, _bench(tmp_path))
+    assert main(["report", str(study_on_disk.path)]) == 0
+    assert f"skipped: 1 bench below: {below}; report them by themselves" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_page_of_benches_goes_beside_the_folder_of_one_and_into_that_of_several(bench_beside, capsys):
     one, two = bench_beside

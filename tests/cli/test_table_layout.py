@@ -133,7 +133,7 @@ def test_a_note_does_not_explain_columns_that_are_left_out(monkeypatch, capsys):
     note = "step: an iteration. exposed: not hidden."
     show.table("A table", ["name", ">step ms", ">exposed ms"], [["a", "1.00", "0.10"], ["b", "2.00", "0.20"]], note)
     assert "not hidden." in capsys.readouterr().out
-    rows = [["AlexNet", "1", "1"], ["GoogLeNet", "2", "2"]]
+    rows = [["AlexNet, bf16", "1", "1"], ["GoogLeNet", "2", "2"]]
     show.table("A table", ["workload", ">step ms", ">exposed ms"], rows, note, ["exposed ms"])
     out = capsys.readouterr().out
     assert "Left out, to fit the terminal:" in out

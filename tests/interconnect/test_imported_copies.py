@@ -176,6 +176,13 @@ def test_a_test_that_ran_twice_is_timed_twice(imported):
     assert cells[1, 0].time_s == [pytest.approx(2**29 / 26e9), pytest.approx(2**29 / 13e9)]
 
 
+def test_two_programs_in_one_file_are_refused_not_read_in_part(imported):
+    text = HEAD + running("device_to_device_memcpy_read_ce", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
+                          [["N/A", "26.34"], ["21.95", "N/A"]])  # fmt: skip
+    with pytest.raises(FileError, match="of nvbandwidth and of another program"):
+        imported(text.encode() + P2P_NEW)
+
+
 def test_a_matrix_that_a_terminal_has_broken_is_refused(imported):
     title = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n"
     text = f"{title} 0 1 2\n 0 N/A 1\n"
