@@ -98,8 +98,12 @@ def _differing(
 def _fitting(
     places: Sequence[int], headings: Sequence[str], widths: Sequence[int], width: int | None, least: Sequence[str]
 ) -> list[int]:
-    """The places of the columns that are shown: all that have to be, and of the others those that there is room for."""
-    kept = [place for place in places if headings[place] not in least]
+    """The places of the columns that are shown: all that have to be, and of the others those that there is room for.
+
+    One that has no room even beside the first column alone cannot be.
+    """
+    wanted = [place for place in places if headings[place] not in least] or places[:1]
+    kept = [place for place in wanted if place == wanted[0] or _fits([wanted[0], place], widths, width)]
     for heading in reversed(least):
         more = sorted([*kept, *(place for place in places if headings[place] == heading)])
         if _fits(more, widths, width):

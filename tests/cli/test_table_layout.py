@@ -138,3 +138,10 @@ def test_a_note_does_not_explain_columns_that_are_left_out(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "Left out, to fit the terminal:" in out
     assert "not hidden." not in out
+
+
+def test_a_column_wider_than_the_terminal_is_left_out_and_named():
+    rows = [["AlexNet", "a reason that goes on and on", "-3.5%"], ["ResNet/8", "another one", "+3.4%"]]
+    laid = lay_out(["workload", "why", ">error"], {"": rows}, 30)
+    assert ([block.heading for block in laid.blocks], laid.left_out) == (["workload  error"], ["why"])
+    assert lay_out(["a", "b"], {"": [["", ""]]}, 30).blocks[0].lines == {"": [""]}

@@ -7,7 +7,7 @@ waits for input is the host's (Python, launching), at least: the profiler of the
 kernels run, of whatever stream. A CPU rank computes on the host, so the two are one there.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Literal
@@ -59,13 +59,13 @@ def limits(point: MeasuredPoint) -> Limits:
     parts = _Parts(list(twin_of), bool(kernels))
     shares = {part: derived(parts.share(part), *measured) for part in parts.known}
     least = min(shares, key=lambda part: shares[part].median)
-    if shares[least].median < -BY_CHANCE:  # then another is above 1
+    if shares[least].median < -BY_CHANCE:
         why = f"not known from these runs, which put {least} at {shares[least].median:.0%} of the step"
         shares, unknown = {}, dict.fromkeys(parts.known, why)
         verdict, margin = None, None
     else:
         verdict, margin, why = _verdict(shares, unknown, parts, measured)
-        shares = {part: replace(share, median=min(max(share.median, 0.0), 1.0)) for part, share in shares.items()}
+        shares = _not_below_0(shares)
     return Limits(
         step_s=derived(lambda rate: point.request.batch_size / rate, clean),
         shares=shares,
@@ -78,6 +78,13 @@ def limits(point: MeasuredPoint) -> Limits:
         messages=(instrumented[-1].buckets or []) if instrumented else [],
         instrumented=ratio(twins["phases"], clean) if "phases" in twins else None,
     )
+
+
+def _not_below_0(shares: Mapping[StepPart, Summary]) -> dict[StepPart, Summary]:
+    """The shares with those that are below 0 by chance at 0, and still together 1."""
+    medians = {part: max(share.median, 0.0) for part, share in shares.items()}
+    whole = sum(medians.values()) / sum(share.median for share in shares.values())
+    return {part: replace(share, median=medians[part] / whole) for part, share in shares.items()}
 
 
 def _parts(
