@@ -73,7 +73,7 @@ def size(text: str) -> int:
 def size_text(size_bytes: int) -> str:
     """A size as it is asked for: "64 MiB" where it is a whole number of them, else with a decimal prefix."""
     for unit in ("GiB", "MiB", "KiB"):
-        if size_bytes and size_bytes % _BYTES[unit] == 0:
+        if size_bytes and size_bytes % _BYTES[unit] == 0 and not (unit == "KiB" and size_bytes % 10**6 == 0):
             return f"{size_bytes // _BYTES[unit]} {unit}"
     return f"{size_bytes} B" if size_bytes < 1000 else si(size_bytes, "B")
 

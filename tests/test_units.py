@@ -65,7 +65,14 @@ def test_what_is_no_duration_is_refused(text):
 
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
-    [(2**26, "64 MiB"), (1536 * 2**10, "1536 KiB"), (10**6, "1.00 MB"), (8, "8 B"), (0, "0 B")],
+    [
+        (2**26, "64 MiB"),
+        (1536 * 2**10, "1536 KiB"),
+        (10**6, "1.00 MB"),
+        (160_000_000, "160 MB"),
+        (8, "8 B"),
+        (0, "0 B"),
+    ],
 )
 def test_a_size_is_printed_in_the_unit_that_fits_it(size_bytes, text):
     assert size_text(size_bytes) == text

@@ -16,7 +16,6 @@ from resnetx.api.runs import announce, machine_name
 from resnetx.api.system_settings import THIS, load_system
 from resnetx.errors import ConfigError
 from resnetx.interconnect.bench_reading import with_readings
-from resnetx.interconnect.parts import GpuSpec
 from resnetx.interconnect.system import System
 from resnetx.measure.launch.results_folder import write
 from resnetx.record import SCHEMA, RunRecord, TaskRecord, Unknown, known, seal, timestamp
@@ -144,9 +143,7 @@ def _described(made: AskedCheck) -> _Described:
         if settings.systems:
             raise
         return _Described(gpus=of_site, no_point=f"no system can be made of this machine: {error}")
-    part = one.gpus[0].part if one.gpus else None
-    cpu_ranks = isinstance(part, GpuSpec) and "CPU" in part.product_names
-    due = None if name == THIS or cpu_ranks else len(one.gpus)
+    due = None if name == THIS or one.unit == "rank" else len(one.gpus)
     two = _two(name, made) if len(one.gpus) == made.gpus else None
     point, why = _predicted(name, made)
     return _Described(name, one, two, of_site or due, point, why)

@@ -11,6 +11,7 @@ from resnetx.api.benches import bench_files, read_benches
 from resnetx.api.paper_settings import as_in_the_paper
 from resnetx.api.papers import check_papers
 from resnetx.api.predict import predicted
+from resnetx.api.stored import counted, listed, paths_by_kind, stored
 from resnetx.api.studies import MeasuredStudy, loaded_study, only_study
 from resnetx.api.system_settings import load_system
 from resnetx.config import given_path, sizes_from
@@ -121,12 +122,26 @@ def compared(
             "that tests it)"
         )
     a, b = sides
+    for side in sides:
+        _refuse_mixed(side)
     if len(benches) == 2:
         return _benches(benches[0], benches[1], given)
     if len(benches) == 1:
         other = b if benches == [a] else a
         raise ConfigError(f"{_word(other)}: {benches[0]} has benches; expected another bench to compare it with")
     return _accuracy(a, b, given) if _is_prediction(a) else _studies(a, b, given)
+
+
+def _refuse_mixed(side: Side) -> None:
+    """Refuses a folder of studies and benches: neither is to be dropped in silence."""
+    found = [each for each in stored(side) if each.kind in ("study", "bench")] if isinstance(side, Path) else []
+    itself = any(each.path == side for each in found)
+    if len({each.kind for each in found}) > 1 and not itself and not _is_prediction(side):
+        words = [listed(paths, " ") for _, paths in paths_by_kind(found, [Path(_word(side))])]
+        raise ConfigError(
+            f"{_word(side)}: contains {counted(found)}, and studies are compared with studies, benches with benches: "
+            f"give {' or '.join(words)}"
+        )
 
 
 def _is_prediction(side: Side) -> bool:

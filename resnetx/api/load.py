@@ -7,22 +7,23 @@ import msgspec
 
 from resnetx import record
 from resnetx.api import predictions
-from resnetx.api.studies import MeasuredStudy, measured_study, only_study
+from resnetx.api.stored import counted, listed, own_records, stored
+from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.config import given_path
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.system import System
 from resnetx.loading import is_file, is_folder
-from resnetx.record import BenchRecord, RunFolder, RunRecord, StudyFolder
-from resnetx.record.accuracy import Accuracy, accuracy_file
-from resnetx.record.bench_comparison import BenchComparison, bench_comparison_file
-from resnetx.record.check import Check, check_file
-from resnetx.record.checked_papers import CheckedPapers, checked_papers_file
-from resnetx.record.comparison import Comparison, comparison_file
-from resnetx.record.prediction import Prediction, prediction_file
-from resnetx.record.score import Score, score_file
-from resnetx.record.steering import Steering, steering_file
-from resnetx.record.system_comparison import SystemComparison, system_comparison_file
+from resnetx.record import BenchRecord, RunRecord, StudyFolder
+from resnetx.record.accuracy import Accuracy
+from resnetx.record.bench_comparison import BenchComparison
+from resnetx.record.check import Check
+from resnetx.record.checked_papers import CheckedPapers
+from resnetx.record.comparison import Comparison
+from resnetx.record.prediction import Prediction
+from resnetx.record.score import Score
+from resnetx.record.steering import Steering
+from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
 from resnetx.settings import keywords
 from resnetx.traces.files import read_trace
@@ -78,26 +79,24 @@ def load(path: keywords.Text) -> Any:
 
 
 def _of_folder(folder: Path) -> Loaded:
-    if is_file(StudyFolder(folder).study):
-        return measured_study(StudyFolder(folder))
-    files = (
-        RunFolder(folder).record,
-        prediction_file(folder),
-        system_comparison_file(folder),
-        comparison_file(folder),
-        accuracy_file(folder),
-        checked_papers_file(folder),
-        score_file(folder),
-        steering_file(folder),
-        check_file(folder),
-        bench_comparison_file(folder),
-    )  # a prediction goes before what is derived of it
-    for file in files:
-        if is_file(file):
-            return _record(file)
-    return (
-        measured_study(only_study(folder)) if any(folder.rglob(StudyFolder(folder).study.name)) else read_trace(folder)
-    )
+    own = own_records(folder, [each.name for each in folder.iterdir()])
+    derived = [each for each in own if each.kind in _DERIVED]
+    first = [each for each in own if each not in derived] or derived
+    if len(first) > 1:
+        raise ConfigError(f"{folder}: holds {counted(first)}; give the file of one of them")
+    if first:
+        return _record(first[0].file)
+    below = stored(folder)
+    if all(each.kind == "trace" for each in below):
+        return read_trace(folder)
+    if len(below) > 1:
+        paths = [each.path for each in below]
+        raise ConfigError(f"{folder}: contains {counted(below)}; give the folder of one of them: {listed(paths)}")
+    return _record(below[0].file)
+
+
+# Kept beside the prediction that they are made of, and loaded where they are alone.
+_DERIVED = ("system comparison", "comparison", "accuracy", "bench comparison")
 
 
 class _Kind(msgspec.Struct):

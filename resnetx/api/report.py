@@ -1,22 +1,23 @@
 """A page, figures and tables of studies, of benches, or of steerings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from resnetx import progress, record
-from resnetx.api.benches import bench_files, read_benches
 from resnetx.api.compare import out_and_baseline
 from resnetx.api.drawings import note_undrawn
 from resnetx.api.publish import publish
+from resnetx.api.stored import Stored, counted, listed, paths_by_kind, stored
 from resnetx.api.studies import MeasuredStudy, loaded_study
 from resnetx.config import given_path
 from resnetx.errors import ConfigError, FileError
 from resnetx.interconnect.steered import steered
 from resnetx.interconnect.system import described
-from resnetx.loading import is_file, is_folder
-from resnetx.record import StudyFolder
-from resnetx.record.steering import Steering, steering_file
+from resnetx.loading import is_folder
+from resnetx.record import BenchRecord, StudyFolder
+from resnetx.record.steering import Steering
+from resnetx.reporting.study.results import Results
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked
 
@@ -27,30 +28,100 @@ if TYPE_CHECKING:
 def report(*studies: keywords.Text | MeasuredStudy, **settings: Unpack[keywords.ReportKeywords]) -> Path:
     """Writes the report of studies, in folders or as loaded, or of benches or steerings in folders; returns the page.
 
-    Figures and tables are files beside it.
+    Figures and tables are files beside it. A page is of one kind: folders that hold several are refused.
     """
-    from resnetx.reporting.pages import study as page
-
     if not studies:
         raise ConfigError("report: no study given; expected folders written by `resnetx sweep`, e.g. results/")
     given = asked("report", settings)
-    if target := given.pop("publish", None):
-        copied = publish([_folder_of(study) for study in studies], str(target))
-        return report(copied, **{"out": copied / "report", **given})
+    target = given.pop("publish", None)
     out, baseline = out_and_baseline(given)
     paths = [given_path(study) for study in studies if not isinstance(study, MeasuredStudy)]
-    if steerings := [path for path in paths if steering_of(path)]:
-        if len(steerings) < len(studies):
-            raise ConfigError(
-                f"{steerings[0]} is a steering; report studies, benches and steerings one after the other"
-            )
-        return _steerings(steerings, out, baseline)
-    if benches := [path for path in paths if bench_files(path)]:
-        if len(paths) < len(studies):
-            raise ConfigError(f"{benches[0]} has benches; report studies and benches one after the other")
-        return _benches(paths, benches, out, baseline)
-    found = {folder.path.resolve(): folder for study in studies for folder in _folders(study)}
+    below = {path: stored(path) for path in paths}
+    found = [each for each_of in below.values() for each in each_of]
+    found += [Stored("study", study.folder) for study in studies if isinstance(study, MeasuredStudy)]
+    kind = _the_kind(found, paths)
+    for path, records in below.items():
+        if not any(each.kind == kind for each in records):
+            raise ConfigError(f"{path}: contains no {kind}; the other paths are of {counted(_of(kind, found))}")
+    if target:
+        copied = publish([_folder_of(study) for study in studies], str(target))
+        return report(copied, **{"out": copied / "report", **given})
+    if kind == "steering":
+        return _steerings(_of(kind, found), out or _beside(paths[0], _of(kind, found)), baseline)
+    if kind == "bench":
+        return _benches(_of(kind, found), out or _beside(paths[0], _of(kind, found)), baseline)
     known = {study.folder.resolve(): study.results for study in studies if isinstance(study, MeasuredStudy)}
+    return _studies(_of(kind, found), known, out, baseline)
+
+
+def _of(kind: str, found: Sequence[Stored]) -> list[Stored]:
+    return [each for each in found if each.kind == kind]
+
+
+def _the_kind(found: Sequence[Stored], paths: Sequence[Path]) -> str:
+    """The one kind of record that a page can be of; of several, a refusal that names them and what to type."""
+    kinds = [kind for kind in _PAGES if _of(kind, found)]
+    others = [each for each in found if each.kind not in _PAGES]
+    itself = {each.kind for each in found if each.path in paths and each.kind in kinds}
+    if len(kinds) > 1 and len(itself) == 1 and all(any(each.path == path for each in found) for path in paths):
+        kinds = list(itself)  # what lies below a record that was given is not what was asked for
+        aside = [each for each in found if each.kind not in kinds]
+        progress.skipped(f"{counted(aside)} below: {listed([each.path for each in aside])}; report them by themselves")
+        return kinds[0]
+    if len(kinds) > 1:
+        lines = [
+            f"`resnetx report {listed(words, ' ')}`" for kind, words in paths_by_kind(found, paths) if kind in kinds
+        ]
+        without = f"; there is no page yet of the {counted(others)}" if others else ""
+        raise ConfigError(
+            f"report: {counted(each for each in found if each.kind in kinds)} given, and a page is of one kind: type "
+            f"{' or '.join(lines)}{without}"
+        )
+    if kinds:
+        if others:
+            paths_of = [each.path for each in others]
+            progress.skipped(f"{counted(others)}, of which there is no page yet: {listed(paths_of)}")
+        return kinds[0]
+    if not others:
+        raise ConfigError(
+            f"{paths[0]}: contains no study, bench or steering; expected a folder written by `resnetx sweep`, `bench` "
+            "or `steer`"
+        )
+    first = others[0]
+    shown = _SHOWN_BY.get(first.kind, _LOADED).format(path=first.path)
+    article = "an" if first.kind[0] in "aeiou" else "a"
+    more = f" (nor of {counted(others[1:])} more)" if others[1:] else ""
+    raise ConfigError(f"{first.path}: it is {article} {first.kind}, of which there is no page yet{more}; {shown}")
+
+
+_PAGES = ("study", "bench", "steering")
+_LOADED = 'resnetx.load("{path}") in Python has its rows'
+_SHOWN_BY = {
+    "prediction": "`resnetx compare {path}` shows it",
+    "system comparison": "`resnetx compare {path}` shows it, and its figures and tables are files there",
+    "accuracy": "`resnetx compare` of the prediction and the study shows it, and its figure is a file there",
+    "comparison": "`resnetx compare` of the two studies shows it",
+    "bench comparison": "`resnetx compare` of the two benches shows it, and its figures are files there",
+    "checked papers": "`resnetx compare papers=...` shows it",
+    "score": "`resnetx compare score=...` shows it, and its tables are files there",
+    "run": 'report the folder of the study that it is part of; resnetx.load("{path}") in Python has its rows',
+    "trace": "`resnetx predict {path} systems=[...]` predicts from it",
+}
+
+
+def _beside(path: Path, found: Sequence[Stored]) -> Path:
+    """Where a page goes unless `out` says: into a folder of several records, but beside the folder of one."""
+    own = path if is_folder(path) else path.parent
+    if all(own != each.path for each in found) and is_folder(path):
+        return path / "report"
+    return own.parent / "report" / own.name
+
+
+def _studies(studies: Sequence[Stored], known: Mapping[Path, Results], out: Path | None, baseline: int | None) -> Path:
+    """The page of studies, of which some are `known`; where `out` does not say, in the folder of the first one."""
+    from resnetx.reporting.pages import study as page
+
+    found = {study.path.resolve(): StudyFolder(study.path) for study in studies}
     loaded, unreadable = [], []
     with progress.waiting("reading records and drawing"):
         for path, folder_of in found.items():
@@ -74,29 +145,14 @@ def _folder_of(study: keywords.Text | MeasuredStudy) -> Path:
     return study.folder if isinstance(study, MeasuredStudy) else given_path(study)
 
 
-def _folders(study: keywords.Text | MeasuredStudy) -> list[StudyFolder]:
-    """The study itself, or all that are in a folder."""
-    from resnetx.reporting.study import results
-
-    return [StudyFolder(study.folder)] if isinstance(study, MeasuredStudy) else list(results.find(given_path(study)))
-
-
-def steering_of(path: Path) -> Path | None:
-    """The record of a steering at a path; None where there is none."""
-    file = steering_file(path) if is_folder(path) else path
-    return file if file.name == steering_file(path).name and is_file(file) else None
-
-
-def _steerings(paths: Sequence[Path], out: Path | None, baseline: int | None) -> Path:
-    """The page of steerings; where `out` does not say, in a folder beside the first record."""
+def _steerings(steerings: Sequence[Stored], folder: Path, baseline: int | None) -> Path:
+    """The page of steerings."""
     from resnetx.reporting.pages import steering as page
 
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for studies; steerings have no speed-ups")
-    files = [file for path in paths if (file := steering_of(path))]
-    folder = out or files[0].parent / "report"
     with progress.waiting("reading records and drawing"):
-        found = [record.read(file, Steering) for file in files]
+        found = [record.read(each.file, Steering) for each in steerings]
         try:
             written = page.write(found, [_graphs(each) for each in found], folder)
         except OSError as error:
@@ -118,17 +174,14 @@ def _graphs(made: Steering) -> "AnyChart | None":
     return side_by_side(before, after)
 
 
-def _benches(paths: Sequence[Path], benches: Sequence[Path], out: Path | None, baseline: int | None) -> Path:
-    """The page of benches; where `out` does not say, in a folder beside the first record."""
+def _benches(benches: Sequence[Stored], folder: Path, baseline: int | None) -> Path:
+    """The page of benches."""
     from resnetx.reporting.pages import benches as page
 
-    if others := [path for path in paths if path not in benches]:
-        raise ConfigError(f"{others[0]}: {benches[0]} has benches; report studies and benches one after the other")
     if baseline is not None:
         raise ConfigError(f"baseline={baseline}: only for studies; benches have no speed-ups")
-    folder = out or bench_files(benches[0])[0].parent / "report"
     with progress.waiting("reading records and drawing"):
-        records = [record for path in benches for record in read_benches(path)]
+        records = [record.read(each.file, BenchRecord) for each in benches]
         try:
             written = page.write(records, folder)
         except OSError as error:

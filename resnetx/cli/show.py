@@ -3,6 +3,7 @@
 The verbs' own screens are in the modules `show_*`, all made of what is here.
 """
 
+import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -110,8 +111,8 @@ def table(
 ) -> None:
     """Prints a table under its title, and a note or several below it.
 
-    A column whose heading starts with ">" is right-aligned. Where a terminal is too narrow, columns are left out, those
-    with a heading in `least` first, in that order; see `table_layout`.
+    A column whose heading starts with ">" is right-aligned. Where a terminal is too narrow, columns with a heading in
+    `least` are left out, in that order; see `table_layout`.
     """
     tables(columns, {title: list(rows)}, note, least)
 
@@ -125,19 +126,28 @@ def tables(
     """Prints tables with the same columns, each under its title, and a note or several below them all."""
     shown = {title: [list(map(on_one_line, row)) for row in rows] for title, rows in found.items()}
     laid = lay_out(columns, shown, _width(out), least, whole=_screen.everything)
-    for place, (title, rows) in enumerate(laid.lines.items()):
+    for place, title in enumerate(shown):
         if place:
             say()
         if title:
             say(title, style="bold")
-        out.print(laid.heading, style="bold", soft_wrap=True)
-        for row in rows:
-            lines(row)  # of which a column of prose goes on below itself
+        for block in laid.blocks:
+            out.print(block.heading, style="bold", soft_wrap=True)
+            for row in block.lines[title]:
+                lines(row)  # of which a column of prose goes on below itself
+    if laid.alike:
+        say(f"In all rows: {', '.join(f'{heading} {cell}' for heading, cell in laid.alike.items())}.")
     for sentence in [note] if isinstance(note, str) else note:
         if sentence:
-            say(sentence)
+            say(_of_shown(sentence, laid.left_out))
     if laid.left_out:
         say(f"Left out, to fit the terminal: {', '.join(laid.left_out)}; --all shows all.")
+
+
+def _of_shown(note: str, left_out: Sequence[str]) -> str:
+    """The note without sentences that explain columns which are left out: "exposed: ..." of "exposed ms"."""
+    words = {heading.split()[0] for heading in left_out} | set(left_out)
+    return " ".join(each for each in re.split(r"(?<=\.) (?=\S)", note) if each.partition(":")[0] not in words)
 
 
 # ---- progress -------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Tables laid out as lines of a terminal.
 
-A table is as wide as its cells need. Where that is too wide, columns are left out, and named for the reader; cells are
-never broken, but for a last column of prose, which goes on below itself. Which columns go first, the table says itself;
-then they go from the right. No line ends in blanks.
+A table is as wide as its cells need. Where that is too wide, columns that say the same in all rows become a sentence,
+then those go that the table itself calls less important, and are named for the reader. All others stay: what has no
+room goes on in a further block below, whose rows begin as those above. Cells are never broken, but for a last column
+of prose, which goes on below itself. No line ends in blanks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,20 @@ _PROSE = 30  # columns that a column of prose wants beside the others
 
 
 @dataclass(frozen=True)
-class TableLayout:
-    """Tables with the same columns, laid out: their heading, the lines of each by its title, and what has no place."""
+class Block:
+    """Columns of tables, laid out: their heading, and the lines of each table by its title."""
 
     heading: str
     lines: dict[str, list[str]]
-    left_out: list[str]  # headings
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Tables with the same columns, laid out in blocks, each below the one before."""
+
+    blocks: list[Block]
+    alike: dict[str, str]  # headings of columns that say the same in all rows, and have no place -> what they say
+    left_out: list[str]  # headings of others that have none
 
 
 def lay_out(
@@ -47,21 +56,24 @@ def lay_out(
     prose = len(columns) - 1 if columns[-1].startswith("~") else None
     if prose is not None:
         widths[prose] = min(widths[prose], _PROSE)
-    kept = filled if whole else _fitting(filled, headings, widths, width, least)
+    room = None if whole else width
+    places, alike = _differing(filled, rows, widths, room)
+    kept = _fitting(places, headings, widths, room, least)
 
-    def line(cells: Sequence[str]) -> str:
-        aligned = [_aligned(cells[place], widths[place], columns[place]) for place in kept if place != prose]
-        if prose not in kept:
+    def line(chosen: Sequence[int], cells: Sequence[str]) -> str:
+        aligned = [_aligned(cells[place], widths[place], columns[place]) for place in chosen if place != prose]
+        if prose is None or prose not in chosen:
             return _GAP.join(aligned).rstrip()
         before = "".join(cell + _GAP for cell in aligned)
         at = cell_len(before)
         return beside(before, cells[prose], at, width if width is None or at + _PROSE <= width else None)
 
-    return TableLayout(
-        line(headings),
-        {title: [line(row) for row in table] for title, table in tables.items()},
-        list(dict.fromkeys(headings[place] for place in filled if place not in kept)),
-    )
+    blocks = [
+        Block(line(chosen, headings), {title: [line(chosen, row) for row in table] for title, table in tables.items()})
+        for chosen in _blocks(kept, rows, widths, room)
+    ]
+    left_out = dict.fromkeys(headings[place] for place in places if place not in kept)
+    return TableLayout(blocks, {headings[place]: rows[0][place] for place in alike}, list(left_out))
 
 
 def _aligned(cell: str, width: int, column: str) -> str:
@@ -69,19 +81,54 @@ def _aligned(cell: str, width: int, column: str) -> str:
     return blanks + cell if column.startswith(">") else cell + blanks
 
 
+def _fits(places: Sequence[int], widths: Sequence[int], width: int | None) -> bool:
+    return width is None or sum(widths[place] + len(_GAP) for place in places) - len(_GAP) <= width
+
+
+def _differing(
+    places: Sequence[int], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int | None
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The columns that tell rows apart, and those that say the same in all, which go where there is no room for all."""
+    alike = [place for place in places if len(rows) > 1 and len({row[place] for row in rows}) == 1]
+    if _fits(places, widths, width) or len(alike) == len(places):
+        return places, []
+    return [place for place in places if place not in alike], alike
+
+
 def _fitting(
     places: Sequence[int], headings: Sequence[str], widths: Sequence[int], width: int | None, least: Sequence[str]
 ) -> list[int]:
-    """The places of the columns that a width has room for, the important ones first."""
+    """The places of the columns that are shown: all that have to be, and of the others those that there is room for.
 
-    def fits(chosen: Sequence[int]) -> bool:
-        return width is None or sum(widths[place] + len(_GAP) for place in chosen) - len(_GAP) <= width
-
-    kept = [place for place in places if headings[place] not in least]
-    while len(kept) > 1 and not fits(kept):
-        kept.pop()
+    One that has no room even beside the first column alone cannot be.
+    """
+    wanted = [place for place in places if headings[place] not in least] or places[:1]
+    kept = [place for place in wanted if place == wanted[0] or _fits([wanted[0], place], widths, width)]
     for heading in reversed(least):
         more = sorted([*kept, *(place for place in places if headings[place] == heading)])
-        if fits(more):
+        if _fits(more, widths, width):
             kept = more
     return kept
+
+
+def _blocks(
+    kept: Sequence[int], rows: Sequence[Sequence[str]], widths: Sequence[int], width: int | None
+) -> list[Sequence[int]]:
+    """The columns of each block; further ones begin with those that tell the rows apart, as far as they leave room."""
+    first = _leading(kept, widths, width)
+    blocks, rest = [kept[:first]], kept[first:]
+    while rest:
+        key = next(
+            (end for end in range(1, first) if len({tuple(row[p] for p in kept[:end]) for row in rows}) == len(rows)), 1
+        )
+        while key > 1 and not _fits([*kept[:key], rest[0]], widths, width):
+            key -= 1
+        taken = max(1, _leading([*kept[:key], *rest], widths, width) - key)
+        blocks.append([*kept[:key], *rest[:taken]])
+        rest = rest[taken:]
+    return blocks
+
+
+def _leading(places: Sequence[int], widths: Sequence[int], width: int | None) -> int:
+    """How many of the columns fit beside each other, at least one."""
+    return max((end for end in range(1, len(places) + 1) if _fits(places[:end], widths, width)), default=1)

@@ -1,22 +1,25 @@
 """Pair copies as programs of others report them: the form that all their readers give."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from resnetx.record.copies import Direction, Endpoint, Place
+from resnetx.loading import File
+from resnetx.record.copies import Access, Direction, Endpoint, Engine, Pair, Place
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 
-STAGED = "staged"  # between GPUs with peer access off, through host memory
+STAGED = "staged"  # between GPUs that are no peers, or with peer access off: through host memory
+LOAD = "load"  # one access of an SM to the memory of another GPU, or of the host: no copy
 MOST_PLACES = 1024  # GPUs of a matrix
 MOST_BYTES = 2**40  # of a copy
+_NEAR = 3  # lines at most from a title to the heading of its matrix: web pages add blank ones
 
 
 @dataclass(frozen=True)
 class CopyRow:
     """One figure of a pair, as a time."""
 
-    copy: str  # "device", "staged", "to-host", "from-host", "local"
+    copy: str  # "device", "staged", "to-host", "from-host", "local", "load"
     source: Place
     target: Place
     size_bytes: int
@@ -24,7 +27,10 @@ class CopyRow:
     evidence: tuple[str, ...]
     direction: Direction = "one-way"
     endpoint: Endpoint = "device"
+    access: Access = ""
+    engine: Engine = ""
     path: str | None = None
+    together: tuple[Pair, ...] = ()
 
     @property
     def usable(self) -> bool:
@@ -42,6 +48,15 @@ class CollectiveRow:
 
 
 @dataclass(frozen=True)
+class ListedGpu:
+    """A GPU as a program lists it."""
+
+    index: int
+    name: str  # "NVIDIA GeForce RTX 3090"
+    pci_bus_id: str  # "00000000:1b:00.0", as NVML writes it
+
+
+@dataclass(frozen=True)
 class CopyTable:
     """What a file says."""
 
@@ -50,18 +65,41 @@ class CopyTable:
     rows: tuple[CopyRow, ...] = ()
     collectives: tuple[CollectiveRow, ...] = ()
     notes: tuple[str, ...] = ()  # what was left out or assumed
+    devices: tuple[ListedGpu, ...] = ()  # (): the file lists none
 
 
-def matrix_rows(lines: Sequence[str]) -> Iterator[list[float]]:
-    """The rows of a printed matrix, each without the number that it begins with; ends before what is none.
+def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[float]]:
+    r"""The matrix below the line of its title: a heading ("D\D 0 1", or numbers alone), then a line for each row.
 
-    What is no number ("N/A") is NaN.
+    Each row comes without its number; a cell without a figure ("N/A") is NaN. [] where no matrix follows. A row that
+    has not one cell for each column of the heading is an error: nobody knows which column a figure is of.
     """
-    for place, line in enumerate(lines):
-        words = line.split()
-        if len(words) < 2 or words[0] != str(place) or place >= MOST_PLACES:
-            return
-        yield [number(word) for word in words[1 : MOST_PLACES + 1]]
+    below = ((place, words) for place in range(title + 1, len(lines)) if (words := lines[place].split()))
+    heading, words = next(below, (len(lines), []))
+    columns = _columns(words) if heading <= title + _NEAR else 0
+    rows: list[list[float]] = []
+    for place, words in below if columns else ():
+        if len(words) < 2 or words[0] != str(len(rows)) or len(rows) >= MOST_PLACES:
+            break
+        if len(words) != columns + 1:
+            raise file.error(
+                f"line {place + 1}: {len(words) - 1} figures below a heading of {columns} columns; expected one for "
+                "each: lines that a terminal has broken are to be joined"
+            )
+        rows.append([number(word) for word in words[1:]])
+    return rows
+
+
+def _columns(words: Sequence[str]) -> int:
+    """How many columns a heading has; 0: it is none."""
+    numbers = list(words if words[:1] == ["0"] else words[1:])
+    return len(numbers) if numbers == [str(place) for place in range(len(numbers))] else 0
+
+
+def gpus_of(rows: Iterable[CopyRow], listed: Sequence[ListedGpu] = ()) -> int:
+    """How many GPUs a file is of: those that its rows name, and those that it lists."""
+    places = [place for row in rows for place in (row.source, row.target) if isinstance(place, int)]
+    return max([1 + max(places, default=-1), *(1 + gpu.index for gpu in listed)])
 
 
 def number(word: str) -> float:

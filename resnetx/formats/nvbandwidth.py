@@ -1,29 +1,60 @@
-"""JSON of nvbandwidth (-j): matrices of strings, "N/A" where nothing was measured.
+"""What nvbandwidth prints, as text or as JSON (-j): a matrix for each test, "N/A" where nothing was measured.
+
+    Running device_to_device_memcpy_read_ce.
+    memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
+               0         1
+     0       N/A     26.34
+     1     21.95       N/A
+
+    SUM device_to_device_memcpy_read_ce 48.29
 
     {"nvbandwidth": {"version": "v0.8", "testcases": [
       {"name": "device_to_device_memcpy_read_ce", "status": "Passed", "bandwidth_matrix": [["N/A", "26.34"], ...]}]}}
 
 A row is the GPU that issues the copies (testcases_ce.cpp: `value(srcDeviceId, peerDeviceId)`). A write goes from it to
 the GPU of the column, a read comes from there: the arrow of the printed titles points the other way. Of copies between
-host and GPUs, rows are hosts. A bidirectional test of copy engines gives the measured stream (beside host memory), or
-"Total", which is of both directions. How large copies are is written in some versions only: 512 MiB unless they say so.
+host and GPUs, rows are hosts. Tests in both directions at once print each direction, then "Total", which is read; in
+JSON the three are one matrix, one below the other. Older ones print one matrix: of SMs both directions, of copy engines
+the measured one of two, which is left out, as are those with the host. Latencies are accesses of an SM to memory of
+another GPU or the host, one after the other. How large copies are is written in the JSON of some versions only: 512 MiB
+unless they say so.
 
-Source: NVIDIA/nvbandwidth, testcases_ce.cpp, testcases_sm.cpp, json_output.cpp.
+Source: NVIDIA/nvbandwidth, testcases_ce.cpp, testcases_sm.cpp, inline_common.h (text), json_output.cpp; kernels.cuh
+and common.h for latencies.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from resnetx.formats.copy_rows import MOST_PLACES, CopyRow, CopyTable, number, seconds
+from resnetx.formats.copy_rows import (
+    LOAD,
+    MOST_PLACES,
+    CopyRow,
+    CopyTable,
+    ListedGpu,
+    gpus_of,
+    matrix_below,
+    number,
+    seconds,
+)
 from resnetx.loading import File, decode
-from resnetx.record.copies import Direction, Place
+from resnetx.record.copies import Engine, Pair, Place
 
-BUFFER_BYTES = 512 * 2**20
-_PAIRS = re.compile(r"device_to_device_(bidirectional_)?memcpy_(read|write)_(ce|sm)")
-_HOST = re.compile(r"(host_to_device|device_to_host)_(bidirectional_)?memcpy_(ce|sm)")
+BUFFER_BYTES = 512 * 2**20  # common.h: defaultBufferSize
+LOAD_BYTES = 8  # kernels.cuh: a LatencyNode is a pointer
+MARK = re.compile(
+    r"^\s*(?:nvbandwidth Version:|(?:Running|SUM|&&&& PERF) (?:device_local_copy|\w+_(?:ce|sm|tma))(?:_\w+)?(?:\.| ))",
+    re.MULTILINE,
+)
+MOST_AT_ONCE = 64  # GPUs of one host that copy at once: each cell names all others
+_PAIRS = re.compile(r"(?:multinode_)?device_to_device_(bidirectional_)?memcpy_(read|write)_(ce|sm|tma)")
+_HOST = re.compile(r"(host_to_device|device_to_host|all_to_host|host_to_all)_memcpy_(ce|sm)")
+_LATENCY = re.compile(r"(host_device|device_to_device)_latency_sm")
+_LOCAL = re.compile(r"device_local_copy(?:_(sm|tma))?")
+_ENGINES: dict[str | None, Engine] = {"ce": "copy engine", "sm": "SM", "tma": "TMA", None: "copy engine"}
 
 
 class _Test(msgspec.Struct):
@@ -47,21 +78,35 @@ class _Written(msgspec.Struct):
 
 
 def parse(file: File, content: bytearray, size_bytes: int | None) -> CopyTable:
-    """The pairs of a file. `size_bytes`: of the copies; None: what the file says, or the program's default."""
+    """The pairs of a file of JSON. `size_bytes`: of the copies; None: what it says, or the program's default."""
     written: _Written = decode(replace(file, what="the JSON of nvbandwidth"), content, _Written)
-    results = written.nvbandwidth
+    return _table(file, written.nvbandwidth, size_bytes)
+
+
+def parse_text(file: File, text: str, size_bytes: int | None) -> CopyTable:
+    """The same of printed text, which may hold the output of several calls."""
+    return _table(file, _printed(file, text.splitlines()), size_bytes)
+
+
+def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
     size, notes = _size(results, size_bytes)
     rows = [row for test in results.testcases for row in _rows(test, size) if row.usable]
-    left_out = [test.name for test in results.testcases if not _read(test)]
+    read = {row.evidence[0].split()[1] for row in rows}
+    left_out = list(dict.fromkeys(test.name for test in results.testcases if test.name not in read))
     if left_out:
         notes.append(f"left out: {', '.join(left_out[:20])}")
     if not rows:
         raise file.error("no test of it has copies between GPUs, within one, or from or to the host, that passed")
     version = results.version or results.git_version or "of unknown version"
     driver = f", driver {results.driver}" if results.driver else ""
-    places = [place for row in rows for place in (row.source, row.target) if isinstance(place, int)]
-    gpus = max(1 + max(places), len(results.gpus))
-    return CopyTable(f"nvbandwidth {version}{driver}"[:200], gpus, tuple(rows), notes=tuple(notes))
+    listed = _listed(results.gpus)
+    return CopyTable(
+        f"nvbandwidth {version}{driver}"[:200],
+        gpus_of(rows, listed),
+        tuple(rows),
+        notes=tuple(notes),
+        devices=tuple(listed),
+    )
 
 
 def _size(results: _Results, size_bytes: int | None) -> tuple[int, list[str]]:
@@ -73,39 +118,149 @@ def _size(results: _Results, size_bytes: int | None) -> tuple[int, list[str]]:
     return BUFFER_BYTES, ["the file does not say how large copies are: 512 MiB, as the program has it"]
 
 
-def _read(test: _Test) -> bool:
-    known = _PAIRS.fullmatch(test.name) or _HOST.fullmatch(test.name) or test.name == "device_local_copy"
-    return bool(known) and test.status in ("Passed", "") and bool(test.bandwidth_matrix)
+_LISTED = re.compile(r"(\d{1,4}): ([^()]{1,100}) \(([0-9a-f]{1,8}):([0-9a-f]{1,2})(?::([0-9a-f]{1,2}))?\)", re.I)
+
+
+def _listed(lines: Sequence[str]) -> list[ListedGpu]:
+    found = {
+        int(line[1]): ListedGpu(
+            int(line[1]), line[2].strip(), f"{line[3]:0>8}:{line[4]:0>2}:{line[5] or 0:0>2}.0".lower()
+        )
+        for line in map(_LISTED.search, lines)
+        if line and int(line[1]) < MOST_PLACES
+    }
+    return list(found.values())
+
+
+# ---- text
+
+_RUNNING = re.compile(r"\s*Running (\w{1,100})\.?\s*")
+_SUM = re.compile(r"\s*(?:SUM|&&&& PERF) (\w{1,100}?)(?:_(?:read|write)?[12]|_total)? \S+.*")
+_DESCRIPTION = re.compile(r".*(?:\((?:row|column)\)|All Gpus).*\((?:GB/s|ns)\)\s*")
+_SAID = {
+    "version": re.compile(r"\s*nvbandwidth Version: (\S{1,50})\s*"),
+    "git_version": re.compile(r"\s*Built from Git version: (\S{1,50})\s*"),
+    "driver": re.compile(r"\s*Driver Version: (\S{1,50})\s*"),
+}
+
+
+def _printed(file: File, lines: Sequence[str]) -> _Results:
+    """A test for each matrix, and for each name whose matrix does not follow."""
+    results = _Results(gpus=[line for line in lines if line.lstrip().startswith("Device ")])
+    name, waiting = "", False  # of the test that runs, and whether its matrix is still to come
+    for place, line in enumerate(lines):
+        for field, pattern in _SAID.items():
+            if (said := pattern.fullmatch(line)) and not getattr(results, field):
+                setattr(results, field, said[1])
+        if running := _RUNNING.fullmatch(line):
+            results.testcases += [_Test(name)] * waiting
+            name, waiting = running[1], True
+        elif _DESCRIPTION.fullmatch(line):
+            matrix: list[list[str | float | None]] = [list(row) for row in matrix_below(file, lines, place)]
+            own = _summed_below(lines, place) or name or "a matrix without the name of its test"
+            results.testcases += [_Test(name)] * (waiting and own != name)
+            results.testcases.append(_Test(own, bandwidth_description=line.strip(), bandwidth_matrix=matrix))
+            waiting = False
+    results.testcases += [_Test(name)] * waiting
+    return results
+
+
+def _summed_below(lines: Sequence[str], title: int) -> str:
+    """The name of a test by the line of its sum below the matrix of a title; "": another title comes first."""
+    for line in lines[title + 1 : title + 2 * MOST_PLACES]:
+        if found := _SUM.fullmatch(line):
+            return found[1]
+        if _DESCRIPTION.fullmatch(line) or _RUNNING.fullmatch(line):
+            break
+    return ""
+
+
+# ---- figures
+
+Cell = tuple[int, int, float]  # row, column, figure
 
 
 def _rows(test: _Test, size: int) -> Iterator[CopyRow]:
-    if not _read(test):
+    """The copies of a test; none of one that is not read, or did not pass."""
+    if test.status not in ("Passed", ""):
         return
-    for row, cells in enumerate(test.bandwidth_matrix[:MOST_PLACES]):
-        for column, cell in enumerate(cells[:MOST_PLACES]):
-            rate_GBps = number(str(cell))
-            if rate_GBps > 0:
-                yield from _cell(test, row, column, rate_GBps, size)
-
-
-def _cell(test: _Test, row: int, column: int, rate_GBps: float, size: int) -> Iterator[CopyRow]:
-    evidence = (f"nvbandwidth {test.name}", test.bandwidth_description[:200])
     if pairs := _PAIRS.fullmatch(test.name):
-        if row == column or (pairs[1] and "Total" not in test.bandwidth_description and pairs[3] == "ce"):
-            return
-        source: Place
-        target: Place
-        source, target = (row, column) if pairs[2] == "write" else (column, row)
-        direction: Direction = "both-ways" if pairs[1] else "one-way"
-        time_s = seconds(size * (2 if pairs[1] else 1), rate_GBps)
-        yield CopyRow("device", source, target, size, time_s, evidence, direction)
+        for row, column, rate_GBps in _cells(_square(test, both=bool(pairs[1]), engine=pairs[3])):
+            source, target = (row, column) if pairs[2] == "write" else (column, row)
+            yield CopyRow(
+                "device",
+                source,
+                target,
+                size,
+                seconds(size * (2 if pairs[1] else 1), rate_GBps),
+                _evidence(test),
+                direction="both-ways" if pairs[1] else "one-way",
+                access="write" if pairs[2] == "write" else "read",
+                engine=_ENGINES[pairs[3]],
+            )
     elif host := _HOST.fullmatch(test.name):
-        if host[2]:
-            return  # one direction of two, of which the other one is twice as large
-        memory: Place = "host" if len(test.bandwidth_matrix) == 1 else f"numa{row}"
-        down = host[1] == "host_to_device"
-        source, target = (memory, column) if down else (column, memory)
-        copy = "from-host" if down else "to-host"
-        yield CopyRow(copy, source, target, size, seconds(size, rate_GBps), evidence, endpoint="pinned")
-    else:
-        yield CopyRow("local", column, column, size, seconds(size, rate_GBps), evidence)
+        yield from _of_host(test, host, size)
+    elif latency := _LATENCY.fullmatch(test.name):
+        for row, column, time_ns in _cells(test.bandwidth_matrix):
+            memory = column if latency[1] == "device_to_device" else _memory(test, row)
+            by = row if latency[1] == "device_to_device" else column
+            yield CopyRow(LOAD, memory, by, LOAD_BYTES, time_ns * 1e-9, _evidence(test), access="read", engine="SM")
+    elif local := _LOCAL.fullmatch(test.name):
+        for _, column, rate_GBps in _cells(test.bandwidth_matrix):
+            time_s = seconds(size, rate_GBps)
+            yield CopyRow("local", column, column, size, time_s, _evidence(test), engine=_ENGINES[local[1]])
+
+
+def _cells(matrix: Sequence[Sequence[str | float | None]]) -> Iterator[Cell]:
+    """What was measured."""
+    for row, cells in enumerate(matrix[:MOST_PLACES]):
+        for column, cell in enumerate(cells[:MOST_PLACES]):
+            figure = number(str(cell))
+            if figure > 0:
+                yield row, column, figure
+
+
+def _square(test: _Test, both: bool, engine: str) -> Sequence[Sequence[str | float | None]]:
+    """The matrix of all pairs of a test between GPUs; of both directions at once, of their sum. []: it has none."""
+    matrix = test.bandwidth_matrix
+    gpus = len(matrix[0]) if matrix else 0
+    if both and len(matrix) == 3 * gpus:  # JSON: one direction, the other, both
+        return matrix[2 * gpus :]
+    one_of_two = re.search(r"(?:Read|Write)[12] ", test.bandwidth_description)
+    summed = "Total" in test.bandwidth_description or engine != "ce"
+    return matrix if len(matrix) == gpus and (not both or (summed and not one_of_two)) else []
+
+
+def _of_host(test: _Test, host: re.Match[str], size: int) -> Iterator[CopyRow]:
+    """Of each GPU alone, or of all at once: then each cell is that of one GPU beside all others."""
+    down = host[1] in ("host_to_device", "host_to_all")
+    at_once = host[1] in ("host_to_all", "all_to_host")
+    cells = list(_cells(test.bandwidth_matrix))
+    if at_once and len(cells) > MOST_AT_ONCE:
+        return
+
+    def ends(row: int, column: int) -> tuple[Place, Place]:
+        memory = _memory(test, row)
+        return (memory, column) if down else (column, memory)
+
+    for row, column, rate_GBps in cells:
+        others = [ends(at, other) for at, other, _ in cells if (at, other) != (row, column)] if at_once else []
+        yield CopyRow(
+            "from-host" if down else "to-host",
+            *ends(row, column),
+            size,
+            seconds(size, rate_GBps),
+            _evidence(test),
+            endpoint="pinned",
+            engine=_ENGINES[host[2]],
+            together=tuple(Pair(source=source, target=target) for source, target in others),
+        )
+
+
+def _memory(test: _Test, row: int) -> Place:
+    """Of the host, of a row; of several rows, of its NUMA node."""
+    return "host" if len(test.bandwidth_matrix) == 1 else f"numa{row}"
+
+
+def _evidence(test: _Test) -> tuple[str, ...]:
+    return (f"nvbandwidth {test.name}", test.bandwidth_description[:200])

@@ -1,23 +1,31 @@
-"""Text of p2pBandwidthLatencyTest (NVIDIA/cuda-samples), and of Tartan's copy of it: matrices of all ordered pairs.
+"""Text of p2pBandwidthLatencyTest (NVIDIA/cuda-samples), and of copies of it: matrices of all ordered pairs.
 
+    Device: 0, NVIDIA GeForce RTX 3090, pciBusID: 1b, pciDeviceID: 0, pciDomainID:0
+    Device=0 CANNOT Access Peer Device=1
+    P2P Connectivity Matrix
+         D\\D     0     1
+         0       1     0
     Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
        D\\D     0      1
          0 500.90   9.84
          1   9.84 500.30
 
-Rows send. A bandwidth on the diagonal counts what is read and what is written. The size of the copies is not printed:
-40 MB in older versions, 160 MB in those that say whether peers write or read ("(P2P Writes)"); latencies are of 1 B and
-16 B. Newer ones print two matrices of latencies, the GPU's and the host's; the GPU's is taken.
+The GPU of a row issues the copies: it sends ("P2P Writes", and with peer access off in versions that say so), or it
+receives ("P2P Reads", and everything of older versions, which say neither). A bandwidth on the diagonal counts what is
+read and what is written. "P2P=Enabled" asks for peer access: pairs that have none, by the connectivity matrix or by a
+line "CANNOT Access Peer", are staged in host memory all the same. The size of the copies is not printed: 40 MB in older
+versions, 160 MB in those that say whether peers write or read; latencies are of 1 B and 16 B. Newer ones print two
+matrices of latencies, the GPU's and the host's; the GPU's is taken.
 
 Source: Samples/5_Domain_Specific/p2pBandwidthLatencyTest/p2pBandwidthLatencyTest.cu.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from resnetx.formats.copy_rows import STAGED, CopyRow, CopyTable, matrix_rows, seconds
+from resnetx.formats.copy_rows import STAGED, CopyRow, CopyTable, ListedGpu, gpus_of, matrix_below, seconds
 from resnetx.loading import File
-from resnetx.record.copies import Direction
+from resnetx.record.copies import Access
 
 OLD_BYTES, NEW_BYTES = 40_000_000, 160_000_000
 OLD_LATENCY_BYTES, NEW_LATENCY_BYTES = 1, 16
@@ -25,52 +33,91 @@ MARK = re.compile(r"P2P.{0,40}Bandwidth Latency Test|directional P2P=|P2P=(Enabl
 
 _TITLE = re.compile(
     r"(?P<way>Unidirectional|Bidirectional)?\s*P2P=(?P<peer>Enabled|Disabled)\s+(?P<what>Bandwidth|Latency)"
-    r"\s*(?P<new>\(P2P (?:Writes|Reads)\))?\s*Matrix"
+    r"\s*(?:\(P2P (?P<access>Write|Read)s\))?\s*Matrix"
 )
-_PEER = re.compile(r"Device=(\d{1,4}) (CAN|CANNOT) Access Peer Device=(\d{1,4})")
+_CONNECTIVITY = re.compile(r"P2P Connectivity Matrix")
+_PEER = re.compile(r"Device=(\d{1,4}) CANNOT Access Peer Device=(\d{1,4})")
+_NEWER = re.compile(r"\(P2P (?:Writes|Reads)\)|^\s*GPU\s+0\b", re.MULTILINE)
+_DEVICE = re.compile(
+    r"Device:\s*(?P<index>\d{1,4}),\s*(?P<name>[^,\n]{1,100}),\s*pciBusID:\s*(?P<bus>[0-9a-f]{1,4}),"
+    r"\s*pciDeviceID:\s*(?P<device>[0-9a-f]{1,4}),\s*pciDomainID:\s*(?P<domain>[0-9a-f]{1,8})",
+    re.IGNORECASE,
+)
+Pairs = Collection[tuple[int, int]]
 
 
 def parse(file: File, text: str, size_bytes: int | None) -> CopyTable:
     """The matrices of a file. `size_bytes`: of the copies whose bandwidth it prints; None: the program's default."""
     lines = text.splitlines()
-    new = "(P2P Writes)" in text or "(P2P Reads)" in text
-    size = size_bytes or (NEW_BYTES if new else OLD_BYTES)
-    no_peers = {(int(a), int(b)) for a, can, b in _PEER.findall(text) if can == "CANNOT"}
+    newer = bool(_NEWER.search(text))
+    size = size_bytes or (NEW_BYTES if newer else OLD_BYTES)
+    apart = without_peers(file, text)
     rows = [
         row
         for place, line in enumerate(lines)
         if (title := _TITLE.search(line))
-        for row in _of_matrix(title, lines[place + 1 :], size, new, no_peers)
+        for row in _of_matrix(title, matrix_below(file, lines, place), size, newer, apart)
         if row.usable
     ]
     if not rows:
         raise file.error("no matrix of it is one of p2pBandwidthLatencyTest (Unidirectional P2P=Enabled Bandwidth ...)")
-    gpus = 1 + max(place for row in rows for place in (row.source, row.target) if isinstance(place, int))
+    listed = devices(text)
     notes = [] if size_bytes else [f"the file does not say how large copies are: {size} bytes, as the program has it"]
-    return CopyTable("p2pBandwidthLatencyTest", gpus, tuple(rows), notes=tuple(notes))
+    return CopyTable(
+        "p2pBandwidthLatencyTest", gpus_of(rows, listed), tuple(rows), notes=tuple(notes), devices=tuple(listed)
+    )
+
+
+def devices(text: str) -> list[ListedGpu]:
+    """The GPUs that the program lists before it measures."""
+    return [
+        ListedGpu(
+            index=int(line["index"]),
+            name=line["name"].strip(),
+            pci_bus_id=f"{line['domain']:0>8}:{line['bus']:0>2}:{line['device']:0>2}.0".lower(),
+        )
+        for line in _DEVICE.finditer(text)
+    ]
+
+
+def without_peers(file: File, text: str) -> set[tuple[int, int]]:
+    """(Issuer, other) of each pair of GPUs without peer access, as the program says line by line or in its matrix."""
+    lines = text.splitlines()
+    apart = {(int(a), int(b)) for a, b in _PEER.findall(text)}
+    for place, line in enumerate(lines):
+        if _CONNECTIVITY.search(line):
+            matrix = matrix_below(file, lines, place)
+            apart |= {(a, b) for a, row in enumerate(matrix) for b, able in enumerate(row) if able == 0 and a != b}
+    return apart
 
 
 def _of_matrix(
-    title: re.Match[str], below: Sequence[str], size: int, new: bool, no_peers: set[tuple[int, int]]
+    title: re.Match[str], matrix: Sequence[Sequence[float]], size: int, newer: bool, apart: Pairs
 ) -> Iterator[CopyRow]:
-    latency = title["what"] == "Latency"
-    both = title["way"] == "Bidirectional"
-    direction: Direction = "both-ways" if both else "one-way"
-    for source, row in enumerate(matrix_rows(below[1:])):
-        for target, figure in enumerate(row):
-            local = source == target
+    latency, both = title["what"] == "Latency", title["way"] == "Bidirectional"
+    asked = title["peer"] == "Enabled"
+    writes = title["access"] == "Write" or (title["access"] is None and newer)
+    access: Access = "" if both else "write" if writes else "read"
+    for issuer, row in enumerate(matrix):
+        for other, figure in enumerate(row):
+            local = issuer == other
+            peers = asked and not local and (issuer, other) not in apart
             moved = size * (2 if both else 1) * (2 if local else 1)
-            peer = title["peer"] == "Enabled"
-            evidence = [f"peer access {'on' if peer else 'off'}"]
-            if peer and (source, target) in no_peers:
-                evidence.append("the GPUs cannot reach each other as peers")
+            source, target = (issuer, other) if writes or both else (other, issuer)
             yield CopyRow(
-                copy="local" if local else "device" if peer else STAGED,
+                copy="local" if local else "device" if peers else STAGED,
                 source=source,
                 target=target,
-                size_bytes=(NEW_LATENCY_BYTES if new else OLD_LATENCY_BYTES) if latency else size,
+                size_bytes=(NEW_LATENCY_BYTES if newer else OLD_LATENCY_BYTES) if latency else size,
                 time_s=figure * 1e-6 if latency else seconds(moved, figure),
-                evidence=tuple(evidence),
-                direction=direction,
-                path=None if peer or local else "host",
+                evidence=(_evidence(asked, peers, local),),
+                direction="both-ways" if both else "one-way",
+                access=access if peers else "",
+                path=None if peers or local else "host",
             )
+
+
+def _evidence(asked: bool, peers: bool, local: bool) -> str:
+    if asked and not (peers or local):
+        return "peer access asked for; the GPUs cannot reach each other as peers"
+    return f"peer access {'on' if asked else 'off'}"

@@ -95,12 +95,10 @@ def _unknown(
 def _stands_out(record: BenchRecord, system: System | None, transport: Transport) -> list[Warning]:
     """Of the pairs: anti-locality, slow pairs and GPUs."""
     devices = record.request.devices if record.request else None
-    found = pair_reading.findings_of(record.cells, system, transport, devices)
+    found = pair_reading.findings_of(record.cells, system, transport, devices, record.unit)
     return [
-        Warning(
-            code=each.what.replace(" ", "-").lower(), message=f"{copy}, {direction}: {each.text}", remedy=each.cause
-        )
-        for (copy, direction, _), each_of in found.items()
+        Warning(code=each.what.replace(" ", "-").lower(), message=f"{family.words}: {each.text}", remedy=each.cause)
+        for family, each_of in found.items()
         for each in each_of
     ]
 

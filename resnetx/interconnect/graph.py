@@ -12,6 +12,7 @@ from resnetx.interconnect.component import Component as Component
 from resnetx.interconnect.component import Link as Link
 from resnetx.interconnect.nodes import EqualNodes, Neighbours, neighbours
 from resnetx.interconnect.parts import GpuSpec
+from resnetx.record.machine import CPU, Unit
 
 Library = Literal["nccl1", "nccl2", "nccl2.4", "nvls", "gloo"]
 Rails = Literal["nearest", "all", "one"]  # the network cards of a node that a library drives; nearest: to each GPU
@@ -71,6 +72,11 @@ class System(msgspec.Struct, frozen=True, dict=True):
         part = self.gpu_of_node(device).part
         assert isinstance(part, GpuSpec)
         return part
+
+    @property
+    def unit(self) -> Unit:
+        """What computes in it: GPUs, or where a host has none, ranks on its cores."""
+        return "rank" if self.gpus and CPU in self.gpu_part(0).product_names else "GPU"
 
     def gpu_of_node(self, device: int) -> Component:
         """A GPU as its node alone names it."""

@@ -1,13 +1,14 @@
 """Bench records of what other programs measured: collectives by nccl-tests and OSU, pair copies by several."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from resnetx.errors import ConfigError, FileError, unknown_name
 from resnetx.formats import nvbandwidth, osu, p2p_test, pasted, tartan_pairs, torch_log
-from resnetx.formats.copy_rows import CopyRow, CopyTable
+from resnetx.formats.copy_rows import CopyRow, CopyTable, ListedGpu
 from resnetx.formats.nccl_ranks import Rank
 from resnetx.formats.nccl_tests import TimedSize
 from resnetx.interconnect.measured import MAX_TABLE_BYTES, read_nccl_tests
@@ -49,9 +50,10 @@ def import_bench(file: Path, collective: str | None, gpus: int | None, size_byte
         library=table.program,
         ranks=table.gpus or gpus,
         points=[_point(row.collective, [TimedSize(row.size_bytes, row.time_s, None)]) for row in table.collectives],
-        cells=[_cell(row) for row in table.rows],
+        cells=_cells(table.rows),
         warnings=[_warning("imported", note) for note in table.notes],
         name=file.name,
+        devices=[_listed_gpu(gpu) for gpu in table.devices],
     )
 
 
@@ -60,6 +62,10 @@ def _copies(file: File, content: bytearray, gpus: int | None, size_bytes: int | 
     if file.path.suffix == ".json" or content.lstrip()[:1] == b"{":
         return nvbandwidth.parse(file, content, size_bytes) if _is_nvbandwidth(file, content) else None
     text = pasted.plain(file.decoded(content))
+    if nvbandwidth.MARK.search(text):
+        if tartan_pairs.MARK.search(text) or p2p_test.MARK.search(text):
+            raise file.error("holds the output of nvbandwidth and of another program; expected one program in a file")
+        return nvbandwidth.parse_text(file, text, size_bytes)
     if tartan_pairs.MARK.search(text):
         return tartan_pairs.parse(file, text)
     if p2p_test.MARK.search(text):
@@ -109,7 +115,7 @@ def _of_nccl_tests(file: File, collective: str | None, gpus: int | None) -> Benc
             * bool(measured.wrong),
         ],
         name=file.path.name,
-        listed=ranks.ranks if ranks.complete and ranks.count == measured.gpus else (),
+        devices=list(map(_rank, ranks.ranks)) if ranks.complete and ranks.count == measured.gpus else (),
     )
 
 
@@ -126,7 +132,7 @@ def _record(
     cells: list[CopyCell],
     warnings: list[Warning],
     name: str,
-    listed: Sequence[Rank] = (),
+    devices: Sequence[Device] = (),
 ) -> BenchRecord:
     imported = Unknown(f"imported from {name}")
     no_ranks = Unknown("the file lists no ranks, and gpus= was not given")
@@ -152,7 +158,7 @@ def _record(
         cells=cells,
         skipped=[],
         transport=known(imported),
-        devices=[_device(rank) for rank in listed] if listed else known(imported),
+        devices=list(devices) or known(imported),
         host_load=known(imported),
         warnings=warnings,
         environment=known(imported),
@@ -163,7 +169,7 @@ def _record(
     return seal(record)
 
 
-def _device(rank: Rank) -> Device:
+def _rank(rank: Rank) -> Device:
     return Device(
         rank=rank.rank,
         node=rank.host or "",
@@ -192,7 +198,28 @@ def _point(collective: str, rows: Sequence[TimedSize]) -> BenchPoint:
     )
 
 
-def _cell(row: CopyRow) -> CopyCell:
+def _listed_gpu(gpu: ListedGpu) -> Device:
+    return Device(
+        rank=gpu.index,
+        node="not said",
+        index=gpu.index,
+        name=gpu.name,
+        uuid=known(_NOT_SAID),
+        pci_bus_id=gpu.pci_bus_id,
+        cpus=known(_NOT_SAID),
+    )
+
+
+def _cells(rows: Sequence[CopyRow]) -> list[CopyCell]:
+    """A cell for each thing that was timed: what a file has several times, as the diagonals of matrices, is one's."""
+    found: dict[CopyRow, list[CopyRow]] = {}
+    for row in rows:
+        found.setdefault(replace(row, time_s=0.0, evidence=()), []).append(row)
+    return [_cell(same) for same in found.values()]
+
+
+def _cell(same: Sequence[CopyRow]) -> CopyCell:
+    row = same[0]
     return CopyCell(
         copy=row.copy,
         source=row.source,
@@ -201,10 +228,13 @@ def _cell(row: CopyRow) -> CopyCell:
         size_bytes=row.size_bytes,
         direction=row.direction,
         endpoint=row.endpoint,
-        time_s=[row.time_s],
+        access=row.access,
+        engine=row.engine,
+        together=list(row.together),
+        time_s=[each.time_s for each in same],
         wrong=known(_NOT_SAID),
         path=known(_NOT_SAID if row.path is None else row.path),
-        evidence=list(row.evidence),
+        evidence=list(dict.fromkeys(sentence for each in same for sentence in each.evidence)),
         expected_s=known(NOT_DESCRIBED),
         verdict="not judged",
         pair_class=known(_NO_CLASS),

@@ -17,7 +17,7 @@ from statistics import median
 
 from resnetx.interconnect.measured import telling_times
 from resnetx.record import BenchRecord
-from resnetx.record.copies import CopyCell
+from resnetx.record.copies import CopyCell, families
 
 RAISED = 1.25  # times the floor: above what medians of small sizes differ by (Tartan: within 5 %)
 FEWEST = 4  # sizes
@@ -67,18 +67,10 @@ def of_record(record: BenchRecord) -> Iterator[tuple[str, Knees]]:
         timed = zip(points, telling_times(points), strict=True)
         if found := knees({point.size_bytes: median(times_s) for point, times_s in timed}):
             yield name, found
-    for (copy, direction, endpoint), cells in _families(record).items():
+    for family, cells in families(record.cells).items():
         for pair_class, times_s in _by_class(cells).items():
             if found := knees(times_s):
-                yield f"{copy} copies, {direction.replace('-', ' ')}, {endpoint} memory, {pair_class}", found
-
-
-def _families(record: BenchRecord) -> dict[tuple[str, str, str], list[CopyCell]]:
-    found: dict[tuple[str, str, str], list[CopyCell]] = {}
-    for cell in record.cells:
-        if cell.time_s and not cell.together:
-            found.setdefault((cell.copy, cell.direction, cell.endpoint), []).append(cell)
-    return found
+                yield f"{family.words}, {family.endpoint} memory, {pair_class}", found
 
 
 def _by_class(cells: Sequence[CopyCell]) -> dict[str, dict[int, float]]:

@@ -2,6 +2,7 @@
 
 Anti-locality (Li et al. 2019, section 3.1): GPUs below one switch copy more slowly than GPUs of different sockets. Its
 usual cause is that peer access is off: both directions of a staged copy then cross the one uplink of the switch.
+Peers stand out that copy more slowly than through host memory, where both were timed.
 A pair or GPU stands out if it is slower than those like it by far more than they differ among themselves.
 """
 
@@ -15,20 +16,23 @@ import numpy as np
 from resnetx.interconnect.pair_classes import LOCAL, Pair, Times, distance
 from resnetx.interconnect.pair_clusters import LEAST_SPREAD
 from resnetx.interconnect.paths import PathKind
+from resnetx.record.machine import Unit
 from resnetx.units import size_text
 
 SLOWER = 0.1  # relative: by less than this, no pair or GPU is named
 SPREADS = 5  # and by so many times as much as others differ
+SLOWER_THAN_STAGED = 0.25  # relative, of some pairs alone: one timing of a staged copy is 10 % off at times
 NEAR_SLOWER = 0.03  # relative, of a class nearer than another
 _NEAR_SPREADS = 2
 _FEWEST_GPUS = 4
+_MOST_NAMED = 4  # pairs, in a sentence
 
 
 @dataclass(frozen=True)
 class Finding:
     """One thing that stands out."""
 
-    what: Literal["anti-locality", "slow pair", "slow GPU"]
+    what: Literal["anti-locality", "slow pair", "slow GPU", "slow rank", "slow peers"]
     sizes_bytes: tuple[int, ...]  # at which it does
     ratio: float  # of times, where it is largest
     pairs: tuple[Pair, ...]
@@ -36,12 +40,18 @@ class Finding:
     cause: str  # the likely one; "": none is known
 
 
-def findings(times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair, PathKind]) -> list[Finding]:
-    """All that stands out. `names`, `kinds`: the described class of pairs and the kind of their paths, or nothing."""
+def findings(
+    times: Times, names: Mapping[Pair, str], kinds: Mapping[Pair, PathKind], unit: Unit = "GPU"
+) -> list[Finding]:
+    """All that stands out. `names`, `kinds`: the described class of pairs and the kind of their paths, or nothing.
+
+    `unit`: what copies to each other.
+    """
     apart = {size: {pair: value for pair, value in at.items() if pair[0] != pair[1]} for size, at in times.items()}
     residuals = {size: _residuals(at, names) for size, at in apart.items()}
-    gpus = _slow_gpus(residuals) if names else _slow_gpus({size: _by_profile(at) for size, at in apart.items()})
-    pairs = [] if gpus or not names else _slow_pairs(residuals)
+    profiles = residuals if names else {size: _by_profile(at) for size, at in apart.items()}
+    gpus = _slow_gpus(profiles, unit)
+    pairs = [] if gpus or not names else _slow_pairs(residuals, unit)
     return [*_anti_locality(apart, names, kinds), *gpus, *pairs]
 
 
@@ -125,7 +135,7 @@ def _gpus(pairs: Mapping[Pair, float]) -> list[int | str]:
     return list(dict.fromkeys(end for pair in pairs for end in pair))
 
 
-def _slow_gpus(residuals: Mapping[int, Residuals]) -> list[Finding]:
+def _slow_gpus(residuals: Mapping[int, Residuals], unit: Unit) -> list[Finding]:
     """GPUs that most of their own pairs, and few others, are slow with."""
     seen: dict[int | str, dict[int, float]] = {}
     for size, at in residuals.items():
@@ -140,21 +150,28 @@ def _slow_gpus(residuals: Mapping[int, Residuals]) -> list[Finding]:
             own = median(mine)
             if own - median(others) > max(np.log1p(SLOWER), SPREADS * _spread(others)):
                 seen.setdefault(gpu, {})[size] = float(np.exp(own - median(others)))
-    return [_slow_gpu(gpu, ratios, residuals) for gpu, ratios in seen.items()]
+    return [_slow_gpu(gpu, ratios, residuals, unit) for gpu, ratios in seen.items()]
 
 
-def _slow_gpu(gpu: int | str, ratios: Mapping[int, float], residuals: Mapping[int, Residuals]) -> Finding:
+def _slow_gpu(gpu: int | str, ratios: Mapping[int, float], residuals: Mapping[int, Residuals], unit: Unit) -> Finding:
     worst = max(ratios, key=lambda size: ratios[size])
     pairs = tuple(pair for pair in residuals[worst] if gpu in pair)
-    text = f"GPU {gpu} is slow with most others: {ratios[worst]:.2f} times as long as theirs at {size_text(worst)}"
-    return Finding("slow GPU", tuple(sorted(ratios)), ratios[worst], pairs, text, _SLOW_GPU)
+    text = f"{unit} {gpu} is slow with most others: {ratios[worst]:.2f} times as long as theirs at {size_text(worst)}"
+    what: Literal["slow GPU", "slow rank"] = "slow GPU" if unit == "GPU" else "slow rank"
+    return Finding(what, tuple(sorted(ratios)), ratios[worst], pairs, text, _SLOW_ONE[unit])
 
 
-_SLOW_GPU = "its PCIe width or generation, its slot or riser, replays and ECC errors, its power state"
-_SLOW_PAIR = "one link between them: its width, lanes that are down, CRC errors and replays"
+_SLOW_ONE: dict[Unit, str] = {
+    "GPU": "its PCIe width or generation, its slot or riser, replays and ECC errors, its power state",
+    "rank": "the cores that it runs on: their clock, their NUMA node, other processes on them",
+}
+_SLOW_PAIR: dict[Unit, str] = {
+    "GPU": "one link between them: its width, lanes that are down, CRC errors and replays",
+    "rank": "the link between them: its rate, and what else it carries",
+}
 
 
-def _slow_pairs(residuals: Mapping[int, Residuals]) -> list[Finding]:
+def _slow_pairs(residuals: Mapping[int, Residuals], unit: Unit) -> list[Finding]:
     seen: dict[Pair, dict[int, float]] = {}
     for size, at in residuals.items():
         spread = _spread(list(at.values())) if at else 0.0
@@ -162,10 +179,48 @@ def _slow_pairs(residuals: Mapping[int, Residuals]) -> list[Finding]:
             if value > max(np.log1p(SLOWER), SPREADS * spread):
                 seen.setdefault(pair, {})[size] = float(np.exp(value))
     lasting = {pair: ratios for pair, ratios in seen.items() if 2 * len(ratios) > len(residuals)}
-    return [_slow_pair(pair, ratios) for pair, ratios in lasting.items()]
+    return [_slow_pair(pair, ratios, unit) for pair, ratios in lasting.items()]
 
 
-def _slow_pair(pair: Pair, ratios: Mapping[int, float]) -> Finding:
+def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit) -> Finding:
     worst = max(ratios, key=lambda size: ratios[size])
     text = f"copies from {pair[0]} to {pair[1]} take {ratios[worst]:.2f} times as long as alike ones at "
-    return Finding("slow pair", tuple(sorted(ratios)), ratios[worst], (pair,), text + size_text(worst), _SLOW_PAIR)
+    return Finding(
+        "slow pair", tuple(sorted(ratios)), ratios[worst], (pair,), text + size_text(worst), _SLOW_PAIR[unit]
+    )
+
+
+# ---- peers
+
+
+def slow_peers(peers: Times, staged: Times) -> list[Finding]:
+    """Pairs that copy more slowly as peers than through host memory, at the largest size at which some do."""
+    for size in sorted(peers.keys() & staged.keys(), reverse=True):
+        beside = {pair: (time_s, staged[size][pair]) for pair, time_s in peers[size].items() if pair in staged[size]}
+        ratios = {pair: over / under for pair, (over, under) in beside.items() if pair[0] != pair[1]}
+        most = bool(ratios) and median(ratios.values()) > 1 + SLOWER
+        slow = [pair for pair, ratio in ratios.items() if ratio > 1 + (SLOWER if most else SLOWER_THAN_STAGED)]
+        if slow:
+            return [_slow_peers(size, slow, beside, ratios)]
+    return []
+
+
+def _slow_peers(
+    size: int, slow: Sequence[Pair], beside: Mapping[Pair, tuple[float, float]], ratios: Mapping[Pair, float]
+) -> Finding:
+    peers_s, staged_s = (median(beside[pair][place] for pair in slow) for place in (0, 1))
+    named = "" if len(slow) > _MOST_NAMED else f" ({', '.join(f'{source} to {target}' for source, target in slow)})"
+    text = (
+        f"peer copies of {size_text(size)} reach {staged_s / peers_s:.2f} of the rate of those staged in host memory: "
+        f"{size / peers_s / 1e9:.2f} against {size / staged_s / 1e9:.2f} GB/s in one direction, "
+        f"{len(slow)} of {len(ratios)} pairs{named}"
+    )
+    worst = max(ratios[pair] for pair in slow)
+    return Finding("slow peers", (size,), worst, tuple(slow), text, _SLOW_PEERS)
+
+
+_SLOW_PEERS = (
+    "check whether the driver supports peers between these GPUs, as not on every GeForce (nvidia-smi topo -p2p rw); an "
+    "IOMMU or ACS, which sends their traffic through the root (dmesg; lspci -vvv: ACSCtl); until then, "
+    "NCCL_P2P_DISABLE=1 makes NCCL stage in host memory"
+)

@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 
-from resnetx.formats.copy_rows import STAGED
+from resnetx.formats.copy_rows import LOAD, STAGED
 from resnetx.interconnect import pair_causes
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.link_search import backward, to_host
@@ -21,13 +21,12 @@ from resnetx.interconnect.max_min import Flow, fair_shares
 from resnetx.interconnect.pair_classes import ROUTED, PairClass, class_names, classify, described, names_of
 from resnetx.interconnect.pair_costs import host_path, pair_cost
 from resnetx.interconnect.pair_errors import tolerance
-from resnetx.interconnect.pair_findings import Finding, findings
+from resnetx.interconnect.pair_findings import Finding, findings, slow_peers
 from resnetx.interconnect.paths import Path, PathKind, Transport, copy_path, flow, opposite_flow, relay
-from resnetx.record.copies import CopyCell, Pair, Place, Verdict
+from resnetx.record.copies import CopyCell, CopyFamily, Pair, Place, Verdict
+from resnetx.record.machine import Unit
 
-Family = tuple[str, str, str]  # copies that are compared with each other: kind, direction, endpoint
 RELAYED_BYTES = 2**20  # of each piece that a relay passes on
-_ON_CPUS = "CPU"  # a product name of ranks that are processes
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def _placed(cell: CopyCell, devices: Sequence[int]) -> CopyCell:
 
 def classes_of(
     cells: Sequence[CopyCell], system: System | None, transport: Transport = "auto"
-) -> dict[Family, dict[int, list[PairClass]]]:
+) -> dict[CopyFamily, dict[int, list[PairClass]]]:
     """The classes of copies that ran alone: for each family, at each size, the fastest first."""
     families = _families(cells)
     return {family: _classified(cells, members, system, transport) for family, members in families.items()}
@@ -97,28 +96,33 @@ def findings_of(
     system: System | None,
     transport: Transport = "auto",
     devices: Sequence[int] | None = None,
-) -> dict[Family, list[Finding]]:
-    """What stands out among copies between GPUs that ran alone: anti-locality, a slow pair or GPU."""
+    unit: Unit = "GPU",
+) -> dict[CopyFamily, list[Finding]]:
+    """What stands out among copies between GPUs that ran alone: anti-locality, a slow pair or GPU, slow peers."""
     placed = [_placed(cell, devices) for cell in cells] if devices else list(cells)
+    families = _families(placed)
     found = {}
-    for family, members in _families(placed).items():
-        if family[0] in ("device", STAGED):
-            over: Transport = "host" if family[0] == STAGED else transport
+    for family, members in families.items():
+        if family.copy in ("device", STAGED):
+            over: Transport = "host" if family.copy == STAGED else transport
             names = _names(system, family, over)
             kinds = _kinds(system, names, over)
-            found[family] = findings(_times(placed, members), names, kinds)
+            times = _times(placed, members)
+            staged = families.get(family._replace(copy=STAGED, access="", engine=""), [])
+            beside = slow_peers(times, _times(placed, staged)) if family.copy == "device" else []
+            found[family] = [*findings(times, names, kinds, unit), *beside]
     return {family: each for family, each in found.items() if each}
 
 
 # ---- classes
 
 
-def _families(cells: Sequence[CopyCell]) -> dict[Family, list[int]]:
+def _families(cells: Sequence[CopyCell]) -> dict[CopyFamily, list[int]]:
     """The places of the cells that ran alone, by what they can be compared with."""
-    found: dict[Family, list[int]] = {}
+    found: dict[CopyFamily, list[int]] = {}
     for place, cell in enumerate(cells):
         if not cell.together and cell.time_s:
-            found.setdefault((cell.copy, cell.direction, cell.endpoint), []).append(place)
+            found.setdefault(cell.family, []).append(place)
     return found
 
 
@@ -140,15 +144,14 @@ def _classified(
     cells: Sequence[CopyCell], members: Sequence[int], system: System | None, transport: Transport
 ) -> dict[int, list[PairClass]]:
     times = _times(cells, members)
-    family = (cells[members[0]].copy, cells[members[0]].direction, cells[members[0]].endpoint)
-    return classify(times, _names(system, family, transport))
+    return classify(times, _names(system, cells[members[0]].family, transport))
 
 
-def _names(system: System | None, family: Family, transport: Transport) -> dict[tuple[Place, Place], str]:
-    if system is None or _on_cpus(system):
+def _names(system: System | None, family: CopyFamily, transport: Transport) -> dict[tuple[Place, Place], str]:
+    if system is None or system.unit == "rank":
         return {}
-    described_names = names_of(system, "host" if family[0] == STAGED else transport)
-    return dict.fromkeys(described_names, ROUTED) if family[0] == "relay" else described_names
+    described_names = names_of(system, "host" if family.copy == STAGED else transport)
+    return dict.fromkeys(described_names, ROUTED) if family.copy == "relay" else described_names
 
 
 def _kinds(
@@ -161,15 +164,11 @@ def _kinds(
     return {(a, b): copy_path(system, a, b, chosen).kind for a, b in pairs}
 
 
-def _on_cpus(system: System) -> bool:
-    return any(_ON_CPUS in system.gpu_part(device).product_names for device in range(min(1, len(system.gpus))))
-
-
 # ---- what is expected
 
 
 def _judged(cell: CopyCell, system: System | None, transport: Transport) -> CopyCell:
-    expected = _expected(cell, system, transport) if system and not _on_cpus(system) else None
+    expected = _expected(cell, system, transport) if system and system.unit == "GPU" else None
     if expected is None or system is None or not cell.time_s:
         return msgspec.structs.replace(cell, expected_s=None, verdict="not judged", causes=[])
     verdict = judge(median(cell.time_s), expected.time_s, expected.tolerance)
@@ -212,7 +211,7 @@ def _path(cell: CopyCell, system: System, transport: Transport) -> Path | None:
     """The path that the topology has for a copy; None where it says nothing of such copies."""
     source, target = cell.source, cell.target
     places = [place for place in (source, target, cell.through) if isinstance(place, int)]
-    if cell.endpoint == "pageable" or not all(0 <= place < len(system.gpus) for place in places):
+    if cell.copy == LOAD or cell.endpoint == "pageable" or not all(0 <= place < len(system.gpus) for place in places):
         return None
     chosen = _between_gpus(transport)
     if cell.copy == STAGED:

@@ -9,7 +9,7 @@ from resnetx.launching import Launch
 from resnetx.operations import OPERATIONS, Place
 from resnetx.record.base import SCHEMA, RecordPart, timestamp
 from resnetx.record.copies import CopyCell, Direction, Endpoint, Verdict
-from resnetx.record.machine import Device, Environment, Job, OtherNode
+from resnetx.record.machine import Device, Environment, Job, OtherNode, Unit, unit_of
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.readings import HostLoad
 from resnetx.record.transport import Transport
@@ -183,6 +183,13 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
     other_nodes: list[OtherNode] | None = None  # records from before it was gathered lack it
     job: Job | None = None  # that it was part of; records from before it was asked lack it
     unknown: dict[str, str]  # path of a null field -> why it is not known
+
+    @property
+    def unit(self) -> Unit:
+        """What its ranks were; of an imported one that names no device, by the library."""
+        if not self.devices and (self.library or "").startswith("gloo"):
+            return "rank"
+        return unit_of(self.devices or ())
 
 
 class Counts(NamedTuple):

@@ -30,7 +30,7 @@ class ComparedBench(RecordPart, frozen=True):
 class BenchRatio(RecordPart, frozen=True):
     """The same operation at the same size in both."""
 
-    what: str  # "allreduce", "device copies, one-way, device memory"
+    what: str  # "allreduce", "device copies, one way, reads by SMs, device memory"
     gpus: int | None  # of a collective; null: a copy
     source: Place | None  # of a copy; null: a collective, or all pairs of a class
     target: Place | None

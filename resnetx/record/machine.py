@@ -1,9 +1,13 @@
 """The machines of a run as records have them: GPUs, storage, software, and where each rank ran."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from resnetx.record.base import RecordPart
 from resnetx.record.readings import HostLoad
+
+CPU = "CPU"  # the name of a device that is none: a rank on cores of its host
+Unit = Literal["GPU", "rank"]  # what a record counts: GPUs, or ranks on cores of a host
 
 
 class Device(RecordPart, frozen=True):
@@ -16,6 +20,16 @@ class Device(RecordPart, frozen=True):
     uuid: str | None
     pci_bus_id: str | None
     cpus: str | None = None  # that the rank could run on: "0-31,64-95"; records from before it was asked lack it
+
+
+def unit_of(devices: Iterable[Device]) -> Unit:
+    """What ran on these devices."""
+    return "rank" if any(device.name == CPU for device in devices) else "GPU"
+
+
+def how_many(count: int, unit: Unit) -> str:
+    """ "1 rank", "2 GPUs"."""
+    return f"{count} {unit}{'s' * (count != 1)}"
 
 
 class MemoryHealth(RecordPart, frozen=True, kw_only=True):

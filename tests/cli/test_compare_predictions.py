@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from resnetx import record
-from resnetx.cli import main
+from resnetx.cli import main, show
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord
 from resnetx.record.accuracy import Accuracy, accuracy_file
 from resnetx.record.prediction import prediction_file
 from resnetx.record.system_comparison import SystemComparison, system_comparison_file
+from tests.documentation import ROOT
 
 
 def run(capsys, *words):
@@ -206,3 +207,16 @@ def test_a_prediction_without_points_is_shown_as_such(prediction_of, capsys):
 
     show_predict.prediction(prediction_of())
     assert "holds no point" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_points_with_the_largest_error_have_it_at_80_columns(monkeypatch, capsys):
+    monkeypatch.setattr(show, "width_of", lambda stream: 80)
+    lab = ROOT / "results" / "lab" / "truth"
+    assert main(["compare", str(lab / "prediction"), str(lab / "study")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("Point by point"))
+    headings = " ".join(line for line in lines[start : start + 60] if line.startswith("workload"))
+    assert all(column in headings for column in ("system", "predicted ms", "measured ms", "error"))
+    strategies = next(line for place, line in enumerate(lines) if "One strategy over another" in lines[place - 1])
+    assert "system" in strategies

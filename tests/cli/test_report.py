@@ -1,12 +1,19 @@
 """The verb `report` as a user meets it."""
 
+import csv
 import time
 
 import pytest
 
+import resnetx
 from resnetx import record
 from resnetx.cli import main
+from resnetx.cli.tables import show_study
+from resnetx.errors import ConfigError
+from resnetx.interconnect.imported import import_bench
 from resnetx.record import SCHEMA, StudyFolder, StudyRecord, cut_short
+from tests.documentation import ROOT
+from tests.fuzz.of_pair_copies import P2P_OLD
 
 
 @pytest.fixture
@@ -93,7 +100,7 @@ def test_studies_of_which_none_can_be_read_are_refused(study_on_disk, capsys):
         (["{}", "baseline=0"], "baseline=0: expected at least 1"),
         (["{}", "baseline=true"], "baseline=True: expected a number of GPUs"),
         (["{}", "baseline=two"], "baseline=two: expected a number of GPUs"),
-        (["{}/nothing"], "contains no study"),
+        (["{}/nothing"], "contains no study, bench or steering"),
         (["{}", "out={}/study.json"], "out={}/study.json: cannot be written (File exists)"),
     ],
 )
@@ -101,3 +108,119 @@ def test_a_mistake_is_a_sentence(study_on_disk, capsys, words, sentence):
     here = str(study_on_disk.path)
     assert main(["report", *(word.replace("{}", here) for word in words)]) == 2
     assert sentence.replace("{}", here) in capsys.readouterr().err
+
+
+# ---- several kinds of records
+
+
+@pytest.fixture
+def bench_beside(study_on_disk, tmp_path):
+    """Two imported benches beside the study, one of them three folders below."""
+    made = _bench(tmp_path)
+    folders = [study_on_disk.path.parent / "bench" / name for name in ("one", "deep/deeper/two")]
+    for folder in folders:
+        record.write(record.RunFolder(folder).record, made)
+    return folders
+
+
+def test_a_folder_of_several_kinds_is_refused_with_what_to_type(study_on_disk, bench_beside, capsys):
+    above = study_on_disk.path.parent
+    assert main(["report", str(above)]) == 2
+    err = capsys.readouterr().err
+    assert "2 benches and 1 study given, and a page is of one kind" in err
+    assert f"`resnetx report {above / 'bench'}` or `resnetx report {study_on_disk.path}`" in err
+    assert not list(above.rglob("index.html"))
+
+
+def test_two_folders_of_one_kind_each_are_refused_too(study_on_disk, bench_beside, capsys):
+    assert main(["report", str(study_on_disk.path), str(bench_beside[0])]) == 2
+    assert f"`resnetx report {bench_beside[0]}` or `resnetx report {study_on_disk.path}`" in capsys.readouterr().err
+
+
+def test_a_study_that_was_given_itself_is_reported_and_a_bench_below_it_is_named(study_on_disk, tmp_path, capsys):
+    below = study_on_disk.path / "node1" / "bench" / "one"
+    record.write(record.RunFolder(below).record, _bench(tmp_path))
+    assert main(["report", str(study_on_disk.path)]) == 0
+    assert f"skipped: 1 bench below: {below}; report them by themselves" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_page_of_benches_goes_beside_the_folder_of_one_and_into_that_of_several(bench_beside, capsys):
+    one, two = bench_beside
+    assert main(["report", str(one)]) == 0
+    assert (one.parent / "report" / "one" / "index.html").is_file()
+    assert [file.name for file in one.iterdir()] == ["record.json"]
+    assert main(["report", str(one.parent)]) == 0
+    text = (one.parent / "report" / "index.html").read_text()
+    assert text.count("p2pBandwidthLatencyTest, 2 GPUs") == 2
+    assert [file.name for file in two.iterdir()] == ["record.json"]
+
+
+def test_what_has_no_page_is_named_beside_what_has(study_on_disk, capsys):
+    aside = study_on_disk.path.parent / "kept" / "prediction.json"
+    aside.parent.mkdir()
+    aside.write_text("{}")
+    assert main(["report", str(study_on_disk.path.parent)]) == 0
+    assert f"skipped: 1 prediction, of which there is no page yet: {aside.parent}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("prediction.json", "it is a prediction, of which there is no page yet; `resnetx compare {}` shows it"),
+        ("check.json", 'it is a check, of which there is no page yet; resnetx.load("{}") in Python has its rows'),
+        ("systems.json", "it is a system comparison, of which there is no page yet; `resnetx compare {}` shows it"),
+        ("score.json", "it is a score, of which there is no page yet; `resnetx compare score=...` shows it"),
+    ],
+)
+def test_a_record_without_a_page_says_what_it_is_and_what_shows_it(tmp_path, capsys, name, sentence):
+    """A check holds benches of its own, of which there was an empty page."""
+    (tmp_path / name).write_text("{}")
+    record.write(record.RunFolder(tmp_path / "allreduce_node1").record, _bench(tmp_path))
+    if name != "check.json":
+        (tmp_path / "allreduce_node1" / "record.json").unlink()
+    assert main(["report", str(tmp_path)]) == 2
+    assert sentence.format(tmp_path) in capsys.readouterr().err
+    assert not list(tmp_path.rglob("index.html"))
+
+
+def test_a_folder_of_several_kinds_is_not_loaded_or_compared_as_one_of_them(study_on_disk, bench_beside, capsys):
+    above = study_on_disk.path.parent
+    with pytest.raises(ConfigError, match="contains 2 benches and 1 study; give the folder of one of them"):
+        resnetx.load(above)
+    assert main(["compare", str(above), str(bench_beside[0])]) == 2
+    assert "contains 2 benches and 1 study, and studies are compared with studies" in capsys.readouterr().err
+
+
+def _bench(tmp_path):
+    log = tmp_path / "p2p.txt"
+    log.write_bytes(P2P_OLD)
+    return import_bench(log, None, None)
+
+
+def test_shares_of_a_step_that_cannot_be_are_not_known_on_screen_page_and_in_exports(tmp_path, capsys):
+    """The twin of ResNet/4 took 3.8 steps longer than the step, in the one run of each on two nodes."""
+    study = resnetx.load(ROOT / "results" / "two-nodes" / "two-nodes")
+    show_study.scaling("Study", study.points)
+    show_study.limits(study.points)
+    screen = capsys.readouterr().out
+    assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
+    page = " ".join((tmp_path / "index.html").read_text().split())
+    with (tmp_path / "points.csv").open() as lines:
+        (point,) = [row for row in csv.DictReader(lines) if row["workload"] == "ResNet/4" and row["gpus"] == "2"]
+    reason = "not known from these runs, which put communication at -384% of the step"
+    assert all(reason in text for text in (" ".join(screen.split()), page, point["limited_why"]))
+    assert "483" not in page
+    assert [point[f"share_{part}"] for part in ("compute", "communication")] == ["", ""]
+
+
+def test_what_ran_on_cpu_cores_is_counted_in_ranks_on_screen_and_page(tmp_path, capsys):
+    study = resnetx.load(ROOT / "results" / "cpu-2core" / "quickstart")
+    show_study.scaling("Study", study.points)
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "workload batch ranks images/s" in screen
+    assert "over 1 rank" in screen
+    assert resnetx.report(study, out=tmp_path) == tmp_path / "index.html"
+    page = (tmp_path / "index.html").read_text()
+    assert "Parallel efficiency on 2 ranks" in page
+    assert "2 GPUs" not in page

@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from resnetx.cli import show
 from resnetx.cli.prose import WIDEST, beside, width_of, wrapped
 from resnetx.cli.table_layout import lay_out
 
@@ -51,8 +52,8 @@ LEAST = ["limited by", "range"]
 
 def test_a_table_that_fits_has_all_columns_aligned_and_no_blanks_at_the_end_of_lines():
     laid = lay_out(COLUMNS, {"": ROWS}, 80, LEAST)
-    assert laid.heading == "workload  GPUs  images/s         range  limited by"
-    assert laid.lines[""] == [
+    assert laid.blocks[0].heading == "workload  GPUs  images/s         range  limited by"
+    assert laid.blocks[0].lines[""] == [
         "ResNet/1     1      76.2  73.5 to 78.8  compute",
         "AlexNet     16   1,030.3                communication",
     ]
@@ -61,46 +62,86 @@ def test_a_table_that_fits_has_all_columns_aligned_and_no_blanks_at_the_end_of_l
 
 def test_where_it_does_not_fit_the_least_important_columns_go_first_and_are_named():
     laid = lay_out(COLUMNS, {"": ROWS}, 45, LEAST)
-    assert laid.heading == "workload  GPUs  images/s         range"
+    assert laid.blocks[0].heading == "workload  GPUs  images/s         range"
     assert laid.left_out == ["limited by"]
     assert lay_out(COLUMNS, {"": ROWS}, 30, LEAST).left_out == ["range", "limited by"]
 
 
 def test_a_less_important_column_has_its_place_where_a_more_important_one_is_too_wide():
     laid = lay_out(COLUMNS, {"": ROWS}, 38, ["range", "limited by"])
-    assert laid.heading == "workload  GPUs  images/s         range"
+    assert laid.blocks[0].heading == "workload  GPUs  images/s         range"
     assert laid.left_out == ["limited by"]
 
 
 def test_columns_of_one_heading_go_together_and_the_others_from_the_right():
     rows = [["x", "10", "9", "11", "20", "19", "21"]]
     columns = ["name", ">a", ">from", ">to", ">b", ">from", ">to"]
-    assert lay_out(columns, {"": rows}, 16, ["to", "from"]).heading == "name   a   b"
-    assert lay_out(columns, {"": rows}, 12).heading == "name   a"
+    assert lay_out(columns, {"": rows}, 16, ["to", "from"]).blocks[0].heading == "name   a   b"
+    assert lay_out(columns, {"": rows}, 12).blocks[0].heading == "name   a"
 
 
 def test_tables_of_one_kind_share_their_columns():
     laid = lay_out(["a", ">b"], {"first": [["x", "1"]], "second": [["longer", "1000"]]})
-    assert laid.lines == {"first": ["x          1"], "second": ["longer  1000"]}
+    assert laid.blocks[0].lines == {"first": ["x          1"], "second": ["longer  1000"]}
 
 
 def test_a_column_without_any_cell_is_none():
-    assert lay_out(["a", "b", "c"], {"": [["1", "", "2"], ["3", "", ""]]}).heading == "a  c"
-    assert lay_out(["a", "b"], {"": []}).heading == "a  b"
+    assert lay_out(["a", "b", "c"], {"": [["1", "", "2"], ["3", "", ""]]}).blocks[0].heading == "a  c"
+    assert lay_out(["a", "b"], {"": []}).blocks[0].heading == "a  b"
 
 
 def test_prose_in_the_last_column_goes_on_below_itself():
     laid = lay_out([">points", "~of"], {"": [["3", "one two three four five six seven eight nine ten"]]}, 40)
-    assert laid.lines[""] == ["     3  one two three four five six\n        seven eight nine ten"]
-    assert lay_out([">points", "~of"], {"": [["3", "word " * 50]]}).lines[""][0].count("\n") == 0
+    assert laid.blocks[0].lines[""] == ["     3  one two three four five six\n        seven eight nine ten"]
+    assert lay_out([">points", "~of"], {"": [["3", "word " * 50]]}).blocks[0].lines[""][0].count("\n") == 0
 
 
 def test_all_of_it_has_every_column_however_narrow_the_terminal_is():
     laid = lay_out(COLUMNS, {"": ROWS}, 30, LEAST, whole=True)
     assert laid.left_out == []
-    assert "communication" in laid.lines[""][1]
+    assert "communication" in laid.blocks[0].lines[""][1]
 
 
 def test_letters_of_two_columns_are_counted_as_such():
     laid = lay_out(["name", ">n"], {"": [["機械", "1"], ["node", "2"]]})
-    assert laid.lines[""] == ["機械  1", "node  2"]
+    assert laid.blocks[0].lines[""] == ["機械  1", "node  2"]
+
+
+TWO = [["AlexNet", "256", "1,433.31", "1,485.05", "-3.5%"], ["AlexNet", "256", "6,642.91", "6,426.73", "+3.4%"]]
+FIVE = ["workload", ">batch", ">predicted ms", ">measured ms", ">error"]
+
+
+def test_columns_that_say_the_same_in_all_rows_go_first_and_are_said():
+    laid = lay_out(FIVE, {"": TWO}, 40)
+    assert [block.heading for block in laid.blocks] == ["predicted ms  measured ms  error"]
+    assert laid.alike == {"workload": "AlexNet", "batch": "256"}
+    assert lay_out(FIVE, {"": TWO}, 80).alike == {}
+
+
+def test_a_column_that_has_to_be_shown_goes_on_in_a_block_below_whose_rows_begin_alike():
+    rows = [["AlexNet", *TWO[0][1:]], ["ResNet/8", *TWO[1][1:]]]
+    laid = lay_out(FIVE, {"": rows}, 24)
+    assert [block.heading for block in laid.blocks] == [
+        "workload  predicted ms", "workload  measured ms", "workload  error",
+    ]  # fmt: skip
+    assert laid.blocks[1].lines[""] == ["AlexNet      1,485.05", "ResNet/8     6,426.73"]
+    assert laid.left_out == []
+
+
+def test_a_note_does_not_explain_columns_that_are_left_out(monkeypatch, capsys):
+    monkeypatch.setattr(show, "width_of", lambda stream: 30)
+    note = "step: an iteration. exposed: not hidden."
+    show.table("A table", ["name", ">step ms", ">exposed ms"], [["a", "1.00", "0.10"], ["b", "2.00", "0.20"]], note)
+    assert "not hidden." in capsys.readouterr().out
+    rows = [["AlexNet, bf16", "1", "1"], ["GoogLeNet", "2", "2"]]
+    show.table("A table", ["workload", ">step ms", ">exposed ms"], rows, note, ["exposed ms"])
+    out = capsys.readouterr().out
+    assert "Left out, to fit the terminal:" in out
+    assert "not hidden." not in out
+
+
+def test_a_column_wider_than_the_terminal_is_left_out_and_named():
+    rows = [["AlexNet", "a reason that goes on and on", "-3.5%"], ["ResNet/8", "another one", "+3.4%"]]
+    laid = lay_out(["workload", "why", ">error"], {"": rows}, 30)
+    assert ([block.heading for block in laid.blocks], laid.left_out) == (["workload  error"], ["why"])
+    assert lay_out(["a", "b"], {"": [["", ""]]}, 30).blocks[0].lines == {"": [""]}

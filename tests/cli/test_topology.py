@@ -442,3 +442,31 @@ def test_predictions_run_on_it(steered_file, tmp_path):
     assert after.system == "dgx1-v100-steered"
     assert after.exposed_communication_s > before.exposed_communication_s  # one ring less
     assert after.compute_s == pytest.approx(before.compute_s)
+
+
+def test_ranks_on_cpu_cores_are_no_gpus_and_a_published_figure_names_who_measured_it(capsys, tmp_path):
+    """A host without a GPU, whose card hangs on a PCIe link that nobody has measured there."""
+    file = tmp_path / "vm.yaml"
+    file.write_text(VM_WITHOUT_GPUS)
+    assert main(["topology", str(file), "--all"]) == 0
+    screen = capsys.readouterr().out
+    assert "rank0" in screen
+    assert "GPU0" not in screen
+    (pcie,) = [line for line in screen.splitlines() if "PCI Express 3.0" in line]
+    assert pcie.endswith("measured: Tallent et al. 2017")
+
+
+VM_WITHOUT_GPUS = """
+about: "a machine with 2 CPU cores and no GPU"
+wiring: "the PCI tree of /sys"
+library: gloo
+components:
+  gpu0: {gpu: cpu-rank, at: [0, 0]}
+  gpu1: {gpu: cpu-rank, at: [1, 0]}
+  nic0: {nic: 10gbe, at: [2, 0.3]}
+  cpu0: {cpu: host-cpu, at: [1, 1]}
+links:
+  - {between: [gpu0, cpu0], link: host-memory}
+  - {between: [gpu1, cpu0], link: host-memory}
+  - {between: [nic0, cpu0], link: pcie3, lanes: 16, source: "assumed: the generation and 16 lanes"}
+"""

@@ -113,6 +113,55 @@ PCIe-Latency
      0  10.54 536.62
      1 536.70  10.50
 """
+P2P_WITHOUT_PEERS = b"""$ ./p2pBandwidthLatencyTest --p2p_read
+[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
+Device: 0, NVIDIA GeForce RTX 3090, pciBusID: 1b, pciDeviceID: 0, pciDomainID:0
+Device: 1, NVIDIA GeForce RTX 3090, pciBusID: 3d, pciDeviceID: 0, pciDomainID:0
+Device=0 CANNOT Access Peer Device=1
+P2P Connectivity Matrix
+     D\\D     0     1
+     0\t     1     0
+     1\t     0     1
+Unidirectional P2P=Enabled Bandwidth (P2P Reads) Matrix (GB/s)
+   D\\D     0      1
+     0 838.25   6.11
+     1   6.11 838.25
+"""
+NVBANDWIDTH_TEXT = b"""nvbandwidth Version: v0.8
+Driver Version: 580.95.05
+
+Device 0: NVIDIA RTX A6000 (00000000:01:00)
+
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0     55.40     55.10
+
+SUM host_to_device_memcpy_ce 110.50
+
+Running device_to_device_bidirectional_memcpy_read_sm.
+memcpy SM GPU(row) <-> GPU(column) Total bandwidth (GB/s)
+           0         1
+ 0       N/A     50.00
+ 1     49.00       N/A
+
+SUM device_to_device_bidirectional_memcpy_read_sm_total 99.00
+
+Running all_to_host_memcpy_ce.
+memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)
+           0         1
+ 0     20.00     25.00
+
+SUM all_to_host_memcpy_ce 45.00
+
+Running device_to_device_latency_sm.
+Device to Device Latency SM GPU(row) <-> GPU(column) (ns)
+           0         1
+ 0       N/A    826.42
+ 1    825.83       N/A
+
+&&&& PERF device_to_device_latency_sm 1652.25 ns
+"""
 OSU_LATENCY = b"""# OSU MPI-CUDA Latency Test v5.6.2
 # Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)
 # Size          Latency (us)
@@ -138,6 +187,7 @@ def _use(path: Path) -> None:
 
 TARGETS = (
     Target("nvbandwidth", "nvbandwidth.json", lambda: [NVBANDWIDTH], _use),
-    Target("pair-copies", "copies.txt", lambda: [P2P_OLD, P2P_NEW, TARTAN], _use),
+    Target("pair-copies", "copies.txt", lambda: [P2P_OLD, P2P_NEW, P2P_WITHOUT_PEERS, TARTAN], _use),
+    Target("nvbandwidth-text", "nvbandwidth.txt", lambda: [NVBANDWIDTH_TEXT], _use),
     Target("osu", "osu.txt", lambda: [OSU_LATENCY, OSU_BIBW, OSU_ALLGATHER], _use),
 )

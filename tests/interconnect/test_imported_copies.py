@@ -74,17 +74,225 @@ def test_the_size_of_copies_may_be_said(imported):
     assert len(record.warnings) == 1
 
 
+def test_the_three_matrices_of_both_directions_are_one_in_json_and_the_sum_is_read(imported):
+    matrix = [["N/A", "19"], ["18", "N/A"], ["N/A", "21"], ["20", "N/A"], ["N/A", "40"], ["38", "N/A"]]
+    test = {
+        "name": "device_to_device_bidirectional_memcpy_read_sm",
+        "status": "Passed",
+        "bandwidth_description": "memcpy SM GPU(row) <-> GPU(column) Total bandwidth (GB/s)",
+        "bandwidth_matrix": matrix,
+    }
+    record = imported(json.dumps({"nvbandwidth": {"testcases": [test]}}).encode(), "out.json")
+    assert record.world_size == 2
+    assert rates(record, "device", "both-ways") == {(1, 0): 20, (0, 1): 19}  # of each direction: half of the sum
+
+
+# ---- nvbandwidth, as it prints
+
+
+def printed(name, title, rows):
+    """A test as nvbandwidth prints it, with the sum of its matrix."""
+    heading = "".join(f"{place:>10}" for place in range(len(rows[0])))
+    lines = [f"{place:>2}" + "".join(f"{cell:>10}" for cell in row) for place, row in enumerate(rows)]
+    return "\n".join([title, f"  {heading}", *lines, "", f"SUM {name} 1.00", ""])
+
+
+def running(name, title, rows):
+    return f"Running {name}.\n" + printed(name, title, rows)
+
+
+HEAD = """nvbandwidth Version: v0.8
+Built from Git version: v0.8
+
+CUDA Driver Version: 13000
+Driver Version: 580.95.05
+
+Device 0: NVIDIA RTX A6000 (00000000:01:00)
+Device 1: NVIDIA RTX A6000 (00000000:c1:00)
+
+"""
+
+
+def test_printed_reads_come_from_the_column_and_writes_go_there(imported):
+    reads, writes = [["N/A", "26.34"], ["21.95", "N/A"]], [["N/A", "25.00"], ["24.00", "N/A"]]
+    text = HEAD + running(
+        "device_to_device_memcpy_read_ce", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)", reads
+    )
+    text += running("device_to_device_memcpy_write_ce", "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)", writes)
+    record = imported(text.encode())
+    assert record.library == "nvbandwidth v0.8, driver 580.95.05"
+    assert [(device.name, device.pci_bus_id) for device in record.devices] == [
+        ("NVIDIA RTX A6000", "00000000:01:00.0"), ("NVIDIA RTX A6000", "00000000:c1:00.0"),
+    ]  # fmt: skip
+    by_access = {access: [c for c in record.cells if c.access == access] for access in ("read", "write")}
+    found = {
+        access: {(c.source, c.target): round(c.size_bytes / c.time_s[0] / 1e9, 2) for c in cells}
+        for access, cells in by_access.items()
+    }
+    assert found == {"read": {(1, 0): 26.34, (0, 1): 21.95}, "write": {(0, 1): 25.0, (1, 0): 24.0}}
+    assert {c.engine for c in record.cells} == {"copy engine"}
+
+
+def test_several_printed_tests_in_one_file_even_without_their_first_lines(imported):
+    name = "device_to_device_bidirectional_memcpy_write_sm"
+    parts = [
+        printed(f"{name}_{part.lower()}", f"memcpy SM GPU(row) <-> GPU(column) {part} bandwidth (GB/s)", rows)
+        for part, rows in (
+            ("Write1", [["N/A", "20"], ["20", "N/A"]]),
+            ("Write2", [["N/A", "21"], ["21", "N/A"]]),
+            ("Total", [["N/A", "41"], ["41", "N/A"]]),
+        )
+    ]
+    down = printed("host_to_device_memcpy_sm", "memcpy SM CPU(row) -> GPU(column) bandwidth (GB/s)", [["55.4", "55.1"]])
+    local = printed("device_local_copy", "memcpy local GPU(column) bandwidth (GB/s)", [["1200", "1190"]])
+    latency = printed(
+        "device_to_device_latency_sm",
+        "Device to Device Latency SM GPU(row) <-> GPU(column) (ns)",
+        [["N/A", "826.42"], ["825.83", "N/A"]],
+    )
+    waived = "Running multinode_bisect_write_ce.\nWaived: \n\n"
+    record = imported("\n".join([*parts, down, waived, local, latency]).encode())
+    assert rates(record, "device", "both-ways") == {(0, 1): 20.5, (1, 0): 20.5}
+    assert rates(record, "from-host") == {("host", 0): 55.4, ("host", 1): 55.1}
+    assert rates(record, "local") == {(0, 0): 1200, (1, 1): 1190}
+    loads = {(c.source, c.target): c.time_s[0] for c in record.cells if c.copy == "load"}
+    assert loads == {(1, 0): pytest.approx(826.42e-9), (0, 1): pytest.approx(825.83e-9)}
+    assert "left out: multinode_bisect_write_ce" in [warning.message for warning in record.warnings]
+
+
+def test_copies_of_all_gpus_at_once_stand_beside_each_other(imported):
+    text = printed("all_to_host_memcpy_ce", "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)", [["20.0", "25.0"]])
+    cells = imported(text.encode()).cells
+    assert [(c.copy, c.source, c.target, [(p.source, p.target) for p in c.together]) for c in cells] == [
+        ("to-host", 0, "host", [(1, "host")]), ("to-host", 1, "host", [(0, "host")]),
+    ]  # fmt: skip
+
+
+def test_a_test_that_ran_twice_is_timed_twice(imported):
+    title = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"
+    rows = (["N/A", "26.0"], ["21.0", "N/A"]), (["N/A", "13.0"], ["21.0", "N/A"])
+    text = "".join(running("device_to_device_memcpy_read_ce", title, list(each)) for each in rows)
+    cells = {(c.source, c.target): c for c in imported(text.encode()).cells}
+    assert cells[1, 0].time_s == [pytest.approx(2**29 / 26e9), pytest.approx(2**29 / 13e9)]
+
+
+def test_two_programs_in_one_file_are_refused_not_read_in_part(imported):
+    text = HEAD + running("device_to_device_memcpy_read_ce", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
+                          [["N/A", "26.34"], ["21.95", "N/A"]])  # fmt: skip
+    with pytest.raises(FileError, match="of nvbandwidth and of another program"):
+        imported(text.encode() + P2P_NEW)
+
+
+def test_a_matrix_that_a_terminal_has_broken_is_refused(imported):
+    title = "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n"
+    text = f"{title} 0 1 2\n 0 N/A 1\n"
+    with pytest.raises(FileError, match="line 4: 2 figures below a heading of 3 columns"):
+        imported(text.encode())
+
+
 # ---- p2pBandwidthLatencyTest
+
+
+def p2p_test(matrices, gpus, apart=(), name="NVIDIA GeForce RTX 3090"):
+    """The program's output: `matrices` by their titles, a function of row and column each; `apart`: no peers."""
+    lines = ["[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"]
+    lines += [f"Device: {n}, {name}, pciBusID: {0x1B + n:x}, pciDeviceID: 0, pciDomainID:0" for n in range(gpus)]
+    lines += [f"Device={a} CANNOT Access Peer Device={b}" for a, b in apart]
+    for title, figure in matrices.items():
+        lines += [title, "   D\\D" + "".join(f"{n:6d} " for n in range(gpus))]
+        lines += [f"{a:6d} " + "".join(f"{figure(a, b):6.2f} " for b in range(gpus)) for a in range(gpus)]
+    return "\n".join([*lines, ""]).encode()
+
+
+ALL_PAIRS_OF_4 = [(a, b) for a in range(4) for b in range(4) if a != b]
+
+
+def connectivity(apart):
+    return lambda a, b: 0 if (a, b) in apart else 1
+
+
+@pytest.mark.parametrize("said_in", ["lines", "matrix"])
+def test_gpus_that_are_no_peers_are_staged_whatever_was_asked_for(imported, said_in):
+    matrices = {"Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)": lambda a, b: 838 if a == b else 6.11}
+    if said_in == "matrix":
+        matrices = {"P2P Connectivity Matrix": connectivity(ALL_PAIRS_OF_4), **matrices}
+    record = imported(p2p_test(matrices, 4, ALL_PAIRS_OF_4 if said_in == "lines" else ()))
+    pairs = [cell for cell in record.cells if cell.source != cell.target]
+    assert {(cell.copy, cell.path, cell.access) for cell in pairs} == {("staged", "host", "")}
+    assert len(pairs) == 12
+    assert [device.name for device in record.devices] == ["NVIDIA GeForce RTX 3090"] * 4
+
+
+def test_only_the_pairs_without_peers_are_staged(imported):
+    bridged = {(0, 1), (1, 0), (2, 3), (3, 2)}
+    apart = [pair for pair in ALL_PAIRS_OF_4 if pair not in bridged]
+    titles = ("Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+              "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)")  # fmt: skip
+    record = imported(p2p_test({titles[0]: lambda a, b: 21.5, titles[1]: lambda a, b: 275.0}, 4, apart))
+    assert {(c.source, c.target) for c in record.cells if c.copy == "device"} == bridged
+    staged = {(c.source, c.target): c for c in record.cells if c.copy == "staged"}
+    assert len(staged[0, 2].time_s) == 2  # with peer access off, and asked for in vain
+    assert len(staged[0, 1].time_s) == 1
+
+
+def test_reads_and_writes_are_kept_apart_and_each_has_its_sender(imported):
+    """The GPU of the row issues both: it sends what it writes, and receives what it reads."""
+    title = "Unidirectional P2P=Enabled Bandwidth (P2P {}) Matrix (GB/s)"
+    record = imported(
+        p2p_test({title.format("Writes"): lambda a, b: 10 + a, title.format("Reads"): lambda a, b: 20 + a}, 3)
+    )
+    rate = {
+        (c.access, c.source, c.target): round(c.size_bytes / c.time_s[0] / 1e9, 2)
+        for c in record.cells
+        if c.copy == "device"
+    }
+    assert (rate["write", 2, 0], rate["read", 2, 0]) == (12, 20)
+    assert {c.size_bytes for c in record.cells} == {160_000_000}
+
+
+def test_peers_that_are_slower_than_through_the_host_are_a_finding(imported):
+    matrices = {
+        "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)": lambda a, b: 910 if a == b else 22.0,
+        "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)": lambda a, b: 910 if a == b else 9.9,
+    }
+    record = with_readings(imported(p2p_test(matrices, 6)), None)
+    (finding,) = [warning for warning in record.warnings if warning.code == "slow-peers"]
+    assert "reach 0.45 of the rate" in finding.message
+    assert "9.90 against 22.00 GB/s in one direction, 30 of 30 pairs" in finding.message
+    assert all(word in finding.remedy for word in ("driver", "IOMMU", "ACS", "NCCL_P2P_DISABLE=1"))
+    sound = with_readings(imported(p2p_test({**matrices, list(matrices)[1]: lambda a, b: 24.0}, 6)), None)
+    assert "slow-peers" not in [warning.code for warning in sound.warnings]
+
+
+def test_one_direction_of_one_pair_that_is_slower_as_peers_is_named(imported):
+    matrices = {
+        "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)": lambda a, b: 22.5,
+        "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)": lambda a, b: (
+            11.4 if (a, b) == (1, 0) else 27
+        ),
+    }
+    record = with_readings(imported(p2p_test(matrices, 2)), None)
+    (finding,) = [warning for warning in record.warnings if warning.code == "slow-peers"]
+    assert "1 of 2 pairs (1 to 0)" in finding.message
+
+
+def test_near_pairs_that_are_slower_than_far_ones_are_said_where_the_topology_is_known(imported):
+    """GPUs below one switch share its uplink, which staged copies of both directions cross twice."""
+    apart = [(a, b) for a in range(8) for b in range(8) if a != b]
+    matrix = {"Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)": lambda a, b: 6.12 if a // 4 == b // 4 else 8.57}
+    record = with_readings(imported(p2p_test(matrix, 8, apart)), load("dual-root-1080ti"))
+    (finding,) = [warning for warning in record.warnings if warning.code == "anti-locality"]
+    assert "take 1.40 times as long (same switch) as (across sockets)" in finding.message
 
 
 def test_both_matrices_of_p2p_test_and_its_diagonal(imported):
     record = imported(P2P_OLD)
-    assert rates(record, "staged", size=40_000_000) == {(0, 1): 9.84, (1, 0): 9.80}
-    assert rates(record, "device", size=40_000_000) == {(0, 1): 18.41, (1, 0): 18.40}
-    assert rates(record, "local", size=40_000_000) == {(0, 0): 251.325, (1, 1): 250.1}  # reads and writes
+    assert rates(record, "staged", size=40_000_000) == {(1, 0): 9.84, (0, 1): 9.80}  # row 0 receives
+    assert rates(record, "device", size=40_000_000) == {(1, 0): 18.41, (0, 1): 18.40}
+    assert rates(record, "local", size=40_000_000) == {(0, 0): 250.8875, (1, 1): 250.125}  # of two
     assert {cell.path for cell in record.cells if cell.copy == "staged"} == {"host"}
     latencies = {(cell.copy, cell.source): cell.time_s[0] for cell in record.cells if cell.size_bytes == 1}
-    assert latencies["device", 0] == pytest.approx(9.88e-6)
+    assert latencies["device", 1] == pytest.approx(9.88e-6)
     both = [cell for cell in record.cells if cell.direction == "both-ways" and cell.copy == "device"]
     assert [2 * cell.size_bytes / cell.time_s[0] / 1e9 for cell in both] == [pytest.approx(36.82), pytest.approx(36.78)]
 
@@ -104,8 +312,8 @@ def test_tartans_matrices_by_size(imported):
     times = {
         (cell.copy, cell.direction, cell.size_bytes, cell.source, cell.target): cell.time_s[0] for cell in record.cells
     }
-    assert times["staged", "one-way", 4194304, 0, 1] == pytest.approx(536.62e-6)
-    assert times["device", "one-way", 1024, 1, 0] == pytest.approx(9.86e-6)
+    assert times["staged", "one-way", 4194304, 1, 0] == pytest.approx(536.62e-6)  # the row receives
+    assert times["device", "one-way", 1024, 0, 1] == pytest.approx(9.86e-6)
     assert times["device", "both-ways", 4194304, 0, 1] == pytest.approx(2 * 4194304 / 35.55e9)
     assert ("device", "both-ways", 1024, 0, 1) not in times  # 0.01 GB/s says too little
 

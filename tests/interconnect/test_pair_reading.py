@@ -199,3 +199,18 @@ def test_noise_has_no_slow_gpu():
         cells = [cell(a, b, float(np.exp(0.05 * random.normal()))) for a in range(8) for b in range(8) if a != b]
         false += bool(findings_of(cells, None))
     assert false == 0
+
+
+def test_a_slow_rank_on_cpu_cores_is_no_gpu_with_a_pcie_link():
+    """The times of five ranks, of which the third takes twice as long with all others."""
+    cells = [
+        cell(a, b, (2 if 2 in (a, b) else 1) * 1e-3 * (1 + 0.002 * (a + b)), endpoint="pageable")
+        for a in range(5)
+        for b in range(5)
+        if a != b
+    ]
+    ((rank,),) = findings_of(cells, None, unit="rank").values()
+    assert (rank.what, rank.text[:12]) == ("slow rank", "rank 2 is sl")
+    assert "PCIe" not in rank.cause
+    ((gpu,),) = findings_of(cells, None).values()
+    assert (gpu.what, gpu.text[:11]) == ("slow GPU", "GPU 2 is sl")

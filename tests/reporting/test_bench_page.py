@@ -66,11 +66,11 @@ def test_a_heat_map_has_a_square_for_each_pair_and_its_figure(pairs):
     rates = {(row["source"], row["target"]): row["GBps"] for row in plain["datasets"]["pairs"]}
     assert rates["0", "1"] == pytest.approx(10.45)  # both below one uplink
     assert squares["encoding"]["color"]["scale"]["domain"] == [min(rates.values()), max(rates.values())]
-    assert "device_one-way_device_latency" in found
+    assert "device_one-way_device_read_latency" in found
 
 
 def test_lines_of_pairs_are_by_class_with_what_is_expected(pairs):
-    figure = {each.name: each for each in figures([pairs])}["device_one-way_device_bandwidth_by_size"]
+    figure = {each.name: each for each in figures([pairs])}["device_one-way_device_read_bandwidth_by_size"]
     assert {(row["line"], row["kind"]) for row in figure.table.records()} == {
         (line, kind) for line in ("one NVLink", "across sockets") for kind in ("measured", "expected")
     }
@@ -106,7 +106,7 @@ def test_report_writes_a_page_and_a_file_of_each_figure(pairs, tmp_path, capsys)
     assert "benches have no speed-ups" in capsys.readouterr().err
     (tmp_path / "other").mkdir()
     assert main(["report", str(tmp_path / "kept"), str(tmp_path / "other")]) == 2
-    assert "report studies and benches one after the other" in capsys.readouterr().err
+    assert f"{tmp_path / 'other'}: contains no bench" in capsys.readouterr().err
 
 
 def test_words_of_a_record_are_escaped(pairs, tmp_path):

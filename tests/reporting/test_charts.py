@@ -107,8 +107,8 @@ def test_whiskers_are_called_what_they_are(figures_of, repeats, whiskers):
 
 
 def test_the_baseline_is_in_the_axis_title(figures_of):
-    assert "(baseline: 1 GPU)" in texts(figures_of(SMALL)["speedup"])
-    assert "(baseline: 1 GPU or more)" in texts(figures_of(WITH_OOM)["speedup"])
+    assert "(baseline: 1 rank)" in texts(figures_of(SMALL)["speedup"])
+    assert "(baseline: 1 rank or more)" in texts(figures_of(WITH_OOM)["speedup"])
 
 
 def test_weak_scalings_ideal_is_a_constant_number_of_iterations(figures_of):

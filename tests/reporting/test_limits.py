@@ -90,3 +90,17 @@ def test_the_loaders_rate_and_the_watched_steps_stand_beside_the_clean_ones(poin
     found = limits(point_of(100.0, synthetic=101.0, alone=101.0, input=500.0, phases=95.0))
     assert found.loader_rate.median == pytest.approx(500)
     assert found.instrumented.median == pytest.approx(0.95)
+
+
+def test_twins_that_took_longer_than_the_step_leave_no_share_known(point_of):
+    """Without its exchange the step took 1.48 times as long: "compute 132.5 %, communication -32.5 %"."""
+    found = limits(point_of(100.0, runs=2, wobble=0.01, synthetic=100.0, alone=100 / 1.325))
+    assert (found.shares, found.verdict, found.margin) == ({}, None, None)
+    assert set(found.unknown) == {"compute", "input", "communication"}
+    assert found.why == "not known from these runs, which put communication at -32% of the step"
+
+
+def test_a_twin_that_was_slower_by_chance_shows_a_share_of_nothing(point_of):
+    found = limits(point_of(100.0, runs=2, wobble=0.01, synthetic=100.0, alone=99.5))
+    assert medians(found) == {"compute": 1.0, "input": 0.0, "communication": 0.0}
+    assert found.verdict == "compute"

@@ -101,8 +101,8 @@ def test_a_point_is_read_without_scrolling(written):
         labels = re.findall(r'data-label="([^"]*)"', row)
         assert labels == [each for each in headings[1:] if not missing or each in labels]
     assert re.search(r'data-label="limited by">open: .*?<span class="ends long">compute \d+, ', table)
-    assert "Speed-ups are over 1 GPU, unless another baseline stands below them." in table
-    assert '<span class="ends long">over 2 GPUs (1 GPU: oom)</span>' in table
+    assert "Speed-ups are over 1 rank, unless another baseline stands below them." in table
+    assert '<span class="ends long">over 2 ranks (1 rank: oom)</span>' in table
 
 
 def test_captions_do_not_scroll_away_and_titles_do_not_break_within_a_quantity(written):
@@ -122,7 +122,7 @@ def test_captions_do_not_scroll_away_and_titles_do_not_break_within_a_quantity(w
 def test_drawings_are_inline_with_tooltips_and_their_dark_partners(written):
     text = written.read_text()
     assert Parsed(text).tags["svg"] == 5
-    assert "<title>ResNet/4, batch 64, 4 GPUs: " in text
+    assert "<title>ResNet/4, batch 64, 4 ranks: " in text
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{6})"', text.partition("</style>")[2]))
     partners = set(re.findall(r'svg \[fill="(#[0-9a-f]{6})"\]', text))
     assert {"#20262d", "#ffffff", "#440154"} <= used & partners
@@ -176,8 +176,8 @@ def test_a_study_that_has_not_run_has_a_page_without_figures(results_of, grid, t
 
 
 def test_another_baseline_is_named(small, written, tmp_path):
-    assert "(baseline: 2 GPUs)" not in written.read_text()
-    assert "(baseline: 2 GPUs)" in page.write([small], tmp_path, baseline=2).read_text()
+    assert "(baseline: 2 ranks)" not in written.read_text()
+    assert "(baseline: 2 ranks)" in page.write([small], tmp_path, baseline=2).read_text()
 
 
 def test_the_same_records_make_the_same_page(small, written, tmp_path):

@@ -40,9 +40,9 @@ def test_the_number_of_gpus_alone_makes_no_variant_of_their_ids(invented, grid, 
     assert {point.variant for point in points_of(invented(requests, repeats=1))} == {""}
 
 
-def test_a_batch_that_grows_with_the_gpus_is_named_by_each_gpus_share(invented, grid, points_of):
+def test_a_batch_that_grows_with_the_ranks_is_named_by_each_ranks_share(invented, grid, points_of):
     points = points_of(invented(grid(input="synthetic", scaling="weak", batch_size=16, gpus=[1, 4]), repeats=1))
-    assert lines(points) == [("ResNet/8", "batch 16 per GPU", "")]
+    assert lines(points) == [("ResNet/8", "batch 16 per rank", "")]
 
 
 @pytest.mark.parametrize(

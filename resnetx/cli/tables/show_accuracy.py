@@ -59,7 +59,7 @@ def _points(points: Sequence[CheckedPoint]) -> None:
         ">measured ms", "its range", ">runs", ">error", ">allowed", "verdict", "covered", "made before",
     ]  # fmt: skip
     least = [
-        "made before", "runs", "its range", "library", "system", "covered", "interval", "allowed", "verdict",
+        "made before", "runs", "its range", "library", "covered", "interval", "allowed", "verdict",
     ]  # fmt: skip
     shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
     title = "Point by point" + f": the {len(shown)} with the largest error" * (len(shown) < len(points))
@@ -104,12 +104,15 @@ def _verdict(point: CheckedPoint) -> str:
 def _advantages(checked: Accuracy) -> None:
     if not checked.advantages:
         return
-    columns = ["workload", ">batch", ">GPUs", "strategy", "over", ">predicted", ">measured", "its range", "sign"]
+    columns = [
+        "workload", ">batch", ">GPUs", "system", "strategy", "over", ">predicted", ">measured", "its range", "sign",
+    ]  # fmt: skip
     rows = [
         [
             advantage.workload,
             f"{advantage.batch_size}",
             f"{advantage.gpus}",
+            advantage.system,
             advantage.strategy,
             advantage.over,
             f"{advantage.predicted:.3f}",

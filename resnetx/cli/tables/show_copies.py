@@ -3,27 +3,40 @@
 A row sends and a column receives. Kinds whose places are not pairs of GPUs are lists.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
 
 from resnetx.cli import show
+from resnetx.cli.tables.show_pairs import rate_GBps
+from resnetx.formats.copy_rows import LOAD, STAGED
 from resnetx.record import BenchRecord, CopyCell
+from resnetx.record.copies import CopyFamily, Place
 from resnetx.units import size_text
 
-_MATRICES = ("device", "relay")  # kinds that go from every GPU to every other one
+_MATRICES = ("device", "relay", STAGED)  # kinds that go from every GPU to every other one
 
 
 def copies(record: BenchRecord) -> None:
     """The cells of a record, kind by kind."""
-    for kind, direction in sorted({(cell.copy, cell.direction) for cell in record.cells}):
-        cells = [cell for cell in record.cells if (cell.copy, cell.direction) == (kind, direction)]
+    if record.devices and record.source != "measured":
+        names = Counter(device.name for device in record.devices)
+        show.say(f"GPUs: {', '.join(f'{count} x {name}' for name, count in names.items())}")
+    kinds: dict[tuple[CopyFamily, bool], list[CopyCell]] = {}
+    for cell in sorted(record.cells, key=lambda cell: cell.family):
+        beside_others = bool(cell.together) and cell.copy != "together"
+        kinds.setdefault((cell.family, beside_others), []).append(cell)
+    for (family, _), cells in kinds.items():
         largest, smallest = (pick(cell.size_bytes for cell in cells) for pick in (max, min))
-        title = f"copy={kind}, {direction}, gpus={record.world_size}, {_paths(cells)}"
-        if kind in _MATRICES:
-            _matrix(f"{title}: GB/s of {size_text(largest)} in one direction", _at(cells, largest), _GBps)
+        title = f"copy={family.copy}, {family.direction}{family.issued}, gpus={record.world_size}, {_paths(cells)}"
+        if family.copy == LOAD:
+            _matrix(f"{title}: ns of one access, to memory of the sender", cells, _ns)
+        elif family.copy in _MATRICES:
+            how = "in one direction" if family.direction == "one-way" else "both directions summed"
+            _matrix(f"{title}: GB/s of {size_text(largest)} {how}", _at(cells, largest), _GBps)
             if smallest < largest:
                 _matrix(f"us of {size_text(smallest)}", _at(cells, smallest), _us)
-        elif kind == "together":
+        elif family.copy == "together":
             _sharing(title, cells)
         else:
             _list(title, cells, smallest, largest)
@@ -31,13 +44,20 @@ def copies(record: BenchRecord) -> None:
 
 
 def _matrix(title: str, cells: Sequence[CopyCell], text: Callable[[CopyCell], str]) -> None:
-    places = sorted({place for cell in cells for place in (cell.source, cell.target) if isinstance(place, int)})
+    sources, targets = (sorted(ends, key=_order) for ends in ({c.source for c in cells}, {c.target for c in cells}))
+    if all(isinstance(place, int) for place in (*sources, *targets)):
+        sources = targets = sorted({*sources, *targets}, key=_order)
     times = {(cell.source, cell.target): cell for cell in cells}
     rows = [
-        [f"{source}", *(text(times[source, target]) if (source, target) in times else "" for target in places)]
-        for source in places
+        [f"{source}", *(text(times[source, target]) if (source, target) in times else "" for target in targets)]
+        for source in sources
     ]
-    show.table(title, [">from \\ to", *(f">{place}" for place in places)], rows)
+    show.table(title, [">from \\ to", *(f">{place}" for place in targets)], rows)
+
+
+def _order(place: Place) -> tuple[bool, int, str]:
+    """GPUs by their numbers, then places of hosts."""
+    return (True, 0, place) if isinstance(place, str) else (False, place, "")
 
 
 def _list(title: str, cells: Sequence[CopyCell], smallest: int, largest: int) -> None:
@@ -90,8 +110,12 @@ def _paths(cells: Sequence[CopyCell]) -> str:
 
 
 def _GBps(cell: CopyCell) -> str:
-    value = cell.size_bytes / median(cell.time_s) / 1e9
+    value = rate_GBps(cell, median(cell.time_s))
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def _ns(cell: CopyCell) -> str:
+    return f"{median(cell.time_s) * 1e9:,.0f}"
 
 
 def _us(cell: CopyCell) -> str:

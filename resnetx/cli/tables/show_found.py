@@ -80,8 +80,8 @@ def _nvlink_errors(device: DeviceLink) -> str:
 
 
 def _peers(system: System) -> None:
-    """Who can reach whose memory."""
-    if not 1 < len(system.gpus) <= tables.MATRIX_GPUS:
+    """Which GPU can reach whose memory."""
+    if system.unit == "rank" or not 1 < len(system.gpus) <= tables.MATRIX_GPUS:
         return
     rows = [
         [f"GPU{gpu}", *("X" if gpu == other else "yes" if may else "-" for other, may in enumerate(row))]

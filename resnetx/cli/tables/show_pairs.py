@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from statistics import median
 
 from resnetx.cli import show
+from resnetx.formats.copy_rows import LOAD
 from resnetx.interconnect.pair_reading import counted
 from resnetx.record import BenchRecord
-from resnetx.record.copies import CopyCell
+from resnetx.record.copies import CopyCell, CopyFamily
 from resnetx.units import size_text
 
 
 def pairs(record: BenchRecord) -> None:
     """The copies of a record: verdicts, causes, and a table for each kind, direction and kind of memory."""
-    families: dict[tuple[str, str, str], list[CopyCell]] = defaultdict(list)
+    groups: dict[CopyFamily, list[CopyCell]] = defaultdict(list)
     for cell in record.cells:
-        families[cell.copy, cell.direction, cell.endpoint].append(cell)
-    for (copy, direction, endpoint), cells in families.items():
+        if cell.copy != LOAD:  # no copy: it has no bandwidth
+            groups[cell.family].append(cell)
+    for family, cells in groups.items():
         said = ", ".join(f"{count} {verdict}" for verdict, count in counted(cells))
-        title = f"{copy} copies, {direction.replace('-', ' ')}, {endpoint} memory ({record.source}): {said}"
+        title = f"{family.words}, {family.endpoint} memory ({record.source}): {said}"
         columns = [">size", "class", ">copies", ">time us", ">GB/s", ">least", ">most", ">expected", "verdict"]
         show.table(title, columns, _rows(cells), _NOTE, ["copies", "least", "most"])
         for line in _causes(cells):

@@ -74,10 +74,10 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]], inputs: Sequence[
     varying = _varying(points)
     rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
     note = (
-        f"step: an iteration of the global batch; interval: holds nine of ten measurements. speed-up: {_over(points)}. "
+        f"step: an iteration of the global batch. interval: holds nine of ten measurements. speed-up: {_over(points)}. "
         f"exposed: communication not hidden by computation. {_common_settings(points[0], alike, inputs)}"
     )
-    least = ["compute", "memory GB", "exposed ms", "efficiency", _rate_unit(by_system), "interval", "strategy"]
+    least = ["compute", "memory GB", "exposed ms", "interval", "strategy"]
     show.tables(columns, rows, note.rstrip(), least)
 
 

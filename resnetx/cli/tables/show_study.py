@@ -7,7 +7,7 @@ from statistics import fmean
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts
 from resnetx.reporting.study.limits import PARTS, Limits, StepPart
-from resnetx.reporting.study.points import StudyPoint
+from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.statistics import Summary
 from resnetx.units import si
 
@@ -18,18 +18,19 @@ _ENDS = {"interval": "95 % interval", "range": "range"}
 def scaling(title: str, points: Sequence[StudyPoint]) -> None:
     """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
+    unit = unit_of_points(points)
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
     columns = [
-        "workload", "batch", "variant", ">GPUs", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
-        ">efficiency", "limited by", ">lead", ">act./param.", ">per GPU",
+        "workload", "batch", "variant", f">{unit}s", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
+        ">efficiency", "limited by", ">lead", ">act./param.", f">per {unit}",
     ]  # fmt: skip
-    least = ["act./param.", "per GPU", "runs", f"its {ends}", "lead", ends, "efficiency"]
+    least = ["act./param.", f"per {unit}", "runs", f"its {ends}", "lead", ends, "efficiency"]
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
     note = (
         f"images/s and speed-up: median of the runs, and {ends}. speed-up: over {baselines}. efficiency: speed-up / "
         "ideal. limited by: the largest share of the step, and its lead over the next in percentage points; with ?, "
         "the runs do not show that it is the largest. act./param.: activations per parameter of the batch, and per "
-        "GPU. Without GPUs, a GPU is a CPU rank."
+        f"{unit}." + " A rank runs on CPU cores." * (unit == "rank")
     )
     show.table(title, columns, list(map(_scaling_row, points)), note, least)
     _notes(points)
@@ -74,8 +75,7 @@ def _notes(points: Sequence[StudyPoint]) -> None:
     """What is to be noted of points (why one is missing, what stands out, warnings), each thing once."""
     noted: dict[str, list[str]] = defaultdict(list)
     for point in points:
-        unknown = point.result.limits.unknown.items() if point.result.limits else ()
-        for note in [point.result.reason, *point.result.notes, *(f"{part} is unknown: {why}" for part, why in unknown)]:
+        for note in [point.result.reason, *point.result.notes, *_unknown(point.result.limits)]:
             if note:
                 noted[note].append(point.words)
     for note, names in noted.items():
@@ -83,6 +83,15 @@ def _notes(points: Sequence[StudyPoint]) -> None:
         more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
         which = f"all {len(points)} points" if len(names) == len(points) > 1 else "; ".join(shown) + more
         show.say(f"{note}: {which}", indent=2)
+
+
+def _unknown(point_limits: Limits | None) -> list[str]:
+    """A sentence for each reason for which parts are not known."""
+    unknown = point_limits.unknown if point_limits else {}
+    return [
+        f"{' and '.join(part for part in unknown if unknown[part] == why)}: {why}"
+        for why in dict.fromkeys(unknown.values())
+    ]
 
 
 # ---- where the time goes --------------------------------------------------------------------------------------------
@@ -97,15 +106,25 @@ def limits(points: Sequence[StudyPoint]) -> None:
         if point.result.limits and point.result.limits.phases
     ]
     if watched:
-        columns = ["workload", "batch", "variant", ">GPUs", ">step", *(f">{phase}" for phase in PHASES)]
+        columns = [
+            "workload",
+            "batch",
+            "variant",
+            f">{unit_of_points(points)}s",
+            ">step",
+            *(f">{phase}" for phase in PHASES),
+        ]
         note = "Of the twin `phases`, over ranks and steps. exposed: communication not hidden by computation."
+        if any(point.result.limits and not point.result.limits.shares for point in points):
+            note += " Measured by itself: it holds where the parts above are not known."
         show.say()
         show.table("Inside an instrumented step: mean ms", columns, watched, note, ["copy", "wait", "update"])
 
 
 def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
+    unit = unit_of_points(point for point, _ in known)
     columns = [
-        "workload", "batch", "variant", ">GPUs", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
+        "workload", "batch", "variant", f">{unit}s", ">step ms", *(f">{part}" for part in PARTS), ">loader images/s",
     ]  # fmt: skip
     present = [part for part in PARTS if any(part in found.shares or part in found.unknown for _, found in known)]
     rows = [
@@ -118,8 +137,8 @@ def _shares(known: Sequence[tuple[StudyPoint, Limits]]) -> None:
         for point, found in known
     ]
     note = (
-        "Share of the clean step that is saved in the twin without that part; below zero the twin was slower, "
-        "by chance or for less overlap. `-`: not present. `?`: unknown."
+        "Share of the clean step that is saved in the twin without that part. `-`: not present. `?`: not known from "
+        "these runs, as said above."
     )
     show.table("Time of a step by part", columns, rows, note, ["loader images/s"])
 

@@ -133,7 +133,7 @@ def _points(compared: SystemComparison) -> None:
         "Tallent et al. 2017, section 4.4, communication share x all-reduce advantage. limits: and the share of the "
         "iteration that would be saved without it."
     )
-    least = [*(f"limits {name}" for name in compared.systems), "simple model", "act./param./GPU", *compared.systems]
+    least = [*(f"limits {name}" for name in compared.systems), "simple model", "act./param./GPU", "interval"]
     show.table("Point by point", columns, [_row(point, compared.systems) for point in compared.points], note, least)
 
 

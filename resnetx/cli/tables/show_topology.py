@@ -10,7 +10,7 @@ from resnetx.cli import show
 from resnetx.interconnect import paths
 from resnetx.interconnect.collective import CollectivePlan, Cost
 from resnetx.interconnect.errors import error_of, table
-from resnetx.interconnect.parts import PhotonicSpec
+from resnetx.interconnect.parts import PhotonicSpec, SourcedValue
 from resnetx.interconnect.paths import Path, Transport
 from resnetx.interconnect.system import Component, System
 from resnetx.units import si, size_text
@@ -55,7 +55,7 @@ def parts(system: System) -> None:
             str(lanes),
             f"{lanes * wires[name].bandwidth_Bps.value / 1e9:.4g}",
             f"{lanes * wires[name].copy_Bps.value / 1e9:.4g}",
-            wires[name].copy_Bps.provenance,
+            _origin(wires[name].copy_Bps),
         ]
         for (name, lanes, way), count in counts.items()
         if lanes
@@ -78,11 +78,20 @@ def _circuits(system: System, switch: Component, part: PhotonicSpec) -> str:
     )
 
 
+def _origin(figure: SourcedValue) -> str:
+    """Where a figure is from; one that was measured, by whom: hardly ever on the machine that is looked at."""
+    by = figure.source.partition(":")[0]
+    return f"measured: {by[:_SHORT]}" if figure.provenance == "measured" else figure.provenance
+
+
+_SHORT = 30  # characters of a source, in a table
+
+
 def matrix(system: System) -> None:
     """Who is linked to whom; nothing for a system too wide for a terminal."""
     if len(system.gpus) > MATRIX_GPUS:
         return
-    rows = [[f"GPU{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(system))]
+    rows = [[f"{system.unit}{gpu}", *cells] for gpu, cells in enumerate(paths.connectivity(system))]
     note = (
         "NV#: number of NVLinks (AMD: XGMI#); PIX: one PCIe switch; PXB: several; PHB: through a CPU; NODE: between "
         "host bridges of one; SYS: from CPU to CPU; NET: over the network."
@@ -90,7 +99,8 @@ def matrix(system: System) -> None:
     if system.uneven:
         note += " Lanes are those from the GPU of the row to that of the column."
     show.say()
-    show.table("GPU topology, as nvidia-smi topo -m names it", ["", *(row[0] for row in rows)], rows, note)
+    title = "GPU topology" if system.unit == "GPU" else "How ranks on CPU cores are joined"
+    show.table(f"{title}, as nvidia-smi topo -m names it", ["", *(row[0] for row in rows)], rows, note)
 
 
 def copies(system: System, transport: Transport) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from resnetx.record import BenchRecord
-from resnetx.record.copies import CopyCell
+from resnetx.record.copies import families
 from resnetx.reporting.charts.bench_lines import collective_lines, pair_lines
 from resnetx.reporting.charts.figure import Figure
 from resnetx.reporting.charts.pair_matrices import matrices
@@ -14,18 +14,9 @@ def figures(records: Sequence[BenchRecord]) -> list[Figure]:
     found: list[Figure] = []
     for place, record in enumerate(records):
         of_bench = f"bench{place}_" if len(records) > 1 else ""
-        for (copy, direction, endpoint), cells in _families(record).items():
-            name = f"{of_bench}{copy}_{direction}_{endpoint}"
-            what = f"{copy} copies, {direction.replace('-', ' ')}"
-            found += matrices(cells, name, what) + pair_lines(cells, name, what)
+        for family, cells in families(record.cells).items():
+            name = f"{of_bench}{family.slug}"
+            found += matrices(cells, name, family.words) + pair_lines(cells, name, family.words)
     for collective in dict.fromkeys(point.collective for record in records for point in record.points):
         found += collective_lines(records, collective)
-    return found
-
-
-def _families(record: BenchRecord) -> dict[tuple[str, str, str], list[CopyCell]]:
-    found: dict[tuple[str, str, str], list[CopyCell]] = {}
-    for cell in record.cells:
-        if cell.time_s and not cell.together:
-            found.setdefault((cell.copy, cell.direction, cell.endpoint), []).append(cell)
     return found

@@ -18,6 +18,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord
 from resnetx.record.bench_comparison import BenchComparison
 from resnetx.record.copies import CopyCell
+from resnetx.record.machine import Unit, how_many
 from resnetx.reporting.charts.figure import COLUMN, AnyChart, Figure, legend_of, log_ticks, styled
 from resnetx.reporting.charts.styles import DASHES, INK, SYSTEMS
 from resnetx.reporting.table import table_of
@@ -90,8 +91,9 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
     marks = [mark for record in records for mark in _collective_marks(record, collective)]
     if len({mark.size_bytes for mark in marks}) < 2:
         return []
-    caption = "By number of GPUs. " + _DASHED
-    tallent = "Payload over time, by number of GPUs; after Tallent et al. 2017, Fig. 10 and 11. " + _DASHED
+    unit: Unit = "rank" if {record.unit for record in records} == {"rank"} else "GPU"
+    caption = f"By number of {unit}s. " + _DASHED
+    tallent = f"Payload over time, by number of {unit}s; after Tallent et al. 2017, Fig. 10 and 11. " + _DASHED
     of = f"{collective.capitalize()}"
     found = [
         _over_size(marks, f"{collective}_time_by_size", f"{of}: time by size", "time_us", "us", caption),
@@ -99,7 +101,7 @@ def collective_lines(records: Sequence[BenchRecord], collective: str) -> list[Fi
         _over_size(marks, f"{collective}_effective", f"{of}: effective bandwidth", "GiBps", "GiB/s", tallent),
     ]
     if len({mark.gpus for mark in marks}) > 1:
-        found.append(_over_gpus(marks, collective))
+        found.append(_over_gpus(marks, collective, unit))
     return found
 
 
@@ -108,7 +110,7 @@ def _collective_marks(record: BenchRecord, collective: str) -> Iterator[LineMark
     points = [point for point in record.points if point.collective == collective]
     factor = OPERATIONS[collective].bus_factor(ranks) if ranks else 1.0
     for point, times_s in zip(points, telling_times(points), strict=True):
-        line = f"{ranks} GPUs" if ranks else "GPUs not known"
+        line = how_many(ranks, record.unit) if ranks else "GPUs not known"
         yield _mark(line, "measured", ranks, point.size_bytes, median(times_s), factor)
         if point.expected_s:
             yield _mark(line, "expected", ranks, point.size_bytes, point.expected_s, factor)
@@ -157,14 +159,14 @@ def _y(marks: Sequence[LineMark], field: str, unit: str, log: bool) -> alt.Y:
     return alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
 
 
-def _over_gpus(marks: Sequence[LineMark], collective: str) -> Figure:
+def _over_gpus(marks: Sequence[LineMark], collective: str, unit: Unit) -> Figure:
     """Bus bandwidth at the largest size that all have."""
     counts = sorted({mark.gpus for mark in marks if mark.gpus is not None})
     common = set.intersection(*({mark.size_bytes for mark in marks if mark.gpus == gpus} for gpus in counts))
     size = max(common or {max(mark.size_bytes for mark in marks)})
     shown = [msgspec.structs.replace(mark, line=size_text(size)) for mark in marks if mark.size_bytes == size]
-    x = alt.X("gpus:Q", title="GPUs", axis=alt.Axis(values=counts, format="d"), scale=alt.Scale(zero=False))
-    title = f"{collective.capitalize()}: bus bandwidth by GPUs"
+    x = alt.X("gpus:Q", title=f"{unit}s", axis=alt.Axis(values=counts, format="d"), scale=alt.Scale(zero=False))
+    title = f"{collective.capitalize()}: bus bandwidth by {unit}s"
     caption = f"At {size_text(size)}. {_DASHED}"
     return _figure(shown, f"{collective}_busbw_by_gpus", title, caption, x, _y(shown, "GBps", "GB/s", log=False))
 

@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 from altair.vegalite.v6.api import ChartType
 
+from resnetx.record.machine import Unit
 from resnetx.reporting.charts.styles import GRID, INK, PAPER, QUIET
 from resnetx.table import Cell, Record, Table
 
@@ -111,12 +112,12 @@ def legend_of(labels: Sequence[str], **more: Any) -> alt.Legend:
     )
 
 
-def gpus_axis(gpus: Iterable[int], shown: bool) -> alt.X:
-    """GPUs on a log axis, with a tick at every count that there is."""
+def gpus_axis(gpus: Iterable[int], shown: bool, unit: Unit = "GPU") -> alt.X:
+    """GPUs, or ranks on CPU cores, on a log axis, with a tick at every count that there is."""
     counts = sorted(set(gpus))
     scale = alt.Scale(type="log", base=2, domain=[counts[0] / 1.3, counts[-1] * 1.3], nice=False)
     axis = alt.Axis(values=counts, format="d", grid=False, labelOverlap=True, labels=shown, ticks=shown)
-    return alt.X("gpus:Q", scale=scale, axis=axis, title="GPUs" if shown else None)
+    return alt.X("gpus:Q", scale=scale, axis=axis, title=f"{unit}s" if shown else None)
 
 
 def domain_with_foot(values: Sequence[float], rows: int, height: int) -> tuple[list[float], float]:

@@ -14,7 +14,7 @@ from resnetx.reporting.charts.missing_points import outcome
 from resnetx.reporting.charts.scaling_curves import has_speedup
 from resnetx.reporting.charts.styles import BASELINE, EFFICIENCY, HOLLOW, INK, SeriesStyles
 from resnetx.reporting.charts.workload_encodings import log_y, span, workload_colour, workload_shape
-from resnetx.reporting.study.points import StudyPoint, batch_category
+from resnetx.reporting.study.points import StudyPoint, batch_category, unit_of_points
 from resnetx.reporting.table import table_of
 from resnetx.units import si
 
@@ -104,14 +104,17 @@ def intensity_space(counted: Counted, styles: SeriesStyles, convention: str, suf
     gpus = sorted({mark.gpus for mark in marks})
     height = 170 if len(styles.variants) == 1 else 100
     intensities = [mark.activations_per_parameter_per_gpu for mark in marks]
-    title = f"activations per parameter per GPU ({convention})"
+    unit = unit_of_points(point for point, _ in counted)
+    title = f"activations per parameter per {unit} ({convention})"
     y = log_y(intensities, "activations_per_parameter_per_gpu", title, height)
 
     def panel(chart: alt.Chart, _: bool, last: bool) -> alt.Chart:
         axis = alt.Axis(labelAngle=0, tickBand="extent", grid=True, labels=last, ticks=last)
         chart = chart.properties(width=COLUMN - 42, height=height)
         encoded: alt.Chart = chart.mark_point(size=26, stroke=INK, strokeWidth=0.5, opacity=1).encode(
-            x=alt.X("gpus:O", title="GPUs" if last else None, axis=axis, scale=alt.Scale(domain=gpus, padding=0.25)),
+            x=alt.X(
+                "gpus:O", title=f"{unit}s" if last else None, axis=axis, scale=alt.Scale(domain=gpus, padding=0.25)
+            ),
             xOffset=alt.XOffset("workload:N", scale=alt.Scale(domain=styles.workloads)),
             y=y,
             shape=workload_shape(styles, legend_of(styles.workloads, symbolStrokeColor=INK, symbolFillColor=INK)),
@@ -122,10 +125,10 @@ def intensity_space(counted: Counted, styles: SeriesStyles, convention: str, suf
 
     return Figure(
         name=f"located{suffix}",
-        title=f"The points: {span(intensities)} activations per parameter on each GPU",
+        title=f"The points: {span(intensities)} activations per parameter on each {unit}",
         caption="Work over communication of every point, and the parallel efficiency measured there. On each number of "
-        "GPUs the workloads are side by side in the order of the legend, each with its batches one above the other. "
-        f"{hollow}Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
+        f"{unit}s the workloads are side by side in the order of the legend, each with its batches one above the "
+        f"other. {hollow}Counted by the {convention} convention. After Tallent et al. 2017, Fig. 7.",
         table=table_of(marks, _PointRow),
         chart=panel_grid(table_of(marks), "variant", styles.variants, 1, panel),
     )

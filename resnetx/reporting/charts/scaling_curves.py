@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import altair as alt
 import msgspec
 
+from resnetx.record.machine import how_many
 from resnetx.reporting.charts.figure import (
     COLUMN,
     WORD_HEIGHT,
@@ -25,7 +26,7 @@ from resnetx.reporting.charts.figure import (
 from resnetx.reporting.charts.missing_points import foot_word, meanings, outcome
 from resnetx.reporting.charts.styles import INK, QUIET, SeriesStyles
 from resnetx.reporting.charts.workload_encodings import variant_dash, workload_colour, workload_shape
-from resnetx.reporting.study.points import StudyPoint
+from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.reporting.table import table_of
 from resnetx.statistics import Summary
 from resnetx.units import si
@@ -82,7 +83,7 @@ def rates(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
     highest, best = max(measured)
     return Figure(
         name="rate",
-        title=f"Training rate against GPUs; the highest, {si(highest)} images/s: {best}",
+        title=f"Training rate against {unit_of_points(points)}s; the highest, {si(highest)} images/s: {best}",
         caption=f"{_reading(marks)}{meanings(points)} Dotted: ideal, from the baseline ({_baselines(points)}). "
         "After Tallent et al. 2017, Fig. 12 and 13.",
         table=table_of(marks, _CurveRow, value=_RATE.field),
@@ -104,7 +105,7 @@ def speedups(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
     title = ["speed-up", f"(baseline: {first}{' or more' * bool(others)})"]
     return Figure(
         name="speedup",
-        title=f"Parallel efficiency on {most} GPUs: {worst:.0%} ({where_worst})"
+        title=f"Parallel efficiency on {how_many(most, unit_of_points(points))}: {worst:.0%} ({where_worst})"
         + f" to {best:.0%} ({where_best})" * (len(reached) > 1),
         caption=f"{_reading(marks)}{meanings(points)} Dotted: ideal. Baseline: {_baselines(points)}.",
         table=table_of(marks, _CurveRow, value=_SPEEDUP.field),
@@ -195,7 +196,7 @@ def _chart(
         )
         chart = chart.properties(width=width, height=height)
         chart = chart.encode(
-            x=gpus_axis((point.gpus for point in points), last),
+            x=gpus_axis((point.gpus for point in points), last, unit_of_points(points)),
             detail=[alt.Detail("workload:N"), alt.Detail("variant:N")],
         )
         return layered([*_layers(chart, y, styles, curves.field), _words(chart, styles, domain[0], word_step)], chart)

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import altair as alt
 import msgspec
 
+from resnetx.record.machine import Unit
 from resnetx.reporting.charts.figure import CHARACTER, COLUMN, WORD_HEIGHT, Figure, layered, legend_of, panel_grid
 from resnetx.reporting.charts.missing_points import meanings, word
 from resnetx.reporting.charts.styles import INK, PART_COLOURS, SeriesStyles
 from resnetx.reporting.study.limits import PARTS, Limits
-from resnetx.reporting.study.points import StudyPoint
+from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.reporting.table import table_of
 
 
@@ -38,7 +39,7 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
     longest = max(len(line) for panel in panels for line in panel.split(", "))
     columns = max(1, min(4, len(panels), int((COLUMN - 36) // (CHARACTER * longest + 2))))
     width = (COLUMN - 52 - 7 * (max(2, columns) - 1)) // max(2, columns)
-    scales = _scales(bars)
+    scales = _scales(bars, unit_of_points(points))
 
     def panel(chart: alt.Chart, left: bool, last: bool) -> alt.LayerChart:
         return _panel(chart.properties(width=width, height=38), scales, left, last)
@@ -47,8 +48,8 @@ def step_shares(points: Sequence[StudyPoint], styles: SeriesStyles) -> Figure:
         name="limits",
         title=f"What limits the points: {_verdicts(points)}",
         caption="Shares of the time of a step, by what it gets shorter without its input or without exchanging "
-        "gradients, and by the time in which no kernel runs; the rest is computing. Below zero: without that part the "
-        f"step was no shorter.{_not_separate(points)}{meanings(points)}",
+        "gradients, and by the time in which no kernel runs; the rest is computing."
+        f"{_not_separate(points)}{meanings(points)}",
         table=table_of(bars, _ShareRow),
         chart=panel_grid(table_of(bars), "panel", panels, columns, panel),
     )
@@ -62,6 +63,9 @@ def _bars(point: StudyPoint) -> Iterator[_ShareBar]:
     limits = point.result.limits
     if limits is None:
         yield _bar(point, None, None, word(point))
+        return
+    if not limits.shares:
+        yield _bar(point, None, None, "not known")
         return
     mixed = limits.unknown.keys() - {"host"}
     for part in PARTS:
@@ -90,13 +94,14 @@ def _limits(points: Iterable[StudyPoint]) -> list[Limits]:
 
 def _verdicts(points: Iterable[StudyPoint]) -> str:
     """How many points have each verdict, the most frequent first."""
-    verdicts = Counter(limits.verdict or "open" for limits in _limits(points))
+    verdicts = Counter(limits.verdict or ("open" if limits.shares else "not known") for limits in _limits(points))
     return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
 
 
 def _not_separate(points: Iterable[StudyPoint]) -> str:
     """The parts that were not measured, as a sentence of the caption; "" where all were."""
-    unknown = dict.fromkeys(f"{part} ({why})" for limits in _limits(points) for part, why in limits.unknown.items())
+    mixed = [limits for limits in _limits(points) if limits.shares]
+    unknown = dict.fromkeys(f"{part} ({why})" for limits in mixed for part, why in limits.unknown.items())
     return f" Not measured separately, so included in the rest: {'; '.join(unknown)}." if unknown else ""
 
 
@@ -109,14 +114,15 @@ class _Scales(msgspec.Struct, frozen=True):
     parts: list[str]
     gpus: list[int]
     domain: list[float]
+    unit: Unit
 
 
-def _scales(bars: Sequence[_ShareBar]) -> _Scales:
-    lowest = min(0.0, *(bar.share for bar in bars if bar.share is not None))
+def _scales(bars: Sequence[_ShareBar], unit: Unit) -> _Scales:
     return _Scales(
         parts=[part for part in PART_COLOURS if any(bar.part == part for bar in bars)],
         gpus=sorted({bar.gpus for bar in bars}),
-        domain=[lowest, 1.12 * max(1.0, 1 - lowest)],
+        domain=[0.0, 1.12],
+        unit=unit,
     )
 
 
@@ -124,7 +130,7 @@ def _panel(chart: alt.Chart, scales: _Scales, left: bool, last: bool) -> alt.Lay
     """Bars of parts on top of each other, one for each number of GPUs, or a word upright in their place."""
     x = alt.X(
         "gpus:O",
-        title="GPUs" if last else None,
+        title=f"{scales.unit}s" if last else None,
         scale=alt.Scale(domain=scales.gpus, padding=0.12),
         axis=alt.Axis(labelAngle=0, labelOverlap=True, labels=last, ticks=last),
     )

@@ -117,7 +117,7 @@ def _alone(records: Iterable[BenchRecord]) -> Iterator[CopyCell]:
 
 
 def _family(cell: CopyCell) -> str:
-    return f"{cell.copy} copies, {cell.direction}, {cell.endpoint} memory"
+    return f"{cell.family.words}, {cell.endpoint} memory"
 
 
 # ---- one beside the other
@@ -146,7 +146,7 @@ def _ratios(found: Mapping[_Key, Ratios]) -> list[BenchRatio]:
 
 
 def _one(key: _Key, size: int, ratio: _Ratio) -> BenchRatio:
-    moved = size * (2 if ", both-ways," in key.what else 1)
+    moved = size * (2 if ", both ways," in key.what else 1)
     what, gpus, pair_class = key.line
     return BenchRatio(
         what=what,

@@ -9,6 +9,7 @@ from pathlib import Path
 from resnetx import __version__
 from resnetx.interconnect.pair_reading import counted
 from resnetx.record import BenchRecord
+from resnetx.record.machine import how_many
 from resnetx.reporting.charts.bench_figures import figures
 from resnetx.reporting.charts.files import draw, undrawn, write_figure
 from resnetx.reporting.pages.html import inline, template
@@ -26,6 +27,7 @@ def write(records: Sequence[BenchRecord], folder: Path) -> Path:
         kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],
         verdicts=dict(counted([cell for record in records for cell in record.cells])),
         warnings=[(record.source, warning) for record in records for warning in record.warnings],
+        how_many=how_many,
         version=__version__,
     )
     page = folder / "index.html"

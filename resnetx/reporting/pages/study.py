@@ -29,7 +29,7 @@ from resnetx.reporting.study.export import messages_table, points_table, windows
 from resnetx.reporting.study.labels import study_labels
 from resnetx.reporting.study.limits import PARTS, Limits
 from resnetx.reporting.study.platform import platform
-from resnetx.reporting.study.points import StudyPoint, study_points
+from resnetx.reporting.study.points import StudyPoint, study_points, unit_of_points
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.table import write_csv
 from resnetx.request import Request
@@ -86,6 +86,7 @@ def _html(
         common=_common(studies),
         skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
         points=points,
+        unit=unit_of_points(points),
         drawings=drawings,
         undrawn=bool(undrawn()),
         kinds=[*["svg", "pdf"] * (not undrawn()), "vl.json", "csv"],

@@ -44,7 +44,7 @@ class PointRow(msgspec.Struct, frozen=True, kw_only=True):
     efficiency: Summary | None
     baseline: str  # what speed-ups are over
     step_s: Summary | None
-    # Of the step, 0 to 1; below 0, the twin was slower.
+    # Of the step, 0 to 1; empty where it is not known, for the reason in `limited_why`.
     share_compute: float | None
     share_communication: float | None
     share_input: float | None

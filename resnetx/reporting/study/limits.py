@@ -1,12 +1,14 @@
 """What limits a point: how much of its step each part of the work takes, by the runs of its twins.
 
 A twin leaves one part of the work out; what the step gets shorter by is what that part cost beyond what was hidden
-behind other work. The rest is computing. On GPUs, time in which no kernel runs although nothing waits for input is the
-host's (Python, launching), at least: the profiler of the instrumented twin tells for how long kernels run, of whatever
-stream. A CPU rank computes on the host, so the two are one there.
+behind other work. The rest is computing. Where a twin took longer than the step, by more than chance, shares would not
+lie between 0 and 100 %: then none is known from these runs. On GPUs, time in which no kernel runs although nothing
+waits for input is the host's (Python, launching), at least: the profiler of the instrumented twin tells for how long
+kernels run, of whatever stream. A CPU rank computes on the host, so the two are one there.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Literal
 
@@ -21,6 +23,7 @@ from resnetx.statistics import Floats, Runs, Summary, derived, ratio, summarize
 
 StepPart = Literal["compute", "communication", "input", "host"]
 PARTS: tuple[StepPart, ...] = ("compute", "communication", "input", "host")
+BY_CHANCE = 0.01  # of a step: two sets of the same runs differ by about as much; a share so far below 0 is 0
 _TWIN_OF: dict[StepPart, TwinName] = {"input": "synthetic", "communication": "alone"}
 
 
@@ -28,9 +31,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Where the time of a point's clean step goes."""
 
     step_s: Summary
-    # Of the step; together 1. Below 0: the twin was slower, by chance or by less overlap.
-    shares: dict[StepPart, Summary]
-    unknown: dict[StepPart, str]  # parts that are not known, with the reason; "compute" then holds them, too
+    shares: dict[StepPart, Summary]  # of the step, each from 0 to 1 and together 1; {}: not known from these runs
+    # Parts that are not known, with the reason: "compute" then holds them, too, unless no part is known.
+    unknown: dict[StepPart, str]
     verdict: StepPart | None  # the largest share; None: the runs do not show which that is, or a part is not known
     margin: Summary | None  # the largest share less the next one
     why: str  # "communication, by 21 points", or why there is no verdict
@@ -55,7 +58,14 @@ def limits(point: MeasuredPoint) -> Limits:
         unknown["host"] = "the profiler saw no kernel" if instrumented else "the twin phases has not run"
     parts = _Parts(list(twin_of), bool(kernels))
     shares = {part: derived(parts.share(part), *measured) for part in parts.known}
-    verdict, margin, why = _verdict(shares, unknown, parts, measured)
+    least = min(shares, key=lambda part: shares[part].median)
+    if shares[least].median < -BY_CHANCE:
+        why = f"not known from these runs, which put {least} at {shares[least].median:.0%} of the step"
+        shares, unknown = {}, dict.fromkeys(parts.known, why)
+        verdict, margin = None, None
+    else:
+        verdict, margin, why = _verdict(shares, unknown, parts, measured)
+        shares = _not_below_0(shares)
     return Limits(
         step_s=derived(lambda rate: point.request.batch_size / rate, clean),
         shares=shares,
@@ -68,6 +78,13 @@ def limits(point: MeasuredPoint) -> Limits:
         messages=(instrumented[-1].buckets or []) if instrumented else [],
         instrumented=ratio(twins["phases"], clean) if "phases" in twins else None,
     )
+
+
+def _not_below_0(shares: Mapping[StepPart, Summary]) -> dict[StepPart, Summary]:
+    """The shares with those that are below 0 by chance at 0, and still together 1."""
+    medians = {part: max(share.median, 0.0) for part, share in shares.items()}
+    whole = sum(medians.values()) / sum(share.median for share in shares.values())
+    return {part: replace(share, median=medians[part] / whole) for part, share in shares.items()}
 
 
 def _parts(

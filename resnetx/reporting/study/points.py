@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resnetx.record import RunSummary, Workload
+from resnetx.record.machine import Unit, how_many
 from resnetx.reporting.study.labels import settings_label, study_labels, varying_settings
 from resnetx.reporting.study.results import Results
 from resnetx.reporting.study.scaling import PointResult, point_results
@@ -45,7 +46,7 @@ class StudyPoint:
     @property
     def batch(self) -> str:
         """ "batch 16", or "batch 16 per GPU" where it grows with the GPUs."""
-        return f"batch {_batch_order(self.request)[0]}" + " per GPU" * (self.request.scaling == "weak")
+        return f"batch {_batch_order(self.request)[0]}" + f" per {self.result.unit}" * (self.request.scaling == "weak")
 
     @property
     def line(self) -> tuple[str, str, str]:
@@ -59,7 +60,7 @@ class StudyPoint:
     @property
     def words(self) -> str:
         """The point in words."""
-        return f"{self.line_words}, {self.gpus} GPU{'s' * (self.gpus > 1)}"
+        return f"{self.line_words}, {how_many(self.gpus, self.result.unit)}"
 
     @property
     def rates(self) -> Runs:
@@ -71,6 +72,11 @@ class StudyPoint:
         """The median over the good runs that have one."""
         clocks = [run.sm_clock_Hz for run in self.good_runs if run.sm_clock_Hz is not None]
         return statistics.median(clocks) if clocks else None
+
+
+def unit_of_points(points: Iterable[StudyPoint]) -> Unit:
+    """What the points of a page or table count: ranks where all are on CPU cores."""
+    return "rank" if {point.result.unit for point in points} == {"rank"} else "GPU"
 
 
 def study_points(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from resnetx.record import RunSummary, Workload
+from resnetx.record.machine import Unit, how_many, unit_of
 from resnetx.reporting.study.limits import Limits, limits
 from resnetx.reporting.study.results import MeasuredPoint, Results
 from resnetx.request import Request
@@ -24,6 +25,7 @@ class PointResult(msgspec.Struct, frozen=True, kw_only=True):
     iterations_per_s: Summary | None
     speedup: Summary | None  # over the baseline; None where that, or this point, has no run that went well
     efficiency: Summary | None  # speed-up / how many times the baseline's GPUs
+    unit: Unit  # what its ranks are
     baseline: str  # "1 GPU", or "2 GPUs (1 GPU: oom)" where another point had to do
     limits: Limits | None  # what takes the time; None where no run went well
     workload: Workload | None
@@ -33,10 +35,11 @@ class PointResult(msgspec.Struct, frozen=True, kw_only=True):
 def point_results(results: Results, baseline: int | None = None) -> list[PointResult]:
     """One result per point, in the study's order. `baseline`: GPUs of the denominator; None: as the study says."""
     wanted = baseline or results.study.baseline
+    unit = unit_of(device for run in results.runs for device in run.devices or ())
     series: dict[str, list[MeasuredPoint]] = defaultdict(list)
     for point in results.points:
         series[point.request.baseline_key].append(point)
-    return [_result(point, series[point.request.baseline_key], wanted, results) for point in results.points]
+    return [_result(point, series[point.request.baseline_key], wanted, results, unit) for point in results.points]
 
 
 def _baseline(series: Iterable[MeasuredPoint], gpus: int, of: MeasuredPoint) -> MeasuredPoint | None:
@@ -56,7 +59,9 @@ def _outcome(point: MeasuredPoint) -> tuple[str, str]:
     return (failed.outcome, failed.reason) if failed else ("missing", "it has not run")
 
 
-def _result(point: MeasuredPoint, series: list[MeasuredPoint], wanted: int, results: Results) -> PointResult:
+def _result(
+    point: MeasuredPoint, series: list[MeasuredPoint], wanted: int, results: Results, unit: Unit
+) -> PointResult:
     request, good, base = point.request, point.good_runs, _baseline(series, wanted, point)
     rates = [run.rates for run in good]
     outcome, reason = _outcome(point)
@@ -72,27 +77,25 @@ def _result(point: MeasuredPoint, series: list[MeasuredPoint], wanted: int, resu
         iterations_per_s=images_per_s.scaled(1 / request.batch_size) if images_per_s else None,
         speedup=speedup,
         efficiency=speedup.scaled(base.request.gpus / request.gpus) if speedup and base else None,
-        baseline=_label(series, base, wanted),
+        unit=unit,
+        baseline=_label(series, base, wanted, unit),
         limits=limits(point) if good else None,
         workload=next((run.workload for run in point.runs if run.workload), None),
         notes=[*_outlying(good), *_warned(good)],
     )
 
 
-def _label(series: list[MeasuredPoint], base: MeasuredPoint | None, wanted: int) -> str:
+def _label(series: list[MeasuredPoint], base: MeasuredPoint | None, wanted: int, unit: Unit) -> str:
     """The baseline in words, with the reason where it is not the one that was asked for."""
     if base is None:
         return "none"
     alike = [point for point in series if point.good_runs and point.request.gpus == base.request.gpus]
     devices = f" {base.request.devices}" if base.request.devices and len(alike) > 1 else ""
     if base.request.gpus == wanted:
-        return _gpus(wanted) + devices
+        return how_many(wanted, unit) + devices
     asked = [run.outcome for point in series if point.request.gpus == wanted for run in point.runs]
-    return f"{_gpus(base.request.gpus)}{devices} ({_gpus(wanted)}: {asked[0] if asked else 'not measured'})"
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'s' * (count > 1)}"
+    instead = asked[0] if asked else "not measured"
+    return f"{how_many(base.request.gpus, unit)}{devices} ({how_many(wanted, unit)}: {instead})"
 
 
 # What can only slow a run down, by the codes of its warnings.
