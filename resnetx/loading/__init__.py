@@ -15,7 +15,7 @@ shown on a terminal (`visible`).
 from resnetx.loading.content import File, is_file, is_folder
 from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
 from resnetx.loading.words import UNSHOWN, name_fault, visible
-from resnetx.loading.yaml_file import YAML_BYTES, YamlFile, own_yaml
+from resnetx.loading.yaml_file import YAML_BYTES, YamlFile, is_bare_text, own_yaml
 
 __all__ = [
     "UNSHOWN",
@@ -24,6 +24,7 @@ __all__ = [
     "UnboundedError",
     "YamlFile",
     "decode",
+    "is_bare_text",
     "is_file",
     "is_folder",
     "name_fault",
