@@ -1,6 +1,5 @@
 """The targets that read what other programs write: nccl-tests, PyTorch's profiler, the traces of Shi et al."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -97,7 +96,7 @@ def _events() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _profiles() -> list[bytes]:
+def profiles() -> list[bytes]:
     """Of a GPU, and of the host alone."""
     host = [event for event in _events() if event["cat"] not in ("kernel", "gpu_memcpy", "cuda_runtime")]
     top = {"schemaVersion": 1, "baseTimeNanoseconds": 1_500_000_000_000_000_000, "deviceProperties": [{"id": 0}]}
@@ -106,10 +105,10 @@ def _profiles() -> list[bytes]:
 
 def _event_lists() -> list[bytes]:
     other = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
-    return [json.dumps([other, *json.loads(profile)["traceEvents"]]).encode() for profile in _profiles()]
+    return [json.dumps([other, *json.loads(profile)["traceEvents"]]).encode() for profile in profiles()]
 
 
-def _use_import(path: Path) -> None:
+def use_import(path: Path) -> None:
     """Imports it for the device that it is of, writes the record, and reads that again."""
     try:
         trace = files.read(path, batch_size=8, device="v100-sxm2-16gb", workload="x")
@@ -171,9 +170,8 @@ TARGETS = (
     Target("topo-xml", "topo.xml", lambda: [NCCL_XML, HWLOC_XML], _use_survey),
     Target("nccl-text", "all_reduce.txt", lambda: [TABLE, OLD_TABLE], _use_nccl_tests),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
-    Target("kineto", "profile.json", _profiles, _use_import),
-    Target("kineto-gz", "profile.json.gz", _profiles, _use_import, pack=lambda data: gzip.compress(data, 1)),
-    Target("chrome", "events.json", _event_lists, _use_import),
+    Target("kineto", "profile.json", profiles, use_import),
+    Target("chrome", "events.json", _event_lists, use_import),
     Target("predictions", "predictions.csv", lambda: PREDICTIONS, _use_predictions),
-    Target("six-columns", "alexnet.tsv", lambda: COLUMNS, _use_import),
+    Target("six-columns", "alexnet.tsv", lambda: COLUMNS, use_import),
 )
