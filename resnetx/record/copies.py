@@ -4,7 +4,7 @@ A cell is one kind of copy between one source and one target at one size. A GPU,
 among the bench's devices; memory of a host is "host", or "numa0" where it is bound to a NUMA node; a disk is "storage".
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ Direction = Literal["one-way", "both-ways"]
 Endpoint = Literal["device", "pinned", "pageable"]  # memory that a copy between hosts starts from and ends in
 Verdict = Literal["as expected", "low", "above the link", "not judged"]
 Place = int | str
+Times = Annotated[list[Annotated[float, msgspec.Meta(gt=0)]], msgspec.Meta(min_length=1)]
 
 
 class Pair(RecordPart, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
@@ -39,7 +40,7 @@ class CopyCell(
     direction: Direction  # both ways at once: both copies of `size_bytes` have ended
     endpoint: Endpoint
     together: list[Pair] = msgspec.field(default_factory=list)  # what ran at the same time; []: nothing did
-    time_s: list[float]  # of one copy, of each timing
+    time_s: Times  # of one copy, of each timing
     wrong: int | None  # bytes that were not what they should be, in a check behind the timing
     path: str | None  # what it went over, as far as evidence says: "nvlink", "pcie", "host", "socket", "shared memory"
     evidence: list[str]  # for the path: peer state, byte counters, interface

@@ -16,13 +16,10 @@ from resnetx.api import compare as comparing
 from resnetx.api.bench_export import export_bench
 from resnetx.cli.tables import (
     show_accuracy,
-    show_bench,
     show_bench_comparison,
-    show_check,
     show_comparison,
     show_papers,
     show_predict,
-    show_run,
     show_score,
     show_steer,
     show_study,
@@ -32,7 +29,6 @@ from resnetx.record import (
     SCHEMA,
     BenchRecord,
     RunFolder,
-    RunRecord,
     RunSummaryReader,
     StudyFolder,
     read,
@@ -41,14 +37,13 @@ from resnetx.record import (
 )
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.bench_comparison import BenchComparison
-from resnetx.record.check import Cause, Check, CheckedRun, CheckFolder, Outlier, Remark
+from resnetx.record.check import Cause, Check, CheckedRun, Outlier, Remark
 from resnetx.record.checked_papers import CheckedPapers
 from resnetx.record.comparison import Comparison
 from resnetx.record.prediction import Prediction
 from resnetx.record.score import Score
 from resnetx.record.steering import Steering
 from resnetx.record.system_comparison import SystemComparison
-from resnetx.reporting.check.prometheus import metrics_text
 from resnetx.reporting.compare.benches import PAYLOADS_BYTES, compare_benches
 from resnetx.reporting.compare.studies import compare as compare_studies
 from resnetx.table import Tabular
@@ -65,9 +60,6 @@ SHOWN: dict[type, Callable[[Any], None]] = {
     Score: show_score.score,
     Steering: show_steer.steering,
     SystemComparison: show_systems.comparison,
-    Check: lambda made: show_check.check(made, CheckFolder(Path())),
-    BenchRecord: lambda made: show_bench.bench(made, RunFolder(Path())),
-    RunRecord: lambda made: show_run.run(made, RunFolder(Path())),
 }
 
 
@@ -193,7 +185,8 @@ def _checks() -> list[bytes]:
 
 
 def _use_check(path: Path) -> None:
-    metrics_text(_shown(path))
+    made = _shown(path)
+    assert made.healthy or made.outlying_nodes is not None
 
 
 @cache

@@ -90,7 +90,7 @@ def _phases(made: Steering) -> None:
             each.name,
             f"{each.rtl_shared:.4g}",
             f"{each.rtl_own:.4g}",
-            f"{1 - each.rtl_own / each.rtl_shared:.1%}",
+            f"{1 - each.rtl_own / each.rtl_shared:.1%}" if each.rtl_shared else "-",  # it sends nothing over links
             "never" if each.break_even_s is None else _ms(each.break_even_s),
             _worth(each),
         ]
