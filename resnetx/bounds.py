@@ -136,7 +136,10 @@ def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
     """The numbers in a setting's value, each with its name."""
     if isinstance(value, Mapping):
         for below, inner in value.items():
-            yield from _numbers(f"{name}.{below}" if name else str(below), inner)
+            if inner is not None and not isinstance(
+                inner, str | bool
+            ):  # most are: this is asked for each of many points
+                yield from _numbers(f"{name}.{below}" if name else str(below), inner)
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _numbers(name, inner)

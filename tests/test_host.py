@@ -121,3 +121,13 @@ def test_a_child_that_was_reaped_unseen_has_ended():
     child = subprocess.Popen(["true"])
     os.waitpid(child.pid, 0)
     assert exit_status(child) == -signal.SIGKILL
+
+
+def test_cores_are_read_once_where_many_points_ask(monkeypatch):
+    read = []
+    monkeypatch.setattr(host, "_control_groups", lambda controller: read.append(controller) or [])
+    with host.cores_read_once():
+        assert host.cores() == host.cores() >= 1
+    assert read == ["cpu"]
+    host.cores()
+    assert read == ["cpu", "cpu"]

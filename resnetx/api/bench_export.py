@@ -4,10 +4,11 @@ from os import PathLike
 from pathlib import Path
 
 from resnetx.config import given_path
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, shortened
 from resnetx.formats.nccl_tests_json import encoded
 from resnetx.interconnect.measured import telling_times
 from resnetx.loading import is_folder
+from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, RunFolder, read
 
 
@@ -19,6 +20,10 @@ def export_bench(bench: str | PathLike[str]) -> list[Path]:
     names = list(dict.fromkeys(point.collective for point in record.points))
     if not names:
         raise ConfigError(f"--export {path}: holds no collectives; nccl-tests has no other results")
+    if others := [name for name in names if name not in OPERATIONS]:
+        raise ConfigError(
+            f"--export {path}: {shortened(others[0])!r}: no collective that is known; known are {', '.join(OPERATIONS)}"
+        )
     written = []
     for name in names:
         times_s = telling_times([point for point in record.points if point.collective == name])

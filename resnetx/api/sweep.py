@@ -3,8 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -19,6 +20,7 @@ from resnetx.api.studies import MeasuredStudy, measured_study
 from resnetx.api.submission import in_a_job_to_come
 from resnetx.config import RunSettings, request_from, run_settings_from
 from resnetx.errors import ConfigError, FileError
+from resnetx.host import cores_read_once
 from resnetx.measure.launch import launcher
 from resnetx.measure.launch.results_folder import write
 from resnetx.measure.rank.record_size import too_large_record
@@ -37,6 +39,8 @@ from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of
 from resnetx.units import duration
 
+MANY = 500  # points; their progress is shown
+
 
 @dataclass(frozen=True)
 class AskedStudy:
@@ -49,6 +53,10 @@ class AskedStudy:
 
     def plan(self) -> list[PlannedRun]:
         """Every run, in a random order that the seed decides."""
+        return self._planned
+
+    @cached_property
+    def _planned(self) -> list[PlannedRun]:
         repeats, twins = self.settings.repeats, self.settings.twins
         seed = self.tasks[0][0].request.seed
         return plan(self.tasks, repeats=repeats, twins=twins, folder=self.folder, seed=seed)
@@ -61,6 +69,11 @@ def sweep(**settings: Unpack[keywords.SweepKeywords]) -> MeasuredStudy:
 
 def study_of(settings: Mapping[str, object]) -> AskedStudy:
     """The study that is asked for."""
+    with cores_read_once():
+        return _study_of(settings)
+
+
+def _study_of(settings: Mapping[str, object]) -> AskedStudy:
     named, points = points_of(asked("sweep", settings))
     trees = [compose(point) for point in points]
     run_settings = one_for_all(trees)
@@ -72,14 +85,14 @@ def study_of(settings: Mapping[str, object]) -> AskedStudy:
     if pointless := pointless_transports(list(requests.values()), transports, here):
         raise ConfigError(pointless)
     name = named.name if named else "sweep-" + _digits(requests)
-    tasks = [
-        (
-            task,
-            obstacle_to(task.request, run_settings.oversubscribe)
-            or _obstacle_to_twins(task.request, run_settings.twins),
-        )
-        for task in (run_file(each, run_settings, name) for each in requests.values())
-    ]
+    tasks: list[tuple[RunFile, str]] = []
+    with progress.counting("checking points", len(requests)) if len(requests) > MANY else nullcontext() as advance:
+        for request in requests.values():
+            obstacle = obstacle_to(request, run_settings.oversubscribe)
+            obstacle = obstacle or _obstacle_to_twins(request, run_settings.twins)
+            tasks.append((run_file(request, run_settings, name), obstacle))
+            if advance:
+                advance(1)
     machine = machine_name(run_settings.launch)
     record = StudyRecord(
         kind="study",
@@ -159,8 +172,12 @@ def one_for_all(trees: list[dict[str, Any]]) -> RunSettings:
 
 def requests_of(trees: list[dict[str, Any]]) -> list[Request]:
     """The requests of all points; threads that are left open are shared out for the one with the most ranks."""
-    most = max(request_from(tree).gpus for tree in trees)
-    return [request_from(tree, most) for tree in trees]
+    found = [request_from(tree) for tree in trees]
+    most = max(request.gpus for request in found)
+    return [
+        request if request.gpus == most else request_from(tree, most)
+        for tree, request in zip(trees, found, strict=True)
+    ]
 
 
 def _digits(keys: dict[str, Request]) -> str:

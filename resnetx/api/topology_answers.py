@@ -1,15 +1,17 @@
 """The answers to questions about described systems, and the records of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
+from resnetx import progress
 from resnetx.api import topology_drawings
 from resnetx.interconnect import pair_classes, pair_costs, pair_errors, paths
 from resnetx.interconnect.collective import CollectivePlan
 from resnetx.interconnect.errors import error_of
 from resnetx.interconnect.pair_classes import DescribedPair
 from resnetx.interconnect.paths import Transport
-from resnetx.interconnect.subsets import GpuSubset
+from resnetx.interconnect.subsets import MANY, GpuSubset
 from resnetx.interconnect.system import System
 from resnetx.record.topology import (
     CollectiveCost,
@@ -95,7 +97,12 @@ class Ranked:
 
     def records(self) -> Iterator[GpuChoice]:
         """One for each choice."""
-        yield from (_choice(self, choice) for choice in self.choices)
+        many = len(self.choices) > MANY
+        with progress.counting("choices of GPUs", len(self.choices)) if many else nullcontext() as advance:
+            for choice in self.choices:
+                yield _choice(self, choice)
+                if advance:
+                    advance(1)
 
 
 Answer = Listed | Described | Paired | Routed | Costed | Ranked

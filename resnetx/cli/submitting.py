@@ -11,6 +11,8 @@ from resnetx.measure.launch.executor import executor_of
 from resnetx.record import RunFolder, TaskFile, TaskRecord
 from resnetx.study import Point
 
+BLOCK = 1000  # lines that are printed at once: a study may have 90,000
+
 Planned = tuple[TaskFile[TaskRecord], RunFolder]
 
 
@@ -47,5 +49,7 @@ def submitted(
 
 def show_commands(tasks: Sequence[Planned], before: str = "") -> None:
     """The command of each task, as any shell takes it."""
-    for task, folder in tasks:
-        show.line(before + executor_of(task)(task, folder).line)
+    waiting = list(tasks)
+    while some := waiting[:BLOCK]:
+        show.line("\n".join(before + executor_of(task)(task, folder).line for task, folder in some))
+        waiting = waiting[BLOCK:]

@@ -13,7 +13,7 @@ from resnetx.units import size_text
 # Unpacked; with Python's stack and all shapes, an event has about 280 bytes, and a step of ResNet-50 some ten thousand.
 MAX_BYTES = 2**29
 # An operation takes up to 800 bytes in memory with what is made of it, without its texts, which take 4 bytes for each
-# character where any is beyond ASCII. Within these limits no file takes 4 GiB (`tests/bench/bench_import.py`).
+# character where any is beyond ASCII. Within these limits no file takes 4 GiB.
 MAX_GROUPS = 3 * 2**20  # an event is one, its `args` another
 MAX_VALUES = 2**26
 

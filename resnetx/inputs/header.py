@@ -1,10 +1,11 @@
-"""What an image file claims before any pixel is decoded: its kind and its size, from the few bytes of its header.
+"""What an image file claims before any pixel is decoded: its kind, its size, and how often it has to be gone through.
 
     header.check(header.of_file(path))      # raises `DamageError` if the file must not be decoded
 
 A decoder allocates what a header claims, however few bytes follow: so the claim is checked first, both in training and
-by `resnetx images --verify`. Two formats are accepted: JPEG, and PNG, of which ILSVRC2012 has one
-(n02105855_2933.JPEG).
+by `resnetx images --verify`. So is the number of scans of a JPEG file whose decoder goes through the whole picture with
+each (a progressive one): a few bytes are enough for a scan. Of other files, some hundred bytes are read. Two formats
+are accepted: JPEG, and PNG, of which ILSVRC2012 has one (n02105855_2933.JPEG).
 
 References: ITU-T T.81 (JPEG), annex B; W3C, Portable Network Graphics (third edition), section 11.2.1.
 """
@@ -24,6 +25,11 @@ MOST_PIXELS = 2**27
 # A JPEG file spends at least one bit on each block of 8x8 pixels, the shortest Huffman code. (Arithmetic coding
 # could use less, but is hardly ever used.)
 MOST_PIXELS_PER_BYTE = 8 * 8 * 8
+# Largest file: a decoder has all of it in memory. As many pixels in colour that no coder compresses.
+MOST_BYTES = 3 * MOST_PIXELS
+# Scans of a progressive JPEG file. libjpeg writes ten of a colour picture, and reads a list of at most 100 from its
+# user (`MAX_SCANS` in rdswitch.c).
+MOST_SCANS = 100
 
 Read = Callable[[int, int], bytes]  # (begin, count) -> the bytes of the file there, fewer at its end
 
@@ -40,6 +46,7 @@ class Header:
     width: int  # pixels
     height: int
     size_bytes: int
+    scans: int = 1  # that a decoder goes through the picture for, of the first `MOST_SCANS` and one more
 
     @property
     def pixels(self) -> int:
@@ -47,7 +54,7 @@ class Header:
 
 
 def of_file(path: Path) -> Header:
-    """The header of a file, of which some hundred bytes are read: `DamageError` where it has none, or an `OSError`."""
+    """The header of a file: `DamageError` where it has none, or an `OSError`."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would block until someone writes to it
     try:
         state = os.fstat(file)
@@ -72,6 +79,12 @@ def check(header: Header, smallest: int = 0) -> None:
         raise DamageError(f"the header claims {claim}, more than {header.size_bytes:,} bytes can hold")
     if header.pixels > MOST_PIXELS:
         raise DamageError(f"the header claims {claim}; at most {MOST_PIXELS / 1e6:.0f} million are accepted")
+    if header.size_bytes > MOST_BYTES:
+        raise DamageError(f"{header.size_bytes / 1e6:.0f} MB; at most {MOST_BYTES / 1e6:.0f} MB are accepted")
+    if header.scans > MOST_SCANS:
+        raise DamageError(
+            f"more than {MOST_SCANS} scans, each of which decodes the whole picture again; coders write 10"
+        )
     if min(header.width, header.height) < smallest:
         raise DamageError(f"{claim}, smaller than the crop of {smallest}x{smallest}")
 
@@ -84,7 +97,7 @@ def _header(read: Read, size_bytes: int) -> Header:
     if not start:
         raise DamageError("the file is empty")
     if start.startswith(b"\xff\xd8\xff"):
-        return Header("JPEG", *_jpeg(read), size_bytes)
+        return _jpeg(read, size_bytes)
     if start.startswith(b"\x89PNG\r\n\x1a\n"):
         return Header("PNG", *_png(start), size_bytes)
     raise DamageError(f"not a JPEG but {kind}" if (kind := _other_kind(start)) else "not an image")
@@ -94,28 +107,71 @@ def _header(read: Read, size_bytes: int) -> Header:
 
 _ALONE = {0x01, *range(0xD0, 0xD9)}  # TEM, RSTn and SOI have no parameters
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # SOFn: without DHT, JPG and DAC
+_PROGRESSIVE = {0xC2, 0xCA}  # by Huffman and by arithmetic coding
 _SCAN, _END = 0xDA, 0xD9
 _MOST_SEGMENTS = 4096  # of at most 64 KiB: profiles and previews take some hundreds
 _MOST_JUNK = 2**16  # bytes between segments, which libjpeg tolerates
+_PIECE = 2**16  # bytes of a scan that are read at once
+# What ends the coded data of a scan: a marker, but for RSTn; 0xff in the data has a 0 behind it.
+_AFTER_SCAN = re.compile(rb"\xff+(?=[\x01-\xcf\xd8-\xfe])")
 
 
-def _jpeg(read: Read) -> tuple[int, int]:
-    """Width and height in pixels, of the first frame header."""
+def _jpeg(read: Read, size_bytes: int) -> Header:
+    """What the first frame header says, and the scans behind it."""
     place = 2
-    for _ in range(_MOST_SEGMENTS):
+    for segments in range(_MOST_SEGMENTS):
         segment = read(place, 10)  # marker, length, and the beginning of a frame header
         if len(segment) < 2:
             raise DamageError("truncated in its header")
         marker = segment[1] if segment[0] == 0xFF else 0
         if marker in _FRAMES:
-            return _frame(segment[4:])
+            width, height, components = _frame(segment[4:])
+            once = None if marker in _PROGRESSIVE else components
+            scans = _scans(read, place + 2 + _whole(segment[2:], 2), once, _MOST_SEGMENTS - segments)
+            return Header("JPEG", width, height, size_bytes, scans)
         if marker in (_SCAN, _END):
             raise DamageError("its header has no size")
-        if marker in (0, 0xFF):
-            place = _next_marker(read, place)
-        else:
-            place += 2 if marker in _ALONE else 2 + _whole(segment[2:], 2)
+        place = _next_segment(read, place, segment, marker)
     raise DamageError("its header does not end")
+
+
+def _scans(read: Read, place: int, once: int | None, most_segments: int) -> int:
+    """The scans behind a frame header, as far as they are there: what is missing, or damaged, a decoder says.
+
+    `once`: a scan of so many components has the whole picture, and decoders look no further than the first such one.
+    """
+    scans = 0
+    for _ in range(most_segments):
+        segment = read(place, 5)
+        if len(segment) < 5:
+            return scans
+        marker = segment[1] if segment[0] == 0xFF else 0
+        if marker == _SCAN:
+            scans += 1
+            if scans > MOST_SCANS or (scans == 1 and segment[4] == once):
+                return scans
+            place = _end_of_scan(read, place + 2 + _whole(segment[2:], 2))
+        elif marker == _END:
+            return scans
+        else:
+            place = _next_segment(read, place, segment, marker)
+    raise DamageError(f"more than {_MOST_SEGMENTS} segments")
+
+
+def _next_segment(read: Read, place: int, segment: bytes, marker: int) -> int:
+    """The position behind a segment; `marker`: its own, or 0 where none begins there."""
+    if marker in (0, 0xFF):
+        return _next_marker(read, place)
+    return place + (2 if marker in _ALONE else 2 + _whole(segment[2:], 2))
+
+
+def _end_of_scan(read: Read, place: int) -> int:
+    """The position of the marker behind the coded data of a scan, or of the end of the file."""
+    while len(data := read(place, _PIECE)) > 1:
+        if end := _AFTER_SCAN.search(data):
+            return place + end.end() - 1
+        place += len(data) - data.endswith(b"\xff")  # whose second byte is in the next piece
+    return place + len(data)
 
 
 def _next_marker(read: Read, place: int) -> int:
@@ -125,14 +181,14 @@ def _next_marker(read: Read, place: int) -> int:
     return place + found.start()
 
 
-def _frame(parameters: bytes) -> tuple[int, int]:
-    """Width and height: a frame header has bits per sample, height, width, components."""
+def _frame(parameters: bytes) -> tuple[int, int, int]:
+    """Width, height, and the number of components: a frame header has bits per sample, height, width, components."""
     if len(parameters) < 6:
         raise DamageError("truncated in its header")
     bits, height, width, components = struct.unpack_from(">BHHB", parameters)
     if bits != 8 or components not in (1, 3, 4):
         raise DamageError(f"{components} colours of {bits} bits; expected 1, 3 or 4 of 8 bits")
-    return width, height
+    return width, height, components
 
 
 # ---- PNG ------------------------------------------------------------------------------------------------------------

@@ -62,6 +62,11 @@ class System(msgspec.Struct, frozen=True, dict=True):
         return {}
 
     @cached_property
+    def found_paths(self) -> dict[tuple[Any, ...], Any]:
+        """The paths that were searched for (`link_search`), as every choice of GPUs needs them."""
+        return {}
+
+    @cached_property
     def _by_name(self) -> dict[str, Component]:
         return {component.name: component for component in self.components}
 

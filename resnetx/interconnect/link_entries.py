@@ -132,7 +132,7 @@ def _link(
         part_name=entry.link,
         wire=_wire(text, where, wires, entry),
         lanes=0 if entry.one_way and turned else entry.lanes,
-        source=entry.source or text.convert(str, ["wiring"]),
+        source=text.convert(str, ["wiring"]) if entry.source is None else entry.source,
         bridge=entry.bridge or "",
         lanes_back=None if not entry.one_way else entry.lanes if turned else 0,
         through=entry.through or "",

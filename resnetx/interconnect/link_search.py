@@ -58,7 +58,11 @@ def peer_steps(system: System, a: str, b: str) -> Steps:
 
 
 def nvlink_steps(system: System, a: str, b: str) -> Steps:
-    return shortest(system, a, {b}, is_peer_nvlink, lambda component: component.kind == "switch")
+    return _kept(
+        system,
+        ("nvlink", a, b),
+        lambda: shortest(system, a, {b}, is_peer_nvlink, lambda component: component.kind == "switch"),
+    )
 
 
 def bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
@@ -68,13 +72,10 @@ def bus_steps(system: System, a: str, b: str, cross_cpus: bool) -> Steps:
         ends = {system.component(end).kind for end in (link.a, link.b)}
         return link.wire.peer and link.wire.family != "nvlink" and ends != {"gpu"}
 
-    return shortest(
-        system,
-        a,
-        {b},
-        usable,
-        lambda c: c.kind == "switch" or (cross_cpus and _peers_cross(c)),
-    )
+    def passable(component: Component) -> bool:
+        return component.kind == "switch" or (cross_cpus and _peers_cross(component))
+
+    return _kept(system, ("bus", a, b, cross_cpus), lambda: shortest(system, a, {b}, usable, passable))
 
 
 def wired_steps(system: System, a: str, b: str) -> Steps:
@@ -94,9 +95,22 @@ def host_steps(system: System, a: str, b: str) -> Steps:
 
 
 def to_host(system: System, gpu: str) -> Steps:
-    node = system.component(gpu).node
-    cpus = {component.name for component in system.in_node(node) if component.kind == "cpu"}
-    return shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
+    def search() -> Steps:
+        node = system.component(gpu).node
+        cpus = {component.name for component in system.in_node(node) if component.kind == "cpu"}
+        return shortest(system, gpu, cpus, lambda link: link.wire.family != "network", lambda c: c.kind == "switch")
+
+    return _kept(system, ("host", gpu), search)
+
+
+def _kept(system: System, key: tuple[str | bool, ...], search: Callable[[], Steps]) -> Steps:
+    """A path that is searched for once; of several nodes there are too many to be kept."""
+    if system.equal:
+        return search()
+    if key not in system.found_paths:
+        system.found_paths[key] = search()
+    found: Steps = system.found_paths[key]
+    return found
 
 
 def to_card(system: System, gpu: str, card: str) -> tuple[Steps, bool]:

@@ -14,7 +14,7 @@ import msgspec
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.component import Link
-from resnetx.interconnect.flow_yaml import flow, one_line, part_lines, quoted
+from resnetx.interconnect.flow_yaml import flow, named, one_line, part_lines, quoted
 from resnetx.interconnect.graph import System
 from resnetx.interconnect.parts import COMPONENTS, TABLES, UNITS, SourcedValue, WireSpec
 from resnetx.interconnect.system_file import Cluster, SystemFile, shared_parts
@@ -34,7 +34,10 @@ def system_text(file: SystemFile, comments: Sequence[str] = ()) -> str:
         f"library: {system.library}",
         *_cluster_lines(file.cluster),
         "components:",
-        *(f"  {each.name}: {flow({each.kind: each.part_name, 'at': [each.x, each.y]})}" for each in system.components),
+        *(
+            f"  {named(each.name)}: {flow({each.kind: each.part_name, 'at': [each.x, each.y]})}"
+            for each in system.components
+        ),
         "links:",
         *(
             f"  - {flow(entry)}"

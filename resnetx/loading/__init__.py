@@ -14,7 +14,7 @@ Also here: which words from files may name a file or a folder (`name_fault`).
 from resnetx.loading.content import File, is_file, is_folder
 from resnetx.loading.json_file import UnboundedError, decode, read_json, refuse_unbounded
 from resnetx.loading.words import name_fault
-from resnetx.loading.yaml_file import YAML_BYTES, YamlFile, own_yaml
+from resnetx.loading.yaml_file import YAML_BYTES, YamlFile, is_bare_text, own_yaml
 
 __all__ = [
     "YAML_BYTES",
@@ -22,6 +22,7 @@ __all__ = [
     "UnboundedError",
     "YamlFile",
     "decode",
+    "is_bare_text",
     "is_file",
     "is_folder",
     "name_fault",

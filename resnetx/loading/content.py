@@ -14,6 +14,10 @@ from resnetx.errors import FileError, shortened
 from resnetx.units import size_text
 
 PIECE_BYTES = 2**20  # uncompressed at a time, whatever size a file claims
+# Compressed files unpack to at most so many times their size, and small ones to 16 MiB. Profiles of PyTorch's
+# host unpack to 11 to 20 times their size (of 7 and 15 MB); gzip reaches 1,000 times with content made for that.
+MOST_UNPACKED = 100
+SMALL_UNPACKED_BYTES = 2**24
 GZIP = b"\x1f\x8b"
 
 _KINDS = {
@@ -50,7 +54,7 @@ class File:
             return self._all_of(stream, os.fstat(stream.fileno()).st_size + 1)
 
     def unpacked(self) -> bytearray:
-        """The content, uncompressed if it is gzip."""
+        """The content, uncompressed if it is gzip, which has a limit by its own size, too (`MOST_UNPACKED`)."""
         with self._opened() as stream:
             packed = stream.read(len(GZIP)) == GZIP
             stream.seek(0)
@@ -58,7 +62,7 @@ class File:
                 return self._all_of(stream, PIECE_BYTES)
             try:
                 with gzip.open(stream) as unpacking:
-                    return self._all_of(cast(BinaryIO, unpacking), PIECE_BYTES)
+                    return self._all_unpacked(cast(BinaryIO, unpacking), os.fstat(stream.fileno()).st_size)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise self.error(f"truncated or not gzip ({error})") from None
 
@@ -95,12 +99,31 @@ class File:
             raise self.error(f"{kind}; expected {self.what}, which is a regular file")
 
     def _all_of(self, stream: BinaryIO, piece_bytes: int) -> bytearray:
-        data = bytearray()
-        while len(data) <= self.limit_bytes and (piece := stream.read(min(piece_bytes, self.limit_bytes + 1))):
-            data += piece
+        data = _up_to(stream, self.limit_bytes, piece_bytes)
         if len(data) > self.limit_bytes:
             raise self.error(f"larger than {size_text(self.limit_bytes)}; expected {self.what}")
         return data
+
+    def _all_unpacked(self, stream: BinaryIO, packed_bytes: int) -> bytearray:
+        limit_bytes = max(SMALL_UNPACKED_BYTES, MOST_UNPACKED * packed_bytes)
+        if limit_bytes >= self.limit_bytes:
+            return self._all_of(stream, PIECE_BYTES)
+        data = _up_to(stream, limit_bytes, PIECE_BYTES)
+        if len(data) > limit_bytes:
+            raise self.error(
+                f"{packed_bytes:,} compressed bytes that unpack to more than {size_text(limit_bytes)}; at most "
+                f"{MOST_UNPACKED} times as many are unpacked, or {size_text(SMALL_UNPACKED_BYTES)}: unpack the file "
+                f"yourself if it is {self.what}"
+            )
+        return data
+
+
+def _up_to(stream: BinaryIO, limit_bytes: int, piece_bytes: int) -> bytearray:
+    """What a stream has, or of more than the limit the beginning, which is longer than the limit."""
+    data = bytearray()
+    while len(data) <= limit_bytes and (piece := stream.read(min(piece_bytes, limit_bytes + 1))):
+        data += piece
+    return data
 
 
 def is_file(path: Path) -> bool:

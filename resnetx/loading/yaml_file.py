@@ -39,6 +39,14 @@ _WHOLE = re.compile(r"[-+]?(?:0|[1-9](?:_?[0-9])*)")
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF|nan|NaN|NAN)")
 
+
+def is_bare_text(word: str) -> bool:
+    """Whether a word of letters, digits, `-`, `.` and `_` is that text in YAML, without quotes around it."""
+    plain = word.isascii() and all(letter.isalnum() or letter in "-._" for letter in word)
+    other = word in _WORDS or any(kind.fullmatch(word) for kind in (_WHOLE, _NUMBER, _NOT_FINITE))
+    return plain and not other and word[0] not in "-."
+
+
 Path_ = Sequence[str | int]  # to a value: the keys, and the places in lists
 
 

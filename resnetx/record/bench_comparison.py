@@ -5,7 +5,9 @@ Tallent et al. 2017 draw it; of copies both ways at once, the payload of both di
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from resnetx.record.base import RecordPart
 from resnetx.record.comparison import Difference, Letter
@@ -73,7 +75,7 @@ class BenchComparison(Tabular, RecordPart, frozen=True):
     resnetx: str  # version
     a: ComparedBench
     b: ComparedBench
-    band_bytes: list[int]  # least and most payload of the means
+    band_bytes: Annotated[list[int], msgspec.Meta(min_length=2, max_length=2)]  # least and most payload of the means
     collectives: list[BenchRatio]
     cells: list[BenchRatio]
     classes: list[BenchRatio]

@@ -5,7 +5,7 @@ reason of that side say why.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Comparison(Tabular, RecordPart, frozen=True):
     points: list[ComparedPoint]  # in the order of A
     only_in_one: list[Unmatched]
     means: list[Mean]  # by number of GPUs
-    controls: list[Control]
+    controls: Annotated[list[Control], msgspec.Meta(min_length=2, max_length=2)]  # the rate of one GPU, its clock
     tolerance: float  # within which controls agree
     enough_runs: int | None  # of each point, to show even a lone difference among so many; null: no number would do
 

@@ -5,7 +5,7 @@ among the bench's devices; memory of a host is "host", or "numa0" where it is bo
 """
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ Verdict = Literal["as expected", "low", "above the link", "not judged"]
 Access = Literal["", "write", "read"]
 Engine = Literal["", "copy engine", "SM", "TMA"]  # of a GPU, that copies; "": not said
 Place = int | str
+Times = Annotated[list[Annotated[float, msgspec.Meta(gt=0)]], msgspec.Meta(min_length=1)]
 
 
 class CopyFamily(NamedTuple):
@@ -73,7 +74,7 @@ class CopyCell(
     access: Access = ""
     engine: Engine = ""
     together: list[Pair] = msgspec.field(default_factory=list)  # what ran at the same time; []: nothing did
-    time_s: list[float]  # of one copy, of each timing
+    time_s: Times  # of one copy, of each timing
     wrong: int | None  # bytes that were not what they should be, in a check behind the timing
     path: str | None  # what it went over, as far as evidence says: "nvlink", "pcie", "host", "socket", "shared memory"
     evidence: list[str]  # for the path: peer state, byte counters, interface

@@ -13,6 +13,8 @@ import msgspec
 from resnetx.record.base import RecordPart
 from resnetx.table import Record, Tabular, row
 
+IterationTime = Annotated[float, msgspec.Meta(gt=0)]
+
 
 def steering_file(folder: Path) -> Path:
     """Where the steering of a folder is; nothing else in resnetx spells its name."""
@@ -72,8 +74,8 @@ class Steering(Tabular, RecordPart, frozen=True, kw_only=True):
     gpus: list[SteeredGpu]
     exchange_s_before: float | None  # of the links' traffic, all pairs at once
     exchange_s_after: float | None
-    iteration_s_before: float | None  # as predicted on the system, and on the steered one
-    iteration_s_after: float | None
+    iteration_s_before: IterationTime | None  # as predicted on the system, and on the steered one
+    iteration_s_after: IterationTime | None
     iteration_of: str | None  # what is trained and how gradients are exchanged in it
     collective_before: str | None  # what all-reduces of its gradients run by
     collective_after: str | None

@@ -7,7 +7,6 @@ The files are laid out as Hydra has them (a defaults list, one folder for each g
 them; it is not needed for that here.
 """
 
-import copy
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -149,14 +148,21 @@ def compose(point: Mapping[str, Any]) -> dict[str, Any]:
     Values stay as they are given: what looks like an interpolation, as ${oc.env:HOME}, is text.
     """
     _refuse_texts({key: value for key, value in point.items() if key not in GROUPS})  # of a study, too
-    tree = copy.deepcopy(_defaults())
+    tree = _copied(_defaults())
     for group in GROUPS:
         if group in point:
-            tree[group] = copy.deepcopy(_choice(group, value_word(point[group]), own_folders()))
+            tree[group] = _copied(_choice(group, value_word(point[group]), own_folders()))
     for key, value in point.items():
         if key not in GROUPS:
             _change(tree, key, value)
     return at_home(tree)
+
+
+def _copied(value: Any) -> Any:
+    """Plain values that may be changed; `copy.deepcopy` takes five times as long, for each of 10,000 points."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _change(tree: dict[str, Any], key: str, value: Any) -> None:

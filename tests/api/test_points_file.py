@@ -1,5 +1,8 @@
 """Predictions of many points: a file that pandas reads, beside a small record whose digest covers it."""
 
+import hashlib
+import json
+import subprocess
 import sys
 
 import msgspec
@@ -104,8 +107,6 @@ def test_other_points_are_refused(many, tmp_path, damage, said):
 )
 def test_what_is_no_file_of_points_is_refused(many, tmp_path, content, said):
     """Even where the record was changed to state its hash."""
-    import hashlib
-
     import pyarrow
     from pyarrow import parquet
 
@@ -131,3 +132,114 @@ def test_without_pyarrow_one_sentence_says_how_to_install_it(monkeypatch, tmp_pa
     with pytest.raises(ConfigError, match=r"out=: 2 points are kept in points\.parquet, and pyarrow is not installed"):
         resnetx.predict(systems="gx8", gpus=[1, 8], out=str(tmp_path))
     assert not predicted  # it is said before the work is done
+
+
+# ---- what was made to take memory -----------------------------------------------------------------------------------
+
+ROWS = 10_000
+
+
+def _bombs():
+    """Columns that a few kilobytes of Parquet hold, and that would take gigabytes."""
+    task = '{"name": "a", "lane": "b", "start_s": 0, "end_s": 1}'
+    reasons = json.dumps({f"f{place}": "x" for place in range(3000)})
+    return {
+        "texts": {"compute_note": ["x" * 100_000] * ROWS, "reason": ["x" * 100_000] * ROWS},
+        "json": {"timeline": [f"[{','.join([task] * 20_000)}]"] * 1000 + ["[]"] * (ROWS - 1000)},
+        "reasons": {"unknown": [reasons] * ROWS},
+        "lists": {"devices": [list(range(1000))] * ROWS},
+        "one list": {"devices": [[0] * 20_000_000] + [[0]] * (ROWS - 1)},
+    }
+
+
+READ = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))
+import resnetx
+try:
+    resnetx.load(sys.argv[1])
+except resnetx.ConfigError as refusal:
+    print(refusal)
+"""
+
+
+def _state(folder, table):
+    """Writes a table as the points of the prediction in a folder, which then states it; gives its size."""
+    from pyarrow import parquet
+
+    path = folder / "points.parquet"
+    parquet.write_table(table, path, compression="zstd", row_group_size=2**30, store_schema=False)
+    record = folder / "prediction.json"
+    stored = msgspec.json.decode(record.read_bytes(), type=Prediction)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    stated = msgspec.structs.replace(stored.points_file, points=table.num_rows, sha256=sha256)
+    record.write_bytes(msgspec.json.encode(msgspec.structs.replace(stored, points_file=stated)))
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize("bomb", _bombs())
+def test_a_small_file_takes_little_memory(many, tmp_path, bomb):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    resnetx.predict(**GRID, out=str(tmp_path))
+    table = parquet.read_table(tmp_path / "points.parquet")
+    table = pa.concat_tables([table.slice(0, 1)] * ROWS).combine_chunks()
+    for name, values in _bombs()[bomb].items():
+        place = table.column_names.index(name)
+        kind = table.schema.field(place).type
+        known = list(dict.fromkeys(values)) if kind == pa.string() else []
+        column = (
+            pa.DictionaryArray.from_arrays(
+                pa.array(map(known.index, values), pa.int32()), known
+            )  # a gigabyte, written out
+            if known
+            else pa.array(values, kind)
+        )
+        table = table.set_column(place, name, column)
+    assert _state(tmp_path, table) < 2**16
+    ended = subprocess.run([sys.executable, "-c", READ, tmp_path], capture_output=True, text=True)
+    assert "its points would take more than" in ended.stdout, ended.stderr[-500:]
+    assert "points.parquet: " in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda column: column.cast("float"), "column iteration_s has values of type float; expected double"),
+        (lambda column: column.cast("string"), "column iteration_s has values of type string; expected double"),
+        (lambda column: [float("nan")] * len(column), "column iteration_s has a number that is not finite"),
+        (lambda column: [None] * len(column), None),
+    ],
+)
+def test_a_column_has_its_type_and_finite_numbers(many, tmp_path, change, said):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    resnetx.predict(**GRID, out=str(tmp_path))
+    table = parquet.read_table(tmp_path / "points.parquet")
+    place = table.column_names.index("iteration_s")
+    changed = change(table.column(place))
+    column = pa.array(changed, pa.float64()) if isinstance(changed, list) else changed
+    _state(tmp_path, table.set_column(place, "iteration_s", column))
+    if said is None:
+        assert {point.iteration_s for point in resnetx.load(tmp_path).points} == {None}
+    else:
+        with pytest.raises(ConfigError, match=said):
+            resnetx.load(tmp_path)
+
+
+def test_columns_of_a_later_resnetx_are_left_out_and_others_are_missed(many, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    made = resnetx.predict(**GRID, out=str(tmp_path))
+    table = parquet.read_table(tmp_path / "points.parquet")
+    _state(tmp_path, table.append_column("of_tomorrow", pa.array([[{"a": 1}]] * table.num_rows)))
+    assert resnetx.load(tmp_path).points == made.points
+    _state(tmp_path, table.drop_columns(["unknown"]))
+    with pytest.raises(ConfigError, match="has no column unknown"):
+        resnetx.load(tmp_path)
+    _state(tmp_path, table.append_column("gpus", table.column("gpus")))
+    with pytest.raises(ConfigError, match="column gpus is there twice"):
+        resnetx.load(tmp_path)

@@ -1,13 +1,14 @@
 """How long the command line takes to answer, against a bare interpreter, in turns.
 
-python tests/bench/bench_cli.py
+python -m tests.bench.bench_cli
 """
 
 import subprocess
 import sys
 import time
 
-from interleave import ratio, rounds, sentence
+from tests.bench.interleave import ratio, rounds, sentence
+from tests.bench.started import arguments
 
 CONTENDERS = {
     "python -c pass": ["-c", "pass"],
@@ -32,4 +33,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

@@ -1,6 +1,6 @@
 """How long systems, ring searches and costs take, and how that grows with the machine.
 
-python tests/bench/bench_collective.py
+python -m tests.bench.bench_collective
 """
 
 import time
@@ -10,6 +10,7 @@ from itertools import combinations
 from resnetx.interconnect import paths, rings
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.system import load
+from tests.bench.started import arguments
 
 LIMITS_S = {"rings of 8 GPUs": 0.05, "all 247 subsets of a DGX-1": 5.0, "a cost": 50e-6}
 
@@ -60,4 +61,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

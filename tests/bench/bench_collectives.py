@@ -1,14 +1,14 @@
 """Our time of one collective against a bare torch.distributed call's, call by call, in one process group; a control.
 
-    torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_collectives.py
+    python -m tests.bench.bench_collectives
 
 The bare call is what a user would write: barrier, start, all_reduce, stop. A round has one call of each contender, in
 random order, on the same array, so that what slows the machine for milliseconds slows all of them alike; a call counts
 with its slowest rank's time. The result is the ratio of medians over the rounds, with a bootstrap over rounds; and of
 10th percentiles, which other processes on the machine disturb less. Above 1, ours is longer; the control is the bare
 call against itself. `collective=broadcast` does the same for the other one. `SECONDS` is how long each size is
-measured, `ROUNDS` how often at most, `SIZES` which (bytes). As root, `chrt -r 1 torchrun ...` keeps other processes off
-the cores meanwhile.
+measured, `ROUNDS` how often at most, `SIZES` which (bytes). As root, `chrt -r 1 python -m ...` keeps other processes
+off the cores meanwhile.
 """
 
 import json
@@ -20,13 +20,14 @@ from pathlib import Path
 import msgspec
 import torch
 import torch.distributed as dist
-from interleave import ratio_of_quantiles, rounds, sentence
 
 from resnetx.cli.words import settings_of
 from resnetx.measure.machine.environment import environment
 from resnetx.measure.rank import distributed
 from resnetx.measure.rank.clock import timed_with_cpu
 from resnetx.measure.rank.process import keep_freed_memory
+from tests.bench.interleave import ratio_of_quantiles, rounds, sentence
+from tests.bench.started import on_ranks
 
 ROUNDS = int(os.environ.get("ROUNDS", "4000"))
 AT_ONCE = 20  # rounds between two looks at the clock
@@ -93,4 +94,5 @@ def report(point: str, times: dict[str, list[float]]) -> None:
 
 
 if __name__ == "__main__":
+    on_ranks("bench_collectives", __doc__)
     main()

@@ -1,7 +1,7 @@
 """How fast is each input pipeline alone? DALI and torchvision on the same JPEG files, in turns, in one run.
 
-    python tests/bench/bench_inputs.py                      # makes 512 images first
-    python tests/bench/bench_inputs.py data/images --threads 1 --rounds 10
+    python -m tests.bench.bench_inputs                      # makes 512 images first
+    python -m tests.bench.bench_inputs data/images --threads 1 --rounds 10
 
 DALI runs twice: the ratio of the two (A/A) is what this machine cannot tell from 1. "CPU ms" is the processor time of
 this process and its workers for one image; other processes hardly change it, unlike the rate. "Unchecked" pipelines

@@ -1,7 +1,7 @@
 """How long predictions take after import, without torch: the paper's grid, many points, and many GPUs.
 
-python tests/bench/bench_predict.py              # all questions
-python tests/bench/bench_predict.py "131,072 GPUs"
+python -m tests.bench.bench_predict              # all questions
+python -m tests.bench.bench_predict "131,072 GPUs"
 
 The clock on the wall depends on what else the machine does; CPU time of all processes does less, and at most as many
 cores as there are work on it at once.
@@ -11,6 +11,8 @@ import resource
 import subprocess
 import sys
 import time
+
+from tests.bench.started import arguments
 
 GRID = [
     "systems=[dgx1-p100,dgx1-v100,gx8,dgx-a100,dgx-h100,dgx2,pcie-gen5]", "model=[alexnet,googlenet,resnetx]",
@@ -53,7 +55,7 @@ def cpu_s() -> float:
 
 def main(asked: str) -> None:
     for name in filter(lambda name: asked in name, QUESTIONS):
-        command = [sys.executable, __file__, "--ask", name]
+        command = [sys.executable, "-m", "tests.bench.bench_predict", "--ask", name]
         told = [
             subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
             for _ in range(PROCESSES[name])
@@ -68,4 +70,5 @@ def main(asked: str) -> None:
 
 
 if __name__ == "__main__":
-    ask(sys.argv[2]) if sys.argv[1:2] == ["--ask"] else main(sys.argv[1] if len(sys.argv) > 1 else "")
+    given = arguments(__doc__)
+    ask(given[1]) if given[:1] == ["--ask"] else main("".join(given[:1]))

@@ -1,7 +1,7 @@
 """What the page of a large study costs: reading its records, making the page, and opening it in Chromium.
 
-    python tests/bench/bench_report.py [RUNS ...]       # 50 and 5,000 runs
-    python tests/bench/bench_report.py --keep FOLDER 5000
+    python -m tests.bench.bench_report [RUNS ...]       # 50 and 5,000 runs
+    python -m tests.bench.bench_report --keep FOLDER 5000
 
 The records are copies of those of `results/two-nodes`, with requests and rates of their own: five models, eleven
 batches, three strategies and two precisions on one and two ranks, each with six runs and its twins. Opening is

@@ -1,15 +1,16 @@
 """Tasks per second of the simulator beside SimPy's, on the same graphs with the same timelines, in turns.
 
-python tests/bench/bench_simulator.py
+python -m tests.bench.bench_simulator
 """
 
 import time
 import tracemalloc
 
 import simpy
-from interleave import ratio, rounds, sentence
 
 from resnetx.prediction.simulator import Resource, Task, simulate
+from tests.bench.interleave import ratio, rounds, sentence
+from tests.bench.started import arguments
 
 TASKS = 60_000
 RESOURCES = [Resource("compute"), Resource("collectives", servers=2), Resource("copies")]
@@ -86,4 +87,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

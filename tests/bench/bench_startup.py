@@ -1,6 +1,6 @@
 """Where the time goes before a run's first window, part by part, against a bare interpreter, in turns.
 
-    python tests/bench/bench_startup.py [ROUNDS]
+    python -m tests.bench.bench_startup [ROUNDS]
 
 The first contenders are what no run can do without: an interpreter, torch, what torch's optimizers and DDP load on top
 of it, torchrun around one and two ranks that do nothing. The last ones are whole runs with three short steps.
@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from interleave import ratio, rounds, sentence
+from tests.bench.interleave import ratio, rounds, sentence
+from tests.bench.started import arguments
 
 TORCHRUN = [  # as resnetx starts it (resnetx/measure/launch/executor.py)
     *("env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1", str(Path(sys.executable).with_name("torchrun"))),
@@ -40,7 +41,7 @@ def ranks(count: int, *words: str) -> Callable[[], float]:
     return seconds(*TORCHRUN, f"--nproc-per-node={count}", *words)
 
 
-def main(count: int) -> None:
+def main(count: int = 5) -> None:
     python = sys.executable
     contenders = {
         "python -c pass": seconds(python, "-c", "pass"),
@@ -57,4 +58,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(*map(int, arguments(__doc__)))

@@ -1,6 +1,6 @@
 """How long the searches of steering take, and how that grows with GPUs, flows and units.
 
-python tests/bench/bench_steer.py
+python -m tests.bench.bench_steer
 """
 
 import random
@@ -12,6 +12,7 @@ from resnetx.interconnect.steering.division import exhaustive, greedy
 from resnetx.interconnect.steering.problem import SteeringProblem, steering_problem
 from resnetx.interconnect.steering.receivers import within_receivers
 from resnetx.interconnect.steering.rtl import received, total_rtl
+from tests.bench.started import arguments
 
 
 def node(gpus: int, flows: int, units: int) -> SteeringProblem:
@@ -44,4 +45,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     main()

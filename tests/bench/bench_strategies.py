@@ -1,6 +1,6 @@
 """The clean step of each strategy against a loop that does the same by hand, in turns, with an A/A control.
 
-    torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_strategies.py
+    python -m tests.bench.bench_strategies
 
 Above 1, resnetx is faster. By hand is what a PyTorch user would write: `bucket` with DistributedDataParallel (the same
 settings), `layerwise` with an asynchronous all-reduce of each gradient as it comes, `after` with one all-reduce of all
@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 import torch
 import torch.distributed as dist
-from interleave import ratio, rounds, sentence
 from torch import nn
 
 from resnetx.cli.words import settings_of
@@ -31,6 +30,8 @@ from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.request import Request
 from resnetx.settings.compose import compose
+from tests.bench.interleave import ratio, rounds, sentence
+from tests.bench.started import on_ranks
 
 STRATEGIES = ("bucket", "layerwise", "after", "none")
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
@@ -148,4 +149,5 @@ def report(name: str, request: Request, times: dict[str, list[float]]) -> None:
 
 
 if __name__ == "__main__":
+    on_ranks("bench_strategies", __doc__)
     main()

@@ -1,7 +1,7 @@
 """What a study costs beside its runs: the sweep's own time between two runs, and reading 10,000 records.
 
-    python tests/bench/bench_study.py overhead [RUNS]
-    python tests/bench/bench_study.py read [RECORDS]
+    python -m tests.bench.bench_study overhead [RUNS]
+    python -m tests.bench.bench_study read [RECORDS]
 
 Overhead: from the end of one child to the start of the next, beside a bare loop that starts the same children (a
 Python that ends at once: what a real child does is its own time). Reading: against parsing the same files with the
@@ -28,6 +28,7 @@ from resnetx.record import SCHEMA, RunFile, RunRecord, StudyFolder, StudyRecord
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
+from tests.bench.started import arguments
 
 REPEATS = 6
 
@@ -72,7 +73,10 @@ def read(count: int) -> None:
         size = _write(StudyFolder(Path(folder)), count)
         for name in ("ours", "json"):
             done = subprocess.run(
-                [sys.executable, __file__, f"read-{name}", folder], capture_output=True, text=True, check=True
+                [sys.executable, "-m", "tests.bench.bench_study", f"read-{name}", folder],
+                capture_output=True,
+                text=True,
+                check=True,
             )
             print(f"{name:5} {done.stdout.strip()} ({count:,} records of {size / count:,.0f} B)")
 
@@ -143,7 +147,7 @@ def _task(request: Request) -> RunFile:
 
 
 if __name__ == "__main__":
-    what, *rest = sys.argv[1:]
+    what, *rest = arguments(__doc__)
     match what:
         case "overhead":
             overhead(int(rest[0]) if rest else 20)

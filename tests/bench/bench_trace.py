@@ -1,6 +1,6 @@
 """What watching a step layer by layer costs: a watched step against the clean one, and against a bare loop, in turns.
 
-    python tests/bench/bench_trace.py model=alexnet batch_size=8
+    python -m tests.bench.bench_trace model=alexnet batch_size=8
 
 The ratios are times: above 1, the first is slower. `resnetx trace` holds the same ratio of every batch in its record;
 here the bare loop (`bench_train.bare`) says in addition that the clean step is not slow by itself.
@@ -10,8 +10,6 @@ import os
 import sys
 
 import torch
-from bench_train import ROUNDS, STEPS, bare
-from interleave import ratio, rounds, sentence
 
 from resnetx.cli.words import settings_of
 from resnetx.config import request_from
@@ -23,6 +21,9 @@ from resnetx.measure.rank.phases import clock_of
 from resnetx.measure.rank.process import keep_freed_memory
 from resnetx.measure.rank.train import build, training_step
 from resnetx.settings.compose import compose
+from tests.bench.bench_train import ROUNDS, STEPS, bare
+from tests.bench.interleave import ratio, rounds, sentence
+from tests.bench.started import arguments
 
 
 def main() -> None:
@@ -60,5 +61,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    arguments(__doc__)
     assert os.environ.get("WORLD_SIZE", "1") == "1", "a trace is of one rank"
     main()

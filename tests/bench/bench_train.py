@@ -1,6 +1,6 @@
 """resnetx's training step against a bare hand-written DDP loop of the same model, in turns, with an A/A control.
 
-    torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 tests/bench/bench_train.py model.x=8
+    python -m tests.bench.bench_train model.x=8
 
 Above 1, resnetx is faster. The bare loop is what a PyTorch user writes: it has the same model, memory layout, threads,
 precision and optimizer settings, and its batch lies ready. Freed memory is kept for both, as `resnetx train` does on
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 import torch
-from interleave import ratio, rounds, sentence
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -30,6 +29,8 @@ from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.request import Request
 from resnetx.settings.compose import compose
+from tests.bench.interleave import ratio, rounds, sentence
+from tests.bench.started import on_ranks
 
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 STEPS = int(os.environ.get("STEPS", "2"))  # per window
@@ -103,4 +104,5 @@ def report(request: Request, times: dict[str, list[float]]) -> None:
 
 
 if __name__ == "__main__":
+    on_ranks("bench_train", __doc__)
     main()

@@ -1,6 +1,6 @@
 """Kills runs at random moments, and counts what that cost: records lost, processes left, culprits named wrongly.
 
-    python tests/bench/kill_runs.py [KILLS] [SEED]
+    python -m tests.bench.kill_runs [KILLS] [SEED]
 
 Each run is a real one on two gloo ranks. Its launcher, torchrun or one of its ranks gets SIGINT, SIGTERM or SIGKILL: at
 any moment from the first import on, or in the window between the finished measurement and the launcher's end.
@@ -23,6 +23,7 @@ from resnetx import record
 from resnetx.measure.launch.scratch import PREFIX
 from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
 from resnetx.record import RunRecord
+from tests.bench.started import arguments
 
 RUN = [
     *(sys.executable, "-m", "resnetx", "train"),
@@ -150,7 +151,7 @@ def names(victim: str | int, number: signal.Signals, ended: RunRecord) -> bool:
     return f"rank {victim}" in told and not any(f"rank {other}" in told for other in others)
 
 
-def main(kills: int, seed: int) -> None:
+def main(kills: int = 40, seed: int = 0) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
@@ -170,4 +171,4 @@ def main(kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    main(*map(int, arguments(__doc__)))

@@ -9,7 +9,6 @@ over the slowest link that it cannot avoid; `direct` sends all parts straight to
 bucket of 128 KiB at the start, 1 % of the arrays here.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -23,6 +22,7 @@ from resnetx.interconnect.lab_plan import together
 from resnetx.interconnect.rings import directions
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchRecord, read
+from tests.bench.started import arguments
 from tests.bench.truth_gloo import listed, run
 
 SYSTEMS = ("dgx1-p100", "gx8")
@@ -150,4 +150,5 @@ def collectives(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    results, *options = arguments(__doc__)
+    main(Path(results), options)

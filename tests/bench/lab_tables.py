@@ -7,7 +7,6 @@ A folder has `prediction/` and `study/`. Ranges are those of the windows of a ru
 are those of the described machine: what was measured, less the scale.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from statistics import fmean, median
 from resnetx.record import RunRecord, read
 from resnetx.record.prediction import PredictedPoint, Prediction, prediction_file
 from resnetx.request import Request
+from tests.bench.started import arguments
 
 LEAST_GAP = 0.001  # between two systems: what is closer is a tie
 
@@ -184,6 +184,6 @@ def summary(found: Sequence[Measured]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    folder, *options = sys.argv[1:]
+    folder, *options = arguments(__doc__)
     points = measured(Path(folder))
     print("\n".join([*(chain if options == ["--chain"] else against)(points), "", *summary(points)]))

@@ -1,6 +1,6 @@
 """Predictions for two gloo ranks on this machine, put to the test: measured after they were stored.
 
-python tests/bench/truth_gloo.py results/cpu-2core/truth     # most of an hour; goes on where it was
+python -m tests.bench.truth_gloo results/cpu-2core/truth     # most of an hour; goes on where it was
 
 1. `resnetx bench`: all-reduces of two gloo ranks, also at the sizes that the workloads send.
 2. `resnetx trace`: one rank of each workload, layer by layer.
@@ -26,6 +26,7 @@ from resnetx.record.prediction import prediction_file
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.traces.runs import read_all
+from tests.bench.started import arguments
 
 GRIDS: list[dict[str, object]] = [  # batch sizes are each rank's
     {"model": "alexnet", "batch_size": 4},
@@ -99,8 +100,7 @@ def measure(folder: Path) -> None:
         if not done.is_file():
             asked = folder / "made" / "points.json"
             record.write(asked, points)
-            ranks = Path(__file__).with_name("truth_ranks.py")
-            command = executor.torchrun(2, [str(ranks), str(asked), str(done)])
+            command = executor.torchrun(2, ["-m", "tests.bench.truth_ranks", str(asked), str(done)])
             print("+", command.line, flush=True)
             done.parent.mkdir(exist_ok=True)
             environment = {**os.environ, "OMP_NUM_THREADS": "1", **command.variables}
@@ -126,4 +126,5 @@ def two_ranks(grid: dict[str, object], traced_s: dict[str, float]) -> Iterator[R
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    (results,) = arguments(__doc__)
+    main(Path(results))

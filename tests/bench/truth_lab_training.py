@@ -41,6 +41,7 @@ from resnetx.record.prediction import Prediction, prediction_file
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.traces.runs import read_all
+from tests.bench.started import arguments
 from tests.bench.truth_gloo import COMMON, STRATEGIES, WINDOW_S, clean_steps_s, keep, listed, run, words_of
 from tests.prediction.gloo_truth import LEAST_WINDOWS, MOVED
 
@@ -241,4 +242,5 @@ def table(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    results, *options = arguments(__doc__)
+    main(Path(results), options)

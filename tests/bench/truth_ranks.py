@@ -1,7 +1,6 @@
-r"""One of two ranks of `truth_gloo`: steps of every strategy in turns with steps of one rank alone.
+"""One of two ranks of `truth_gloo`: steps of every strategy in turns with steps of one rank alone.
 
-torchrun --rdzv-backend=c10d --rdzv-conf=store_type=file --nproc-per-node=2 \
-    tests/bench/truth_ranks.py POINTS WINDOWS [ROUNDS]
+python -m tests.bench.truth_ranks POINTS WINDOWS [ROUNDS]
 
 The machine is shared, and its speed moves within seconds. So all strategies train side by side in the same two
 processes, each on a model of its own, in short windows; before and behind each of them stands a window of the baseline,
@@ -26,6 +25,7 @@ from resnetx.measure.rank.strategies import replicate
 from resnetx.measure.rank.train import build, training_step
 from resnetx.record import write
 from resnetx.request import Request
+from tests.bench.started import on_ranks
 
 ROUNDS = 40
 WARMUP = 4  # steps of each before the first round: DDP rebuilds its buckets behind the first
@@ -89,6 +89,6 @@ def nothing() -> None:
 
 
 if __name__ == "__main__":
-    asked, out, *rounds = sys.argv[1:]
+    asked, out, *rounds = on_ranks("truth_ranks", __doc__)
     requests = msgspec.json.decode(Path(asked).read_bytes(), type=list[Request])
     main(requests, Path(out), int(rounds[0]) if rounds else ROUNDS)

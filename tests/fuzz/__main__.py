@@ -3,6 +3,7 @@
     nice python -m tests.fuzz                                      # 1,000 inputs for each
     nice python -m tests.fuzz kineto system --inputs 100000 --seed 1
     nice python -m tests.fuzz kineto --keep                        # adds what crashes to the corpus, for the tests
+    nice python -m tests.fuzz steering points --content            # what is in the files alone: zeros, nulls, types
 
 A crash is anything but a value or a sentence that names the file; see `harness`. If Python itself dies, the input that
 it read is the one left in the folder that is printed first.
@@ -17,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fuzz.harness import CORPUS, fuzz
+from tests.fuzz.harness import CORPUS, fuzz, has_content
 from tests.fuzz.targets import TARGETS
 
 MEMORY_BYTES = 4 * 2**30
@@ -30,6 +31,7 @@ def main() -> int:
     )
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--content", action="store_true", help="change only what the files hold; they stay well formed")
     parser.add_argument("--keep", action="store_true", help="keep what crashes in tests/fuzz/corpus")
     asked = parser.parse_args()
     if unknown := set(asked.targets) - TARGETS.keys():
@@ -40,9 +42,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="resnetx-fuzz-") as folder:
         print(f"inputs are read from {folder}")
         for name in asked.targets or TARGETS:
+            if asked.content and not has_content(TARGETS[name]):
+                continue
             started = time.perf_counter()
-            found = fuzz(TARGETS[name], asked.inputs, asked.seed, Path(folder) / name)
-            print(f"{found}, {time.perf_counter() - started:.0f} s", flush=True)
+            found = fuzz(TARGETS[name], asked.inputs, asked.seed, Path(folder) / name, asked.content)
+            peak_MB = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+            print(f"{found}, {time.perf_counter() - started:.0f} s, {peak_MB:,.0f} MB at most so far", flush=True)
             for place, count in found.crashes.most_common():
                 example = found.examples[place]
                 print(f"    {count:6,} x {place}: {example[:300]!r}", flush=True)

@@ -34,6 +34,9 @@ class Target:
     use: Callable[[Path], object]
     named: bool = True  # a refusal names the file; not of what is no file
     pack: Callable[[bytes], bytes] | None = None  # applied to what was changed, and then changed again at times
+    # The mutator of what is packed in a sample: decodes it, changes it, and encodes it again, with valid checksums. Of
+    # JSON it is `mutations.fields`, packed by `pack`.
+    content: Callable[[Random, bytes], bytes] | None = None
 
 
 @dataclass
@@ -58,12 +61,25 @@ class Found:
         return said + f"{crashes} crashes at {len(self.crashes)} places"
 
 
-def inputs(target: Target, count: int, seed: int) -> Iterator[bytes]:
-    """As many inputs; the same for the same seed."""
+def has_content(target: Target) -> bool:
+    """Whether a target has a mutator of its content."""
+    return bool(target.content or _trees(target.samples()))
+
+
+def _trees(samples: Sequence[bytes]) -> list[bytes]:
+    """The samples that are JSON."""
+    return [sample for sample in samples if sample.lstrip()[:1] in (b"{", b"[")]
+
+
+def inputs(target: Target, count: int, seed: int, content_alone: bool = False) -> Iterator[bytes]:
+    """As many inputs; the same for the same seed. `content_alone`: those of the mutator of its content."""
     random = Random(f"{target.name} {seed}")
     samples = target.samples()
-    trees = [sample for sample in samples if sample.lstrip()[:1] in (b"{", b"[")]
+    trees = _trees(samples)
     for _ in range(count):
+        if content_alone or ((trees or target.content) and random.random() < 0.4):
+            yield _other_content(random, target, samples, trees)
+            continue
         content, times = random.choice(samples), random.choice((1, 1, 1, 2, 4))
         if trees and random.random() < 0.5:
             content, times = mutations.tree(random, random.choice(trees), trees), random.choice((0, 0, 0, 0, 1))
@@ -74,16 +90,23 @@ def inputs(target: Target, count: int, seed: int) -> Iterator[bytes]:
         yield content
 
 
+def _other_content(random: Random, target: Target, samples: Sequence[bytes], trees: Sequence[bytes]) -> bytes:
+    if target.content:
+        return target.content(random, random.choice(samples))
+    content = mutations.fields(random, random.choice(trees))
+    return target.pack(content) if target.pack else content
+
+
 def _changed(random: Random, content: bytes, samples: Sequence[bytes], times: int) -> bytes:
     for _ in range(times):
         content = random.choice(mutations.BYTES)(random, content, samples)
     return content
 
 
-def fuzz(target: Target, count: int, seed: int, folder: Path) -> Found:
+def fuzz(target: Target, count: int, seed: int, folder: Path, content_alone: bool = False) -> Found:
     """Uses the target on as many inputs. The one that is being read lies in the folder: it is left if Python dies."""
     found = Found(target.name)
-    for content in inputs(target, count, seed):
+    for content in inputs(target, count, seed, content_alone):
         found.inputs += 1
         try_one(target, content, folder, found)
     return found
@@ -95,9 +118,9 @@ def of_two(act: Callable[[], object]) -> None:
         act()
 
 
-def seldom(path: Path) -> bool:
-    """Whether an input is one of the few on which what takes long is tried, too: tables, fits, pages."""
-    return zlib.crc32(path.read_bytes()) % 16 == 0
+def seldom(path: Path, of: int = 16) -> bool:
+    """Whether an input is one of the few, one in `of`, on which what takes long is tried, too: tables, fits, pages."""
+    return zlib.crc32(path.read_bytes()) % of == 0
 
 
 def try_one(target: Target, content: bytes, folder: Path, found: Found) -> None:

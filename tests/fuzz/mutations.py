@@ -1,7 +1,7 @@
 """What happens to files: bits flip, disks fill up, programs and people write something else than they should.
 
-A mutation takes valid content and gives other content. Half of them know nothing of the format; the others change the
-tree of a JSON document (which is YAML, too) and so come further into what reads it.
+A mutation takes valid content and gives other content. Some know nothing of the format; others change the tree of a
+JSON document (which is YAML, too); `fields` keeps its shape, and so comes furthest into what reads it.
 """
 
 import json
@@ -203,3 +203,58 @@ def _containers(document: Any) -> list[Any]:
             found.append(value)
             ahead += value.values() if isinstance(value, dict) else value
     return found
+
+
+# ---- fields ---------------------------------------------------------------------------------------------------------
+
+Place = tuple[Any, str | int]  # a container, and a key or an index of it
+
+
+def fields(random: Random, data: bytes) -> bytes:
+    """A JSON document of the same shape in which some fields have other values: 0, null, negative, huge, NaN, empty.
+
+    A field is drawn by its name, however often it is there, and changed in one place or in all.
+    """
+    document = json.loads(data)
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        known = _fields(document)
+        if not known:
+            break
+        places = known[random.choice(list(known))]
+        some = places if random.random() < 0.4 else [random.choice(places)]
+        choice = random.random()
+        for above, key in some:
+            above[key] = other_value(choice, above[key])
+    return json.dumps(document).encode()
+
+
+def _fields(document: Any) -> dict[tuple[str, ...], list[Place]]:
+    """The places of each field, by the names on the way to it; those of a list have one."""
+    found: dict[tuple[str, ...], list[Place]] = {}
+    ahead: list[tuple[tuple[str, ...], Any]] = [((), document)]
+    while ahead:
+        names, above = ahead.pop()
+        items = above.items() if isinstance(above, dict) else enumerate(above) if isinstance(above, list) else ()
+        for key, value in items:
+            path = (*names, key if isinstance(key, str) else "[]")
+            found.setdefault(path, []).append((above, key))
+            ahead.append((path, value))
+    return found
+
+
+def other_value(choice: float, value: Any) -> Any:
+    """Another value of mostly the same type; the same for the same choice, from 0 to 1."""
+    options: list[Any] = [None, 0, ""]
+    if isinstance(value, bool):
+        options = [not value, None]
+    elif isinstance(value, int):
+        options = [0, 0, 0, 1, -1, -value, value + 1, 2**31, 2**53, 2**62, -(2**62), None, value / 2]
+    elif isinstance(value, float):
+        options = [0.0, 0.0, 0, -1.0, -value, 1e-300, 5e-324, 1e18, 1e300, 1.7e308, float("nan"), float("inf"), None]
+    elif isinstance(value, str):
+        options = ["", "", "0", "x", value * 2, value[:1], " ", "CPU", None]
+    elif isinstance(value, list):
+        options = [[], [], value[:1], value[:-1], [*value, *deepcopy(value)], value[::-1], [deepcopy(value)], None]
+    elif isinstance(value, dict):
+        options = [{}, {key: value[key] for key in list(value)[:1]}, dict(list(value.items())[1:]), None]
+    return options[int(choice * len(options))]

@@ -1,6 +1,5 @@
 """The targets that read what other programs write: nccl-tests, PyTorch's profiler, the traces of Shi et al."""
 
-import gzip
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -150,7 +149,7 @@ def _events() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _profiles() -> list[bytes]:
+def profiles() -> list[bytes]:
     """Of a GPU, and of the host alone; without step marks, without an optimizer, and of inference."""
     host = [event for event in _events() if event["cat"] not in ("kernel", "gpu_memcpy", "cuda_runtime")]
     unmarked = _without(_events(), "ProfilerStep#")
@@ -171,10 +170,10 @@ def _without(events: list[dict[str, Any]], *beginnings: str) -> list[dict[str, A
 
 def _event_lists() -> list[bytes]:
     other = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
-    return [json.dumps([other, *json.loads(profile)["traceEvents"]]).encode() for profile in _profiles()]
+    return [json.dumps([other, *json.loads(profile)["traceEvents"]]).encode() for profile in profiles()]
 
 
-def _use_import(path: Path) -> None:
+def use_import(path: Path) -> None:
     """Imports it for the device that it is of, writes the record, and reads that again."""
     try:
         named = {"v100-sxm2-16gb": ("Tesla V100-SXM2-16GB",)}
@@ -273,9 +272,8 @@ TARGETS = (
         _use_nccl_tests,
     ),
     Target("nccl-json", "all_reduce.json", lambda: [NCCL_JSON], _use_nccl_tests),
-    Target("kineto", "profile.json", _profiles, _use_import),
-    Target("kineto-gz", "profile.json.gz", _profiles, _use_import, pack=lambda data: gzip.compress(data, 1)),
-    Target("chrome", "events.json", _event_lists, _use_import),
+    Target("kineto", "profile.json", profiles, use_import),
+    Target("chrome", "events.json", _event_lists, use_import),
     Target("predictions", "predictions.csv", lambda: PREDICTIONS, _use_predictions),
-    Target("six-columns", "alexnet.tsv", lambda: COLUMNS, _use_import),
+    Target("six-columns", "alexnet.tsv", lambda: COLUMNS, use_import),
 )

@@ -1,8 +1,6 @@
 """The targets that read records: of runs, benches, studies, traces, predictions, and what is made of them."""
 
-import hashlib
 import json
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from resnetx import packages, record
-from resnetx.api import predictions
+from resnetx import record
 from resnetx.api.curves import traces
 from resnetx.api.load import load as load_
 from resnetx.api.papers import check_papers
+from resnetx.api.predictions import read as read_prediction
 from resnetx.choices import Bucket
 from resnetx.cli.tables import show_accuracy, show_predict, show_study, show_systems, show_trace
 from resnetx.config import CONFIGS, check, check_ranks
@@ -39,12 +37,11 @@ from resnetx.record import (
     RunSummaryReader,
     StudyFolder,
     StudyRecord,
-    points_file,
 )
 from resnetx.record.accuracy import Accuracy
 from resnetx.record.checked_papers import CheckedPapers
 from resnetx.record.comparison import Comparison
-from resnetx.record.prediction import PointsFile, Prediction
+from resnetx.record.prediction import Prediction
 from resnetx.record.score import FigurePrediction, PredictorScore, PublishedFigure, Score
 from resnetx.record.system_comparison import SystemComparison
 from resnetx.record.trace import Trace
@@ -87,7 +84,7 @@ def _of_runs(name: str) -> list[bytes]:
 
 
 @cache
-def _quickstart() -> StudyRecord:
+def quickstart() -> StudyRecord:
     found: StudyRecord = record.read(QUICKSTART / "study.json", StudyRecord)
     return found
 
@@ -95,7 +92,7 @@ def _quickstart() -> StudyRecord:
 def _results(folder: Path) -> Results:
     """A study of one point, whose runs, and those of its twins, all have the record in a folder."""
     brief = RunSummaryReader()(RunFolder(folder))
-    asked = msgspec.structs.replace(_quickstart(), points=[brief.request])
+    asked = msgspec.structs.replace(quickstart(), points=[brief.request])
     runs = {twin.key: [brief] for twin in brief.request.twins.values()} | {brief.key: [brief]}
     return Results(asked, folder, list(results.points([brief.request], runs)), [])
 
@@ -131,7 +128,7 @@ def _studies() -> list[bytes]:
 
 def _use_study(path: Path) -> None:
     _show_study(results.load(StudyFolder(path.parent)), path)
-    of_two(lambda: definition(StudyFolder(path.parent), _quickstart()))
+    of_two(lambda: definition(StudyFolder(path.parent), quickstart()))
 
 
 def _run_files() -> list[bytes]:
@@ -167,11 +164,17 @@ FAILURE = b'{"rank": 1, "kind": "error", "time_s": 1.5, "monotonic_s": 2.5, "mes
 # ---- benches and traces ---------------------------------------------------------------------------------------------
 
 
-def _benches() -> list[bytes]:
+def shorter_bench(path: Path) -> bytes:
+    """A bench with some of its sizes, and three times of each."""
+
     def shorter(points: list[Any]) -> list[Any]:
         return [{**point, "times_s": point["times_s"][:3]} for point in points[::8]]
 
-    return [_json(path, points=shorter) for path in TRUTH.glob("bench/*/record.json")]
+    return _json(path, points=shorter)
+
+
+def _benches() -> list[bytes]:
+    return [shorter_bench(path) for path in TRUTH.glob("bench/*/record.json")]
 
 
 def _use_bench(path: Path) -> None:
@@ -223,7 +226,7 @@ def _predict_from(trace: Trace) -> None:
 # ---- what is made of them -------------------------------------------------------------------------------------------
 
 
-def _predictions() -> list[bytes]:
+def predictions() -> list[bytes]:
     """A prediction of one system; and one of a measured point on two."""
     few = {"points": lambda points: points[:: len(points) - 1], "domains": lambda domains: domains[:1]}
     one = json.loads(_json(TRUTH / "prediction.json", inputs=lambda inputs: inputs[:1], **few))
@@ -234,7 +237,7 @@ def _predictions() -> list[bytes]:
 
 
 def _use_prediction(path: Path) -> None:
-    made = predictions.read(path)
+    made = read_prediction(path)
     of_two(lambda: compared(made))
     of_two(lambda: checked(made, _measured()))
     if seldom(path):
@@ -243,33 +246,13 @@ def _use_prediction(path: Path) -> None:
         of_two(lambda: show_accuracy.accuracy(checked(made, _measured())))
 
 
-def _tables_of_points() -> list[bytes]:
-    """The points of both predictions as `points.parquet`."""
-    found = []
-    for content in _predictions():
-        made = msgspec.json.decode(content, type=Prediction)
-        unknown = {path: why for path, why in made.unknown.items() if path.startswith(("points.0.", "points.1."))}
-        with tempfile.TemporaryDirectory() as folder:
-            points_file.write_points(Path(folder), msgspec.structs.replace(made, unknown=unknown))
-            found.append((Path(folder) / points_file.NAME).read_bytes())
-    return found
-
-
-def _use_points(path: Path) -> None:
-    """Reads the points of a prediction whose record states this very file: its digest alone refuses nothing."""
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    stated = PointsFile(name=path.name, points=2, sha256=sha256)
-    made = points_file.read_points(path.parent, msgspec.structs.replace(_made_of_two(), points=[], points_file=stated))
-    made.rows()
-    record.write(path.with_name("again.json"), made)
-
-
 def _comparisons() -> list[bytes]:
     return [msgspec.json.encode(compare(_measured(), _measured()))]
 
 
-def _made_of_two() -> Prediction:
-    made: Prediction = msgspec.json.decode(_predictions()[1], type=Prediction)
+@cache
+def made_of_two() -> Prediction:
+    made: Prediction = msgspec.json.decode(predictions()[1], type=Prediction)
     return made
 
 
@@ -317,16 +300,15 @@ TARGETS = (
     Target("bench", "record.json", _benches, _use_bench),
     Target("traced-run", "record.json", _traced_runs, _use_trace, named=False),
     Target("trace", "trace.json", _traces, _use_trace, named=False),
-    Target("prediction", "prediction.json", _predictions, _use_prediction),
-    *([Target("points", points_file.NAME, _tables_of_points, _use_points)] if packages.installed("pyarrow") else []),
+    Target("prediction", "prediction.json", predictions, _use_prediction),
     Target("comparison", "comparison.json", _comparisons, _reader(Comparison)),
     Target(
-        "systems", "comparison.json", lambda: [msgspec.json.encode(compared(_made_of_two()))], _reader(SystemComparison)
+        "systems", "comparison.json", lambda: [msgspec.json.encode(compared(made_of_two()))], _reader(SystemComparison)
     ),
     Target(
         "accuracy",
         "accuracy.json",
-        lambda: [msgspec.json.encode(checked(_made_of_two(), _measured()))],
+        lambda: [msgspec.json.encode(checked(made_of_two(), _measured()))],
         _reader(Accuracy),
     ),
     Target("papers", "papers.json", _papers, _use_loaded),

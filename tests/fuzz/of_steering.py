@@ -48,7 +48,7 @@ def _use_nics(path: Path) -> None:
 
 
 @cache
-def _steerings() -> list[bytes]:
+def steerings() -> list[bytes]:
     made = resnetx.steer(systems="dgx1-v100", model="alexnet", pattern="server", phases=True, switch="sip-mems-64")
     return [msgspec.json.encode(made)]
 
@@ -64,5 +64,5 @@ TARGETS = [
     Target("traffic", "traffic.csv", lambda: TRAFFIC, _use_traffic),
     Target("nccl-log", "nccl.log", lambda: [LOG], read_channels),
     Target("nccl-nics", "nccl.log", lambda: [NICS], _use_nics),
-    Target("steering", "steering.json", _steerings, _use_steering),
+    Target("steering", "steering.json", steerings, _use_steering),
 ]

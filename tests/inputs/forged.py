@@ -25,6 +25,13 @@ def jpeg_claiming(width: int, height: int, **options: Any) -> bytes:
     return bytes(data)
 
 
+def jpeg_of_scans(count: int) -> bytes:
+    """A sound progressive JPEG file of 16x16 pixels with so many scans, at least ten: the last one comes again."""
+    data = encoded("JPEG", 16, 16, progressive=True)
+    last = data[data.rindex(b"\xff\xda") : -2]
+    return data[:-2] + last * (count - data.count(b"\xff\xda")) + data[-2:]
+
+
 def png_claiming(width: int, height: int) -> bytes:
     """A PNG file of some KB whose header, with a true checksum, claims that many pixels."""
     data = bytearray(encoded("PNG"))

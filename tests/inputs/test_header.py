@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from resnetx.inputs import header
-from tests.inputs.forged import deep_png, encoded, jpeg_claiming, png_claiming
+from tests.inputs.forged import deep_png, encoded, jpeg_claiming, jpeg_of_scans, png_claiming
 
 
 def claimed(data: bytes) -> header.Header:
@@ -96,6 +96,62 @@ def test_what_is_not_to_be_decoded_is_said_in_a_clause(data: bytes, reason: str,
         with pytest.raises(header.DamageError) as caught:
             header.check(read())
         assert reason in str(caught.value)
+
+
+FRAME = b"\xff\xd8" + segment(0xC0, b"\x08\0\x40\0\x40\3" + bytes(9))  # of three components, baseline
+ALONE, TOGETHER = (segment(0xDA, bytes([count]) + bytes(2 * count + 3)) + b"data\xff\0\xff\xd0" for count in (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("data", "scans"),
+    [
+        (encoded("JPEG"), 1),
+        (encoded("JPEG", progressive=True), 10),
+        (encoded("JPEG", 900, 600, progressive=True), 10),  # longer than what is read at once
+        (jpeg_of_scans(100), 100),
+        (jpeg_of_scans(101), 101),
+        (jpeg_of_scans(5000), 101),
+        (FRAME + ALONE * 3 + b"\xff\xd9", 3),
+        (FRAME + ALONE * 5000, 101),
+        (FRAME + TOGETHER + ALONE * 5000, 1),  # which no decoder looks at
+        (FRAME, 0),
+        (FRAME + ALONE[:12], 1),
+        (encoded("JPEG", progressive=True)[:-900], 6),
+    ],
+)
+def test_scans_are_counted_as_far_as_decoders_go(data: bytes, scans: int, tmp_path: Path) -> None:
+    (tmp_path / "it.jpg").write_bytes(data)
+    assert header.of_bytes(memoryview(data)).scans == header.of_file(tmp_path / "it.jpg").scans == scans
+
+
+def test_a_marker_may_lie_where_two_pieces_of_a_scan_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded("JPEG", progressive=True)
+    for piece in (2, 3, 7, 64):
+        monkeypatch.setattr(header, "_PIECE", piece)
+        assert header.of_bytes(memoryview(data)).scans == 10
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (jpeg_of_scans(5000), "more than 100 scans, each of which decodes the whole picture again; coders write 10"),
+        (FRAME + ALONE * 101, "more than 100 scans"),
+        (FRAME + segment(0xC4, b"") * 5000, "more than 4096 segments"),
+        (FRAME + ALONE + segment(0xDD, b"\0\1") * 5000, "more than 4096 segments"),
+    ],
+)
+def test_what_takes_long_to_decode_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(header.DamageError, match=reason):
+        claimed(data)
+
+
+def test_a_hundred_scans_are_read() -> None:
+    assert claimed(jpeg_of_scans(100)).scans == 100
+
+
+def test_what_no_memory_should_hold_is_refused() -> None:
+    with pytest.raises(header.DamageError, match="500 MB; at most 403 MB are accepted"):
+        header.check(header.Header("PNG", 100, 100, 500_000_000))
 
 
 def test_few_bytes_of_a_file_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

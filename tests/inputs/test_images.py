@@ -12,7 +12,7 @@ from PIL import Image
 
 from resnetx.errors import ConfigError
 from resnetx.inputs import images
-from tests.inputs.forged import encoded, jpeg_claiming
+from tests.inputs.forged import encoded, jpeg_claiming, jpeg_of_scans
 from tests.patience import until
 
 
@@ -152,6 +152,14 @@ def test_verify_names_what_is_called_jpg_and_is_none_and_headers_that_claim_too_
     first, second = images.verify(tree, workers=1)
     assert first.startswith(f"{forged}: the header claims 13000x13000 pixels, more than ")
     assert second == f"{victim}: not a JPEG but a GIF"
+
+
+@pytest.mark.slow
+def test_verify_names_a_progressive_file_that_would_take_minutes(tree: Path, victim: Path) -> None:
+    victim.write_bytes(jpeg_of_scans(5000))
+    assert images.verify(tree, workers=1) == [
+        f"{victim}: more than 100 scans, each of which decodes the whole picture again; coders write 10"
+    ]
 
 
 def _verify_or_die(paths: list[Path]) -> tuple[int, list[str]]:

@@ -1,11 +1,15 @@
 """Which k GPUs: the best and the worst choices on machines where it matters."""
 
+import math
 import re
+from itertools import combinations
 
 import pytest
+from msgspec.structs import replace
 
 from resnetx.errors import ConfigError
 from resnetx.interconnect.subsets import pick
+from resnetx.interconnect.symmetry import alike
 from resnetx.interconnect.system import load
 
 DGX1 = load("dgx1-p100")
@@ -51,3 +55,46 @@ def test_wrong_question_is_refused(count, free, said):
 def test_too_many_choices_are_refused():
     with pytest.raises(ConfigError, match="choices from 72 GPUs are too many; name fewer with free="):
         pick(load("gb200-nvl72"), 8)
+
+
+# ---- choices that are alike -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "count", "free", "library"),
+    [
+        (DGX1, 4, None, "nccl2"),
+        (DGX1, 5, [0, 1, 2, 3, 4, 5, 7], "nccl2.4"),
+        (load("dgx1-v100"), 3, None, "nccl1"),
+        (load("gx8"), 3, None, None),
+        (load("dgx-h100"), 3, None, None),
+        (load("dgx2"), 3, [0, 1, 2, 3, 4, 8, 9, 12], None),
+        (load("dgx2"), 2, None, "nccl1"),
+        (load("pcie-gen5"), 4, None, None),
+    ],
+)
+def test_each_choice_reaches_what_it_reaches_by_itself(machine, count, free, library):
+    found = pick(machine, count, free, library=library)
+    assert len(found) == math.comb(len(free or machine.gpus), count)
+    for choice in found:
+        assert choice.busbw_Bps == pytest.approx(choice.plan.cost(2**28).busbw_Bps, rel=1e-9), choice.devices
+
+
+def test_of_many_choices_on_a_machine_of_like_gpus_few_are_planned():
+    choices = list(combinations(range(16), 8))
+    found = alike(load("dgx2"), choices, range(16))
+    assert list(found) != [] and found.keys() == set(choices)
+    assert len(set(found.values())) == 65
+    assert all(first <= devices for devices, first in found.items())
+
+
+def test_where_one_link_is_another_its_gpus_are_like_no_others():
+    quads = alike(DGX1, combinations(range(8), 2), range(8))
+    first, *others = DGX1.links
+    changed = replace(DGX1, links=(replace(first, lanes=first.lanes + 1), *others))
+    assert len(set(alike(changed, combinations(range(8), 2), range(8)).values())) > len(set(quads.values()))
+
+
+def test_gpus_that_are_not_free_make_no_choice_alike():
+    found = alike(load("dgx2"), combinations((0, 1, 2, 3, 8), 2), (0, 1, 2, 3, 8))
+    assert set(found) == set(combinations((0, 1, 2, 3, 8), 2))

@@ -125,6 +125,27 @@ def test_a_bomb_is_refused_after_its_limit_in_bytes_and_in_memory(tmp_path):
     assert ended.stderr.splitlines()[-1].endswith("bomb.gz: larger than 16 MiB; expected a letter")
 
 
+def test_a_small_compressed_file_has_a_limit_by_its_own_size(tmp_path):
+    """115 MB of JSON, of which the values would take ten times that, in 112 kB."""
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"[]," * 38_000_000, 9))
+    packed_bytes = path.stat().st_size
+    assert packed_bytes < 2**17
+    with pytest.raises(
+        FileError, match=f"{packed_bytes:,} compressed bytes that unpack to more than 16 MiB; at most 100"
+    ):
+        File(path, "a letter", 2**29).unpacked()
+
+
+def test_a_larger_one_may_unpack_to_a_hundred_times_its_size(tmp_path):
+    """Which real ones do not reach."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(os.urandom(2**19) + bytes(2**25)))
+    assert len(File(tmp_path / "a.gz", "a letter", 2**29).unpacked()) == 2**19 + 2**25
+    (tmp_path / "b.gz").write_bytes(gzip.compress(os.urandom(2**18) + bytes(2**26)))
+    with pytest.raises(FileError, match="at most 100 times as many are unpacked, or 16 MiB: unpack the file yourself"):
+        File(tmp_path / "b.gz", "a letter", 2**29).unpacked()
+
+
 def test_the_error_of_a_file_is_an_error_of_the_user(tmp_path):
     with pytest.raises(ConfigError):
         file(tmp_path / "none").content()

@@ -82,7 +82,9 @@ def _figures(claim: CheckedClaim) -> str:
         return ""
     unit = f" {claim.unit}" * bool(claim.unit)
     ends = f" ({_short(claim.ours_low)} to {_short(claim.ours_high)})" if claim.ours_low and claim.ours_high else ""
-    stated = "" if claim.stated is None else f" for {_short(claim.stated)}, {claim.difference:+.1%}"
+    stated = ""
+    if claim.stated is not None and claim.difference is not None:
+        stated = f" for {_short(claim.stated)}, {claim.difference:+.1%}"
     return f"{_short(claim.ours)}{ends}{unit}{stated}"
 
 

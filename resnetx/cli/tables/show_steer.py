@@ -27,7 +27,7 @@ def _answer(made: Steering) -> None:
     if made.rtl_before is None:
         rtl = f"{made.rtl_after:.4g}; as built, some of the traffic has no link"
     elif made.rtl_after < made.rtl_before:
-        rtl = f"{made.rtl_before:.4g} -> {made.rtl_after:.4g}, {made.rtl_saved:.2%} less"
+        rtl = f"{made.rtl_before:.4g} -> {made.rtl_after:.4g}, {1 - made.rtl_after / made.rtl_before:.2%} less"
     else:
         rtl = f"{made.rtl_before:.4g}, which no other division of its links lowers"
     show.say(f"{made.system}: total RTL {rtl}.", style="bold")
@@ -90,7 +90,7 @@ def _phases(made: Steering) -> None:
             each.name,
             f"{each.rtl_shared:.4g}",
             f"{each.rtl_own:.4g}",
-            f"{1 - each.rtl_own / each.rtl_shared:.1%}",
+            f"{1 - each.rtl_own / each.rtl_shared:.1%}" if each.rtl_shared else "-",  # it sends nothing over links
             "never" if each.break_even_s is None else _ms(each.break_even_s),
             _worth(each),
         ]

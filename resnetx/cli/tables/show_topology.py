@@ -241,17 +241,22 @@ def _verdict(ranks: Sequence[Sequence[CollectivePlan]], size_bytes: int) -> str:
 
 def choices(system: System, subsets: "Sequence[GpuSubset]", collective: str, size_bytes: int) -> None:
     """The best and the worst choices of GPUs, and the line that takes the best."""
+    shown = subsets
+    if some := len(show.first(subsets, BEST + WORST)) < len(subsets):
+        shown = [*subsets[:BEST], *subsets[-WORST:]]
     rows = [
         [
             " ".join(map(str, choice.devices)),
             f"{choice.busbw_Bps / 1e9:.1f}",
             choice.plan.cost(size_bytes).limiting_link,
         ]
-        for choice in subsets
+        for choice in shown
     ]
-    if len(show.first(rows, BEST + WORST)) < len(rows):
-        rows = [*rows[:BEST], ["...", "", ""], *rows[-WORST:]]
-    ringless = sum(choice.plan.lanes is not None and _through_cpu(choice.plan) for choice in subsets)
+    if some:
+        rows.insert(BEST, ["...", "", ""])
+    likes = {choice.like.devices: choice.like for choice in subsets}
+    without = {devices for devices, plan in likes.items() if plan.lanes is not None and _through_cpu(plan)}
+    ringless = sum(choice.like.devices in without for choice in subsets)
     notes = [f"{ringless} of these choices have no NVLink ring."] if ringless else []
     title = f"{system.name}: {len(subsets)} choices of {len(subsets[0].devices)} GPUs, by bus bandwidth of {collective}"
     show.table(f"{title}, {size_text(size_bytes)}", ["GPUs", ">busbw GB/s", "limited by"], rows, notes)

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 
 from resnetx.api.plan import Plan, planned
@@ -63,5 +64,5 @@ def _show_plan(plan: Plan) -> None:
         show.line(f"# {count} of {plan.points} points cannot run here: {obstacle}")
     if plan.left:
         show.line("# The commands of `resnetx sweep`, each after writing its run.json:")
-    for run in plan.left:
-        show_commands([(run.task, run.folder)], "# " * bool(run.obstacle))
+    for hidden, runs in groupby(plan.left, lambda run: bool(run.obstacle)):
+        show_commands([(run.task, run.folder) for run in runs], "# " * hidden)

@@ -89,7 +89,8 @@ def plan(
 
 def _repeated(run: PlannedRun, repeat: int, folder: StudyFolder) -> PlannedRun:
     task = msgspec.structs.replace(run.task, repeat=repeat)
-    return replace(run, task=task, folder=folder.run(task.request.slug, repeat))
+    slug = run.folder.path.name.removesuffix("_r1")  # of the request, whose key takes a while
+    return replace(run, task=task, folder=folder.run(slug, repeat))
 
 
 def split_settled(

@@ -1,0 +1,72 @@
+"""A system as text: whatever its texts are, it reads back as the same system."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from resnetx.interconnect import system
+from resnetx.interconnect.flow_yaml import flow
+from resnetx.interconnect.parts import SourcedValue
+from resnetx.interconnect.system_file import SystemFile
+from resnetx.interconnect.system_text import system_text
+from resnetx.loading import YAML_BYTES, File, YamlFile
+from tests import drawn_examples as drawn_examples
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NAMES = st.text(
+    st.characters(categories=["L", "N", "P", "S"], exclude_characters="/\\"), min_size=1, max_size=8
+).filter(
+    lambda name: name != "<<"  # which merges
+)
+
+
+def described_with(text: str) -> SystemFile:
+    """A DGX-1 in which every text that a file may state is this one."""
+    file = system.described("dgx1-p100")
+    first, *others = file.system.links
+    figure = SourcedValue(17e9, "measured", text)
+    links = (
+        replace(first, source=text, wire=replace(first.wire, copy_Bps=figure, duplex_Bps=None)),
+        *(replace(link, source="the others") for link in others),
+    )
+    gpus = [
+        replace(each, part_name="mine", part=replace(each.part, about=text, chip=text, product_names=(text, "b")))
+        if each.kind == "gpu"
+        else each
+        for each in file.system.components
+    ]
+    changed = replace(file.system, name="again", about=text, links=links, components=tuple(gpus))
+    return SystemFile(changed, replace(file.cluster, network="edr100"), file.networks)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "null", "true", "~", "1e3", "a  b", "a\nb\n", "# a", "a: b", "\x7f\u2028", "\U0001f4a9"]
+)
+def test_every_text_of_a_system_comes_back(text, tmp_path):
+    file = described_with(text)
+    path = tmp_path / "again.yaml"
+    path.write_text(system_text(file), encoding="utf-8")
+    found = system.described(str(path)).system
+    assert list(found.components) == list(file.system.components)
+    assert list(found.links) == list(file.system.links)
+    assert found.about == text
+
+
+def test_a_wiring_without_a_source_stays_without_one(tmp_path):
+    """Beside others that have one, which the text states once."""
+    file = described_with("")
+    assert {link.source for link in file.system.links} == {"", "the others"}
+    path = tmp_path / "again.yaml"
+    path.write_text(system_text(file), encoding="utf-8")
+    assert [link.source for link in system.described(str(path)).system.links][:2] == ["", "the others"]
+
+
+@given(st.dictionaries(NAMES, st.one_of(TEXTS, st.lists(TEXTS), st.floats(allow_nan=False, allow_infinity=False))))
+@example({"null": "null", "1": "1", "a: b": ""})
+def test_what_is_written_in_a_line_is_read_back(tmp_path_factory, value):
+    path = tmp_path_factory.mktemp("flow") / "a.yaml"
+    text = f"a: {flow(value)}\n"
+    assert text.count("\n") == 1
+    path.write_text(text, encoding="utf-8")
+    assert YamlFile(File(path, "a test", YAML_BYTES)).tree == {"a": value}
