@@ -96,7 +96,7 @@ def test_too_many_points_are_refused_before_any_is_built(tmp_path):
     [
         ("name: ../../../pwned\ngrids: [{gpus: 1}]", "line 1: name=../../../pwned: expected a name, not a path"),
         ("grids: [{gpus: 1}]\nname: /tmp/pwned", "line 2: name=/tmp/pwned: expected a name, not a path"),
-        ('name: "a\\nb"\ngrids: [{gpus: 1}]', "line 1: name=a\nb: expected a name of printable characters"),
+        ('name: "a\\nb"\ngrids: [{gpus: 1}]', "line 1: name=a\\x0ab: expected a name of printable characters"),
         (f"name: {'a' * 300}\ngrids: [{{gpus: 1}}]", "expected a name of at most 100 bytes"),
         ("include: [paper,\n  ../../secrets]", "line 2: includes ../../secrets, and no study has that name"),
         ("grids:\n  - {model: resnetx}\n  - {gpus: []}", r"line 3: gpus=[]: expected at least one value"),

@@ -10,6 +10,7 @@ from resnetx.launching import Launch
 from resnetx.measure.launch.executor import executor_of
 from resnetx.record import RunFolder, TaskFile, TaskRecord
 from resnetx.study import Point
+from resnetx.visible import on_one_line
 
 BLOCK = 1000  # lines that are printed at once: a study may have 90,000
 
@@ -51,5 +52,5 @@ def show_commands(tasks: Sequence[Planned], before: str = "") -> None:
     """The command of each task, as any shell takes it."""
     waiting = list(tasks)
     while some := waiting[:BLOCK]:
-        show.line("\n".join(before + executor_of(task)(task, folder).line for task, folder in some))
+        show.lines("\n".join(on_one_line(before + executor_of(task)(task, folder).line) for task, folder in some))
         waiting = waiting[BLOCK:]

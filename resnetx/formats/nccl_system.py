@@ -30,9 +30,9 @@ MOST_NODES = 2**13  # of a tree
 MAX_DEPTH = 64  # as that of NCCL's XML
 
 _INFO = "NCCL INFO "
-_RANK = re.compile(r"(\S{1,200}:\d{1,10}:\d{1,10} \[\d{1,4}\]) $")  # in front of NCCL INFO, behind what a launcher adds
+_RANK = re.compile(r"(\S{1,200}:\d{1,10}:\d{1,10} \[\d{1,4}\]) \Z")  # before NCCL INFO, behind what a launcher adds
 _FIRST = re.compile(r"\s*=== System : max(?:Bw|Width|Speed) ")
-_CPU = re.compile(r"CPU/(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})(?: \((-?\d{1,3})/(-?\d{1,3})/(-?\d{1,3})\))?\s*$")
+_CPU = re.compile(r"CPU/(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})(?: \((-?\d{1,3})/(-?\d{1,3})/(-?\d{1,3})\))?\s*\Z")
 _NODE = re.compile(
     r"(?P<indent> *)\+ (?P<kind>LOC|NVL|XGMI|C2C|PCI|SYS|NET)\[(?P<rate>\d{1,6}(?:\.\d{1,3})?)\] - (?P<type>[A-Z]{3})/"
     r"(?:(?P<system>[0-9A-Fa-f]{1,16})-)?(?P<id>[0-9A-Fa-f]{1,16})(?: \((?P<more>[^)]{0,100})\))?"

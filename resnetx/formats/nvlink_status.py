@@ -18,7 +18,7 @@ from resnetx.loading import File
 MOST_LINKS = 64  # of a GPU
 
 _GPU = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
-_LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})$")
+_LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})\Z")
 _RATE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
 
 

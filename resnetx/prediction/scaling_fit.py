@@ -22,7 +22,7 @@ from resnetx.prediction.scenario import ScalingCosts
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
 _GRID = [ScalingCosts(variation / 2000, load / 100) for variation, load in product(range(101), range(51))]
 _FEWEST_PUBLISHERS = 4  # of a kind by which it is counted how wide intervals must be
-_DIGITS = 4
+_DIGITS = 5
 
 
 @dataclass(frozen=True)

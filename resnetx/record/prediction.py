@@ -5,6 +5,7 @@ that a prediction can be shown to be older than the measurement that checks it.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,10 +18,9 @@ from resnetx.request import Request, leave_out_defaults, leave_out_later
 from resnetx.table import Record, Tabular, row
 from resnetx.visible import visible
 
-# "measured here": on the machine that predicts; else "measured on" and its name. A final line break is no name's.
-Origin = Annotated[
-    str, msgspec.Meta(pattern=r"^(measured here|measured on .+|published|datasheet|assumed)$(?!\n)", max_length=1000)
-]
+# "measured here": on the machine that predicts; "measured on" and its name; "published", "datasheet" or "assumed".
+Origin = Annotated[str, msgspec.Meta(max_length=1000)]
+_ORIGIN = re.compile(r"measured here|measured on .+|published|datasheet|assumed")
 MOST_NODES = 3  # by name
 COMPUTE = "compute of "  # so begins the input of each workload's compute
 ComputeSource = Literal["stated", "measured", "rescaled", "roofline", "replayed"]
@@ -50,6 +50,11 @@ class PredictionInput(RecordPart, frozen=True):
     origin: Origin
     source: str
     error: float | None  # how far off it was where it could be checked, relative; null: it could not be checked
+
+    def __post_init__(self) -> None:
+        if not _ORIGIN.fullmatch(self.origin):
+            known = "measured here, measured on NAME, published, datasheet, assumed"
+            raise ValueError(f"origin={self.origin!r}: expected one of {known}")
 
 
 class Domain(RecordPart, frozen=True):

@@ -15,7 +15,7 @@ from resnetx.record.published import Names, published
 from resnetx.reporting.study.results import load
 
 GPU = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
-TELLING = ["zebra42", "quagga.example.org", "aardvark", "okapi0", "mlx5_bongo", GPU, "8932f937", "/home", "/nfs/gnu",
+TELLING = ["zebra42", "quagga.example.org", "aardvark", "okapi0", "mlx5_bongo", GPU, "8932f937", "/export", "/nfs/gnu",
            "10.20.30.40", "kudu-cluster", "4711", "filer.oryx", "trainer-of-bob"]  # fmt: skip
 
 
@@ -31,18 +31,18 @@ def telling(record_of, record_environment, gpu_part):
         storage=Storage(path="/nfs/gnu/images", filesystem="nfs4", device="filer.oryx:/vol", rotational=True),
         gpus=[gpu_part(GPU)],
         gpu_processes=[GpuProcess(gpu=0, pid=1, memory_bytes=1, name="trainer-of-bob")],
-        variables={"NCCL_SOCKET_IFNAME": "okapi0", "NCCL_ALGO": "Ring", "LD_PRELOAD": "/home/aardvark/lib/x.so",
+        variables={"NCCL_SOCKET_IFNAME": "okapi0", "NCCL_ALGO": "Ring", "LD_PRELOAD": "/export/aardvark/lib/x.so",
                    "CUDA_VISIBLE_DEVICES": GPU},
     )  # fmt: skip
     settings = {"input": "torchvision", "input.root": "/nfs/gnu/images", "env.NCCL_SOCKET_IFNAME": "okapi0"}
     blank = record_of(settings, gpus=2)
-    said = 'File "/home/aardvark/net.py", line 3: okapi0 of zebra42 (10.20.30.40) failed'
+    said = 'File "/export/aardvark/net.py", line 3: okapi0 of zebra42 (10.20.30.40) failed'
     return msgspec.structs.replace(
         blank,
         reason=said,
         stderr_end=f"{said}\nsecret project of aardvark",
         failures=[Failure(rank=0, kind="error", time_s=0.0, message=said, traceback=said, node="zebra42")],
-        warnings=[Told(code="shared-gpus", message="a process on zebra42", remedy="see /home/aardvark/log")],
+        warnings=[Told(code="shared-gpus", message="a process on zebra42", remedy="see /export/aardvark/log")],
         devices=[Device(rank=0, node="zebra42", index=0, name="H100", uuid=GPU, pci_bus_id="0000:1B:00.0")],
         job=Job(scheduler="slurm", id="4711", cluster="kudu-cluster", partition="p", nodes=["zebra42"], restarts=0),
         environment=environment,
@@ -74,7 +74,7 @@ def study(telling, tmp_path):
     record.write(folder.study, asked)
     run = folder.run(telling.request.slug, 1)
     record.write(run.record, telling)
-    run.stderr.write_text("Traceback ... /home/aardvark/net.py on zebra42")
+    run.stderr.write_text("Traceback ... /export/aardvark/net.py on zebra42")
     return folder
 
 
@@ -132,7 +132,7 @@ def test_what_our_records_call_things_is_not_taken_for_the_name_of_a_host(tellin
 
 def test_a_bench_is_published_too(bench_of_two, tmp_path):
     told = msgspec.structs.replace(
-        bench_of_two, source="/home/aardvark/log.txt", reason="on zebra42.quagga.example.org"
+        bench_of_two, source="/export/aardvark/log.txt", reason="on zebra42.quagga.example.org"
     )
     names = Names()
     names.add("node", "zebra42.quagga.example.org")
@@ -156,7 +156,7 @@ def bench_of_two():
 def test_a_copy_is_written_into_a_new_folder_only(study, tmp_path):
     with pytest.raises(ConfigError, match="exists, and is no empty folder; give a new one"):
         resnetx.report(study.path, publish=study.path)
-    with pytest.raises(ConfigError, match="contains no study and no bench"):
+    with pytest.raises(ConfigError, match="contains no study, bench or steering"):
         resnetx.report(tmp_path / "results" / "nothing", publish=tmp_path / "shared")
 
 

@@ -154,7 +154,7 @@ def test_a_prediction_beside_the_study_that_checks_it(study_of, predicted_of, pr
     assert status == 0
     lines = [" ".join(line.split()) for line in out.splitlines()]
     (row,) = [line for line in lines if line.startswith("ResNet/1 32 2 one nccl1 120.00")]
-    assert " +19.6% 10.0% off no yes" in row
+    assert " +19.6% 10.0% outside the stated interval no yes" in row
     assert any(line.startswith("one nccl1 1 19.6% +19.6% ResNet/1, batch 32, 2 GPUs +19.6%") for line in lines)
     assert (folder / "accuracy.svg").is_file()
     (point,) = record.read(accuracy_file(folder), Accuracy).points

@@ -285,7 +285,7 @@ def test_points_are_read(tmp_path, name, text, source):
         ("a.json", '{"results": [{"size": 8}]}', "no line of it is a result of nccl-tests"),
         ("a.yaml", "source: [", "not YAML"),
         ("a.yaml", "points: []", "missing required field `source`"),
-        ("a.yaml", "{source: x, points: [{size: 1M, time_us: 1}]}", "1M: not a size"),
+        ("a.yaml", "{source: x, points: [{size: 1X, time_us: 1}]}", "1X: not a size"),
         ("a.yaml", "{source: x, points: [{size: 1MiB}]}", "expected points as"),
         ("a.yaml", "{source: x, points: [{size: 1MiB, time_us: -1}]}", "expected sizes and times above 0"),
     ],

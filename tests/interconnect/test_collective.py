@@ -316,7 +316,7 @@ def cases(draw):
 def faster(system: System, place: int, factor: float) -> System:
     """The system with one of its links `factor` times as fast."""
     link = system.links[place]
-    copy = msgspec.structs.replace(link.wire.copy_Bps, value=link.wire.copy_Bps.value * factor)
+    copy = msgspec.structs.replace(link.wire.copy_Bps, stated=link.wire.copy_Bps.value * factor)
     wired = msgspec.structs.replace(link, wire=msgspec.structs.replace(link.wire, copy_Bps=copy))
     return msgspec.structs.replace(system, links=(*system.links[:place], wired, *system.links[place + 1 :]))
 

@@ -97,7 +97,7 @@ def _row(point: CheckedPoint) -> list[str]:
 def _verdict(point: CheckedPoint) -> str:
     """What the prediction said of its own error comes first; nothing outside of its interval is within anything."""
     if point.error is not None and point.covered is False:
-        return f"{point.error:+.1%}, outside the stated interval"
+        return "outside the stated interval"
     return "" if point.within is None else "within" if point.within else "off"
 
 
