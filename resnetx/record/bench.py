@@ -186,7 +186,9 @@ class BenchRecord(RecordPart, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> Unit:
-        """What its ranks were; of an imported one that names no device, by the library."""
+        """What its ranks were (in the lab: stand for); of an imported one that names no device, by the library."""
+        if self.request is not None and self.request.lab is not None:
+            return "GPU"
         if not self.devices and (self.library or "").startswith("gloo"):
             return "rank"
         return unit_of(self.devices or ())
