@@ -226,8 +226,8 @@ def rank_of(folder, run) -> int:
 def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloaded):
     number = submit(slurm, folder, "check", CHECKED)
     ended(slurm, number, folder, runs=3)
-    found = checked(folder)
     assert slurm.job(number)["ExitCode"] == "0:0", log(folder)
+    found = checked(folder)
     assert (found.nodes, found.outliers, found.pairs_tried, found.pairs) == (["node1", "node2"], [], 1, 1)
     assert [(run.measure, run.nodes) for run in found.runs] == [
         ("training", ["node1"]), ("training", ["node2"]), ("pair", ["node1", "node2"]),
