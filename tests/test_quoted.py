@@ -40,7 +40,7 @@ QUOTED = [
     ("docs/predict.md", r"multiprocessors: (\d+) %", lambda: f"{CONTENTION['nccl2']:.0%}"[:-1]),
     ("docs/predict.md", r"in-switch reduction (\d+) %", lambda: f"{CONTENTION['nvls']:.0%}"[:-1]),
     ("docs/predict.md", r"within: (\d+) % of a stated rate", lambda: f"{RATE_ERROR:.0%}"[:-1]),
-    ("docs/predict.md", r"an error of (\S+) %, outside of them", lambda: f"{BETWEEN:.1%}"[:-1]),
+    ("docs/predict.md", r"through the two, with an error of (\S+) %", lambda: f"{BETWEEN:.1%}"[:-1]),
     ("docs/predict.md", r"GPU's part has one of (\S+) %", lambda: f"{OUTSIDE:.1%}"[:-1]),
     ("docs/predict.md", r"between nodes at least (\d+) %", lambda: f"{BETWEEN_NODES:.0%}"[:-1]),
     ("docs/predict.md", r"3.9 times apart; (\S+) and", lambda: f"{backward_s('k80-562mhz'):.3f}"),

@@ -115,8 +115,14 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
         return _of_rates(subject.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
     precision = subject.precision if roofline.peak(gpu, subject.precision) else "fp32"  # which only divides the step
     modelled = of_roofline(layers, image_size, images, precision, gpu, clock_Hz)
-    fixed_s = 2 * len(layers) * host_step.fitted().gpu_pass_s + modelled.step.update_s
-    return _of_rates(subject.rates, images, modelled, _launch(point, len(layers)), fixed_s)
+    launch, stated_s = _launch(point, len(layers)), point.setting.host_step_s
+    if stated_s is not None and stated_s > subject.rates.shortest_s:
+        raise ConfigError(
+            f"host_step={stated_s:g}s: longer than a step whose rate is known ({subject.rates.where}: "
+            f"{subject.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
+        )
+    fixed_s = 2 * len(layers) * host_step.GPU_PASS_s + modelled.step.update_s
+    return _of_rates(subject.rates, images, modelled, launch, fixed_s)
 
 
 def _launch(point: Point, layers: int) -> HostStep:
@@ -146,13 +152,15 @@ def _stated_launch(point: Point) -> HostStep | None:
 def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
     """The step that the known rates say, divided as the modelled one."""
     known = rates.step(images, host, fixed_s)
-    softly = 1.0 if known.host.waits else known.time_s / max(known.device_s, known.host.time_s)
-    step = modelled.step.slowed(known.device_s * softly / modelled.step.compute_s)
-    launch = replace(known.host, time_s=known.host.time_s * softly)
+    device_s = min(known.device_s, known.time_s)
+    layers_s = known.time_s - known.host.time_s if known.host.waits else known.time_s
+    step = modelled.step.slowed(layers_s / modelled.step.compute_s)
+    if not known.host.waits:
+        step = replace(step, pace=layers_s / device_s)
     by_flop = "" if modelled.source == "roofline" else modelled.note
     return replace(
         modelled,
-        step=_launched_by(step, launch),
+        step=_launched_by(step, known.host),
         source=rates.source,
         origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
         where=rates.where,
@@ -175,9 +183,11 @@ def _launching(known: KnownStep) -> str:
     host = known.host
     if host.time_s < LAUNCHING_COUNTS * known.time_s:
         return ""
-    ends = f"{host.time_s / host.spread * 1e3:,.1f} to {host.time_s * host.spread * 1e3:,.1f}"
-    note = f"; its host takes {host.time_s * 1e3:,.1f} ms ({ends}) to launch a step"
-    if host.waits or known.level < 1:
+    shortest, longest = host.stretched(-1).time_s, min(host.stretched(1).time_s, known.time_s * (1 + known.slower))
+    note = (
+        f"; its host takes {host.time_s * 1e3:,.1f} ms ({shortest * 1e3:,.1f} to {longest * 1e3:,.1f}) to launch a step"
+    )
+    if host.waits or known.level < 2:
         return note
     return f"{note}, so that below {known.level:,.0f} images per GPU a step gets hardly shorter"
 

@@ -6,48 +6,34 @@
 A GPU runs what its host has launched. Eager PyTorch launches a step while the GPU still runs what it has, so that a
 step takes the longer of the two, softly near where they are alike: the 4-norm. Loops of TensorFlow 1 and MXNet wait for
 each step to end, so that its launch comes on top. How long launching takes goes by the host, the framework and the
-number of layers, not by the GPU: the same programs take as long at batch 1 on three generations of GPUs. It is pooled
-over published rates (`host_fit`), and a host's own time is taken to be within a factor of `SPREAD` either way of the
-pool's in nine cases of ten; a trace, a rate at a small batch, or `host_step=` says more.
+number of layers, not by the GPU. The constants were chosen on the steps at batch 1 of one machine (milabench on an
+H100) and judged on others (`host_check`); a host's own time is taken to be within a factor of `SPREAD` either way of
+them in nine cases of ten; a trace, a rate at a small batch, or `host_step=` says more.
 """
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
-
-import msgspec
-
-from resnetx.loading import own_yaml
-from resnetx.prediction.published import FOLDER
 
 NORM = 4.0  # of the two times: 2 to 6 err alike on the published rates
-# Standard deviation of the logarithm of a host's time over what the pool says: the pool has four systems, which cannot
-# set a width; hosts of the same programs differ by 2.3 from end to end.
+# Standard deviation of the logarithm of a host's time over what the constants say: a few systems cannot set a width;
+# level steps of five machines differ from them by factors of 1.0 to 2.0 (some of them with a loader).
 DEVIATION = 0.5
 SPREAD = math.exp(1.645 * DEVIATION)  # either way, in nine cases of ten
 STATED = 1.2  # either way, of a time that the user states: assumed
-# A loop has work of its own beside the launches of layers, which small networks hardly add to: LOOP_s is reached from
-# some LOOP_PASSES passes on (a language model of 16 passes takes 8.8 ms in all, the next published one of 84 15 ms).
+# A loop has work of its own beside the launches of layers: LOOP_s, of which a network of LOOP_PASSES passes has 63 %
+# and one of three times as many 95 % (a language model of 16 passes takes 8.8 ms in all on a V100, which bounds it).
 LOOP_s, LOOP_PASSES = 20e-3, 60.0
 PASS_s = 39e-6  # of the host, for each pass (forward or backward) over one layer
+CHOSEN_ON = "milabench-h100"  # the source in `results/published/steps.yaml` whose steps at batch 1 set both
 AUTOCAST = 1.2  # times as long: tensors are cast
-GRAPH = 0.5  # of it, of frameworks that launch a graph as a whole
-# A pass on the GPU never takes less, as it has to be started and filled; `host_fit` has how long. Not more than this
-# share of a step whose time is known.
-MOST_FIXED = 0.7
+# Of it, of frameworks that launch a graph as a whole: TensorFlow 1's rates would have less, MXNet's more; of Caffe and
+# CNTK nothing is published.
+GRAPH = 0.5
+GPU_PASS_s = 20e-6  # of the GPU, for each pass, whatever the batch: it has to be started, and filled
+MOST_FIXED = 0.7  # of the GPU's part of a known step that no smaller batch makes shorter
 MOST_OF_STEP = 0.9  # that the host's part may be of a step that is known: assumed
 
 WAITING = ("tensorflow", "mxnet", "cntk", "caffe-mpi")  # frameworks whose loops wait for each step to end
-
-
-class HostFit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is fitted to published rates at several batches, and without each system's."""
-
-    scale: float  # of the host's time as the constants above have it
-    gpu_pass_s: float  # of the GPU, for each pass, whatever the batch
-    pairs: int
-    systems: int
-    without: dict[str, tuple[float, float]]  # (scale, gpu_pass_s) by the system that was left out
 
 
 @dataclass(frozen=True)
@@ -83,19 +69,8 @@ def longer_s(host_s: float, device_s: float) -> float:
     return float((host_s**NORM + device_s**NORM) ** (1 / NORM))
 
 
-def assumed(layers: int, framework: str | None, precision: str, fit: HostFit | None = None) -> HostStep:
-    """What launching so many layers takes on a host of which nothing is known.
-
-    `framework`: None for eager PyTorch; `fit`: another than that to all published rates.
-    """
+def assumed(layers: int, framework: str | None, precision: str) -> HostStep:
+    """What launching so many layers takes on a host of which nothing is known; `framework`: None for eager PyTorch."""
     passes, waits = 2 * layers, framework in WAITING
-    scale = (fit or fitted()).scale * (GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0)
+    scale = GRAPH if waits else AUTOCAST if precision in ("fp16", "bf16") else 1.0
     return HostStep(scale * (LOOP_s * -math.expm1(-passes / LOOP_PASSES) + PASS_s * passes), waits=waits)
-
-
-FILE = FOLDER / "host-fit.yaml"
-
-
-@cache
-def fitted() -> HostFit:
-    return own_yaml(FILE, HostFit)

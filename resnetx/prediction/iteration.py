@@ -59,7 +59,7 @@ class Iteration:
     def alone_s(self) -> dict[Limit, float]:
         """What each part takes when nothing else runs."""
         return {
-            "compute": self.slowest.compute_s,
+            "compute": self.slowest.device_s,
             "communication": self.exchange.time_s,
             "input": self.input_s,
             "host": self.slowest.host_s + self.slowest.queue_s,
@@ -72,7 +72,7 @@ class Iteration:
             "compute": (self.job, Stretch(compute=0.0)),
             "communication": (self.job.without_messages(), AS_IT_IS),
             "input": (self.job, Stretch(reading=0.0, copying=0.0)),
-            "host": (self.job, Stretch(host=0.0, queueing=0.0)),
+            "host": (self.job, Stretch(compute=1 / self.slowest.pace, host=0.0, queueing=0.0)),
         }
         return {
             part: max(0.0, 1 - iteration_s(*changed) / self.time_s) if self.alone_s[part] else 0.0

@@ -111,7 +111,7 @@ def predicted(
         speedup=speedup,
         efficiency=speedup * base.gpus / point.gpus,
         baseline_gpus=base.gpus,
-        compute_s=iteration.slowest.compute_s,
+        compute_s=iteration.slowest.device_s,
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,

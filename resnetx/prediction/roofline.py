@@ -282,9 +282,10 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
 
     The table keeps no kernels: a weight's elements, over those of a 1x1 kernel, are the kernel's over the groups.
     """
-    if layer.kind != "conv" or not layer.parameters or len(layer.output_shape) != 3:
+    read = shapes[layer.inputs[0]]
+    if layer.kind != "conv" or not layer.parameters or len(layer.output_shape) != 3 or len(read) != 3:
         return False
-    channels, rows, _ = shapes[layer.inputs[0]]
+    channels, rows, _ = read
     made, rows_made, _ = layer.output_shape
     area = layer.parameters[0] / (channels * made)
     sides = (math.sqrt(area * groups) for groups in (1, 2))

@@ -4,24 +4,29 @@
     rates.step(images=48, host=host, fixed_s=0.008)
 
 A known step has a host's part (`host_step`) and a GPU's part. At another batch the GPU's part is a fixed time, and the
-rest in proportion to the batch; the host's stays. Between two known batches the step is on the line between theirs.
+rest in proportion to the batch; the host's stays. Between two known batches the step is on the line between theirs, or
+on the curve of these parts through both where the smaller is the host's and the other is far.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from resnetx.prediction.host_step import MOST_FIXED, HostStep
+from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep
 
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed
 # Of a batch whose rate is not known, for each root of an octave to the nearest that is, beside what the host's part may
 # be. Counted in `tests/prediction/test_stated_rate.py` on published rates, on which both were chosen.
 BETWEEN, OUTSIDE = 0.033, 0.065
-# Two steps of which the larger batch takes no more than so many times as long are as long as their host takes.
-LEVEL = 1.3
-LEVEL_SPREAD = 1.1  # of the host's time then, either way: assumed
+# Two steps, one of at least so many times the batch of the other, that take no more than so many times as long are as
+# long as their host takes.
+LEVEL_BATCHES, LEVEL = 2.0, 1.3
+# A step of no more than so many times what a host is assumed to take is its host's, and one of so many times its batch
+# the GPU's: between such a line is too slow (it errs by 8.9 % over 314 published triples, the curve by 3.4 %).
+HOSTS, FAR = 1.5, 6.0
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,10 @@ class KnownStep:
 
     device_s: float
     host: HostStep
+    time_s: float
     faster: float  # how much shorter the step may be in nine cases of ten, relative
     slower: float  # and how much longer
     level: float  # the batch at which the GPU takes as long as the host: no smaller one has a much shorter step
-
-    @property
-    def time_s(self) -> float:
-        return self.host.step_s(self.device_s)
 
 
 @dataclass(frozen=True)
@@ -49,32 +51,71 @@ class StatedRates:
     error: float = RATE_ERROR  # relative; the rate is this close in nine cases of ten
     nodes: frozenset[str] = frozenset()  # that it was measured on
 
+    @property
+    def shortest_s(self) -> float:
+        """The shortest known step."""
+        return min(batch / rate for batch, rate in self.by_batch)
+
     def step(self, images: int, host: HostStep, fixed_s: float) -> KnownStep:
         """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch."""
         host = self._host(host)
-        shortest_s, time_s, longest_s = sorted(
-            self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1)
-        )
-        error = self._shape_error(images)
-        faster, slower = (math.hypot(end_s / time_s - 1, error) for end_s in (shortest_s, longest_s))
-        host = host.within(time_s)
-        return KnownStep(host.device_s(time_s), host, faster, slower, self._level(images, host, fixed_s))
+        times_s = sorted(self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1))
+        time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images)
+        line_s = self._line_s(images)
+        ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
+        faster, slower = (math.hypot(end_s / time_s - 1, error) for end_s in ends_s)
+        fixed_s, image_s, host = self._parts(images, host, fixed_s)
+        level = (host.time_s - fixed_s) / image_s
+        return KnownStep(fixed_s + image_s * images, host, time_s, faster, slower, level)
 
     def _host(self, assumed: HostStep) -> HostStep:
         """The host's part: no longer than any known step, and as long as two that differ little."""
-        times_s = [batch / rate for batch, rate in self.by_batch]
-        if len(times_s) > 1 and not assumed.waits and times_s[1] <= LEVEL * times_s[0]:
-            return HostStep(times_s[0], LEVEL_SPREAD)
-        return assumed.within(min(times_s))
+        steps = [(batch, batch / rate) for batch, rate in self.by_batch]
+        for (low, low_s), (high, high_s) in pairwise(steps):
+            if not assumed.waits and high >= LEVEL_BATCHES * low and high_s <= LEVEL * low_s:
+                return HostStep(low_s, spread=1.0)
+        return assumed.within(self.shortest_s)
 
     def _time_s(self, images: int, host: HostStep, fixed_s: float) -> float:
         """Seconds of a step."""
-        known = [(batch, batch / rate) for batch, rate in self.by_batch]
-        for (low, low_s), (high, high_s) in pairwise(known):
-            if low <= images <= high:
-                return low_s + (high_s - low_s) * (images - low) / (high - low)
+        known = {batch: batch / rate for batch, rate in self.by_batch}
+        if images in known:
+            return known[images]
+        for (low, low_s), (high, high_s) in pairwise(known.items()):
+            if low < images < high:
+                curve = self._curve(low, high, host, fixed_s)
+                return _on_line(low, low_s, high, high_s, images) if curve is None else curve(images)
         fixed_s, image_s, host = self._parts(images, host, fixed_s)
         return host.step_s(fixed_s + image_s * images)
+
+    def _line_s(self, images: int) -> float | None:
+        """On the line between two known steps; None: it is not between two."""
+        for (low, low_rate), (high, high_rate) in pairwise(self.by_batch):
+            if low < images < high:
+                return _on_line(low, low / low_rate, high, high / high_rate, images)
+        return None
+
+    def _curve(self, low: int, high: int, host: HostStep, fixed_s: float) -> Callable[[int], float] | None:
+        """The step by batch with a host's and a GPU's part through two known ones; None: the line fits as well."""
+        from scipy.optimize import brentq  # type: ignore[import-untyped]
+
+        known = dict(self.by_batch)
+        low_s, high_s = low / known[low], high / known[high]
+        if host.waits or not host.time_s or low_s > HOSTS * host.time_s or high < FAR * low:
+            return None
+        fixed_s = min(fixed_s, MOST_FIXED * low_s)
+
+        def image_s(host_s: float) -> float:
+            return (float((high_s**NORM - host_s**NORM) ** (1 / NORM)) - fixed_s) / high
+
+        def excess_s(host_s: float) -> float:
+            return float((low_s**NORM - host_s**NORM) ** (1 / NORM)) - fixed_s - low * image_s(host_s)
+
+        if high_s <= low_s or not excess_s(low_s) < 0 < excess_s(0.0):
+            return None
+        found_s = float(brentq(excess_s, 0.0, low_s))
+        found = replace(host, time_s=found_s)
+        return lambda images: found.step_s(fixed_s + image_s(found_s) * images)
 
     def _parts(self, images: int, host: HostStep, fixed_s: float) -> tuple[float, float, HostStep]:
         """(of the GPU, whatever the batch; of the GPU, for each image; the host's), by the nearest known batch."""
@@ -83,11 +124,6 @@ class StatedRates:
         device_s = host.device_s(batch / rate)
         fixed_s = min(fixed_s, MOST_FIXED * device_s)
         return fixed_s, (device_s - fixed_s) / batch, host
-
-    def _level(self, images: int, host: HostStep, fixed_s: float) -> float:
-        """The batch at which the GPU takes as long as the host."""
-        fixed_s, image_s, host = self._parts(images, host, fixed_s)
-        return (host.time_s - fixed_s) / image_s if image_s else 0.0
 
     def _shape_error(self, images: int) -> float:
         """How far off the GPU's part may be, relative: as the rates, and by its shape at a batch that has none."""
@@ -109,5 +145,9 @@ class StatedRates:
         if images in dict(self.by_batch):
             return f"one GPU does {dict(self.by_batch)[images]:,.5g} images/s at batch {images}, as {self.source}"
         between = self.by_batch[0][0] < images < self.by_batch[-1][0]
-        how = "is on the line between these" if between else "follows from the nearest of these"
+        how = "is between these" if between else "follows from the nearest of these"
         return f"{self.source}: one GPU does {stated}; batch {images} {how}"
+
+
+def _on_line(low: int, low_s: float, high: int, high_s: float, images: int) -> float:
+    return low_s + (high_s - low_s) * (images - low) / (high - low)

@@ -27,6 +27,7 @@ class StepTimes:
     host_to_device_s: float = 0.0
     host_s: float = 0.0  # of the host, once in each step, while the device waits
     queue_s: float = 0.0  # of the host, to queue a step's work while the device runs what it has
+    pace: float = 1.0  # how many times as long its layers take as the device needs, as the host launches no faster
 
     @cached_property
     def forward_s(self) -> float:
@@ -43,8 +44,13 @@ class StepTimes:
 
     @property
     def compute_s(self) -> float:
-        """Forward, backward and update."""
+        """Forward, backward and update, at the pace of the host."""
         return self.forward_s + self.backward_s + self.update_s
+
+    @property
+    def device_s(self) -> float:
+        """The same as long as the device needs."""
+        return self.compute_s / self.pace
 
     def slowed(self, factor: float, with_host: bool = False) -> "StepTimes":
         """The same work on a device (with its host) that takes `factor` times as long for all its computing."""

@@ -17,7 +17,8 @@ from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
-from resnetx.prediction import compute, host_fit, roofline
+from resnetx.prediction import compute, host_check, roofline
+from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.published import Iterations, LayerwiseTime, rates, training
 from resnetx.prediction.scaling_check import ScalingCase, cases
@@ -33,6 +34,7 @@ ONE_GPU = "one GPU, its rate not known"
 SMALLER = "one GPU, from its rate at about 8 times the batch"
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
+_CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
 LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
@@ -200,14 +202,14 @@ def _two_points(system: str, library: str, gpus: int) -> MeasuredCollective:
 
 
 def _steps() -> Iterator[TrainingRow]:
-    """Steps of one GPU at about an eighth of the batch whose rate is given, its system left out of the fit."""
-    _, judged = host_fit.fit_and_judge()
-    for row in judged:
+    """Steps of one GPU at about an eighth of the batch whose rate is given."""
+    for row in host_check.judged():
         pair, step_s = row.pair, row.step.time_s
         measured = pair.of.samples_per_s[pair.batch]
         predicted = pair.batch / step_s
         yield TrainingRow(
-            group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}",
+            group=f"{SMALLER}: {_LOOPS[pair.of.loop]}, {_FEEDS[pair.of.input]}"
+            + _CHOSEN * (pair.of.source == CHOSEN_ON),
             source=pair.of.text,
             system=pair.of.gpu,
             library=None,
