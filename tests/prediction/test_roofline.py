@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from resnetx import choices
+from resnetx import choices, workloads
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import parts_table
 from resnetx.prediction import fitting
@@ -91,6 +91,14 @@ def test_square_kernels_at_stride_1_are_faster_than_their_flop_in_fp32_only():
 def test_which_kernels_are_square(kernel, groups, square):
     each = layer("each", "conv", ("one",), (64, 32, 32), (kernel * 64 * 64 // groups,), 1)
     assert work([ONE, each], 32).square.tolist() == [False, square]
+
+
+@pytest.mark.slow
+def test_channels_that_are_shuffled_in_five_dimensions_have_no_square_kernel():
+    """ShuffleNet's convolutions read what was reshaped to groups and back."""
+    model = choices.Torchvision(name="shufflenet_v2_x0_5", classes=1000)
+    layers = tuple(workloads.table(model, 64))
+    assert len(layer_times(fitted(P100), layers, 64, 8, P100, "fp32")) == len(layers)
 
 
 def test_the_first_layer_needs_no_gradient_of_the_images():
