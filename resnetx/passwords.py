@@ -3,34 +3,58 @@
 import re
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-# The part of an address between :// and @ (RFC 3986, userinfo). A user's name alone is hidden, too: it may be a token.
-# With a colon in it, it may have what should have been escaped, a / in a password.
-_USERINFO = re.compile(rb"(?<=://)(?!\*\*\*@)(?:[^\s/?#\"'<>@\\]*:[^\s\"'<>\\]*|[^\s/?#\"'<>\\]*)@")
+# What may be an address, or several in one word, from the first :// on.
+_WORD = re.compile(rb"://[^\s\"'<>\\]+")
+_USER = re.compile(rb"[^/?#@:]*")
+_HIDDEN = b"***"
+_PIECE_BYTES = 2**20  # of a log, of which a line may be as long as the log
 
 
 def has_password(text: str) -> bool:
     """Whether a text has an address with a user or a password in it."""
-    return bool(_USERINFO.search(text.encode(errors="replace")))
+    data = text.encode(errors="replace")
+    return without_passwords(data) != data
 
 
 def without_passwords(data: bytes) -> bytes:
-    """A text, or JSON, with `***` for the user and the password of every address."""
-    return _USERINFO.sub(b"***@", data)
+    """A text, or JSON, with `***` for the user and the password of every address; in time that grows with its length.
+
+    That is the part between :// and @ (RFC 3986, userinfo). A user's name alone is hidden, too: it may be a token. With
+    a colon in it, it may have what should have been escaped, a / in a password, and ends at the last @ of the word.
+    """
+    return _WORD.sub(_word, data) if b"://" in data and b"@" in data else data
+
+
+def _word(found: re.Match[bytes]) -> bytes:
+    """One word of a text without its passwords."""
+    word, kept, shown, at = found[0], [], 0, 0
+    last = word.rfind(b"@")
+    while 0 <= (at := word.find(b"://", at)) < last:
+        at += 3
+        user = _USER.match(word, at)
+        assert user is not None, "it matches nothing, too"
+        ends = word[user.end() : user.end() + 1]
+        hidden = last if ends == b":" else user.end() if ends == b"@" else at
+        if hidden > at and word[at:hidden] != _HIDDEN:
+            kept += [word[shown:at], _HIDDEN]
+            shown = at = hidden
+    return b"".join([*kept, word[shown:]])
 
 
 def hide_in(log: Path) -> None:
     """Hides the passwords that others have written into a log, line by line; a log without any stays as it is."""
-    with log.open("rb") as lines:
-        if not any(_USERINFO.search(line) for line in lines):
+    with log.open("rb") as pieces:
+        if all(without_passwords(piece) == piece for piece in iter(partial(pieces.readline, _PIECE_BYTES), b"")):
             return
     with tempfile.TemporaryFile() as hidden:
-        with log.open("rb") as lines:
-            hidden.writelines(map(without_passwords, lines))
+        with log.open("rb") as pieces:
+            hidden.writelines(map(without_passwords, iter(partial(pieces.readline, _PIECE_BYTES), b"")))
         hidden.seek(0)
         with log.open("wb") as whole:
             shutil.copyfileobj(hidden, whole)

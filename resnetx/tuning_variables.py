@@ -160,3 +160,11 @@ _OF_LIBRARIES = {
 }
 
 KNOWN = frozenset(f"{library}{name}" for library, names in _OF_LIBRARIES.items() for name in names.split())
+
+# Documented files that they read, write or load. A run may set them; of the shell's, records have the names alone.
+FILES = frozenset(
+    (
+        *("NCCL_CONF_FILE", "NCCL_DEBUG_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_TOPO_DUMP_FILE", "OMP_TOOL_LIBRARIES"),
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
+    )
+)

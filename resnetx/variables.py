@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from resnetx.errors import ConfigError
 from resnetx.passwords import has_password
-from resnetx.tuning_variables import KNOWN
+from resnetx.tuning_variables import FILES, KNOWN
 
 # Variables that resnetx or torchrun sets for each rank, and the setting to use instead.
 _SET_FOR_RANKS = {
@@ -55,7 +55,9 @@ _READ = re.compile(
     r"|(RCCL|HIP|HIPBLASLT|HSA|ROCR|ROCBLAS|MIOPEN|MALLOC)_.+|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
     r"|GPU_MAX_HW_QUEUES|GLIBC_TUNABLES"
 )
+_RECORDED = KNOWN | FILES  # where a run sets them itself
 HIDDEN = "(set)"  # instead of a value that may be a secret
+_CODE = re.compile(r"PRELOAD|PLUGIN")  # names of code to load, which say more of a machine than of what it computes
 
 # Names of secrets, also among those of the libraries whose other variables a run may set: NCCL_AUTH_TOKEN.
 _SECRET = re.compile(
@@ -67,12 +69,11 @@ _SECRET = re.compile(
 
 def recorded(env: Mapping[str, str]) -> dict[str, str]:
     """Of the variables of a process, those that libraries read, as records have them: values of known ones alone."""
-    return {name: env[name] if name in KNOWN else HIDDEN for name in sorted(env) if _READ.fullmatch(name)}
-
-
-def _may_be_recorded(name: str) -> bool:
-    """Whether the value of a variable may stand in records: it is known to tune, or of a library whose others do."""
-    return name in KNOWN or (bool(_TUNING.fullmatch(name)) and not _SECRET.search(name))
+    return {
+        name: env[name] if name in KNOWN and not _CODE.search(name) else HIDDEN
+        for name in sorted(env)
+        if _READ.fullmatch(name)
+    }
 
 
 def names_network(name: str) -> bool:
@@ -82,14 +83,14 @@ def names_network(name: str) -> bool:
 
 def with_hidden(env: Mapping[str, str]) -> dict[str, str]:
     """Variables as the file of a run has them: without values that may be secrets."""
-    return {name: value if _may_be_recorded(name) else HIDDEN for name, value in env.items()}
+    return {name: value if name in _RECORDED else HIDDEN for name, value in env.items()}
 
 
 def check_variables(env: Mapping[str, str]) -> None:
     """Rejects variables that no run may set."""
     check_site_variables(env)
     for name in env:
-        if not _may_be_recorded(name):
+        if name not in _RECORDED:
             raise ConfigError(
                 f"env.{name[:80]}: not known to tune a library, so its value may be a secret, which every record would "
                 "have; set it in the shell that starts resnetx: records then have its name without its value"
@@ -129,7 +130,7 @@ def check_file_variables(names: Iterable[str], where: str) -> None:
 
 def tuning(env: Mapping[str, str]) -> dict[str, str]:
     """Those of some variables that set how libraries communicate, compute and allocate."""
-    return {name: value for name, value in env.items() if _TUNING.fullmatch(name) and _may_be_recorded(name)}
+    return {name: value for name, value in env.items() if _TUNING.fullmatch(name) and name in _RECORDED}
 
 
 def unlisted(names: Iterable[str]) -> list[str]:

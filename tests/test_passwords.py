@@ -52,3 +52,17 @@ def test_a_log_is_rewritten_only_where_it_has_one(tmp_path):
 def test_a_setting_with_one_is_refused():
     with pytest.raises(ConfigError, match=r"input\.root: its address has a user or a password"):
         asked("train", {"input": {"root": "s3://me:hunter2@bucket/images"}})
+
+
+@pytest.mark.parametrize(
+    "text", ["://" + "a:" * 500_000, "://" * 300_000 + "@", "://u@" * 200_000], ids=["a:", "://", "://u@"]
+)
+def test_a_megabyte_of_beginnings_is_read_once(text):
+    """A pattern that begins anew at each of them takes minutes."""
+    assert has_password(text) == (text.endswith("@"))
+
+
+def test_several_addresses_in_one_word_lose_their_passwords():
+    word = b"http://h/p,http://u:p/w@h2,ftp://h3"
+    assert without_passwords(word) == b"http://h/p,http://***@h2,ftp://h3"
+    assert without_passwords(b"http://***@h,ftp://t@k") == b"http://***@h,ftp://***@k"

@@ -1,7 +1,7 @@
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.variables import check_file_variables, check_variables, opening, recorded, unlisted
+from resnetx.variables import check_file_variables, check_variables, opening, recorded, unlisted, with_hidden
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_value_of_a_variable_that_nobody_knows_is_neither_set_nor_recorded(n
 
 def test_the_values_of_variables_that_tune_are_recorded():
     tuned = {"NCCL_ALGO": "Ring", "NCCL_PAT_ENABLE": "0", "UCX_IB_PKEY": "0x7fff", "OMP_NUM_THREADS": "1",
-             "CUDA_VISIBLE_DEVICES": "0,1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "LD_PRELOAD": "libjemalloc.so",
+             "CUDA_VISIBLE_DEVICES": "0,1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
              "OPENBLAS_CORETYPE": "Haswell", "NCCL_IB_HCA": "mlx5", "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
     assert recorded({**tuned, "HOME": "/root"}) == tuned
     assert recorded({"NCCL_SOMETHING_NEW": "1"}) == {"NCCL_SOMETHING_NEW": "(set)"}
@@ -84,3 +84,12 @@ def test_variables_that_let_other_hosts_reach_the_ranks_are_named_with_each_valu
     interface, address = ("NCCL_SOCKET_IFNAME", "eth0"), ("NCCL_COMM_ID", "10.0.0.1:2000")
     inside = [("GLOO_SOCKET_IFNAME", "lo"), ("NCCL_COMM_ID", "127.0.0.1:2000"), ("NCCL_SOCKET_IFNAME", "=lo")]
     assert opening([interface, address, ("NCCL_ALGO", "Ring"), *inside]) == [interface, address]
+
+
+@pytest.mark.parametrize("name", ["NCCL_APITOKEN", "NCCL_OAUTH", "GLOO_USER", "NCCL_TOKEN1", "OMP_ANYTHING", "MKL_PW"])
+def test_what_nobody_has_listed_is_no_run_to_set_and_has_no_value_in_records(name):
+    """Whatever its name looks like: a list of secrets would have to know them all."""
+    with pytest.raises(ConfigError, match=r"not known to tune a library|looks like a secret"):
+        check_variables({name: "hunter2"})
+    assert with_hidden({name: "hunter2"}) == {name: "(set)"}
+    assert "hunter2" not in recorded({name: "hunter2", "LD_PRELOAD": "hunter2", "NCCL_NET_PLUGIN": "hunter2"}).values()

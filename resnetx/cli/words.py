@@ -2,7 +2,7 @@
 
 Hydra's grammar has lists and maps in brackets, which shells take for patterns (zsh), or take apart (`{`). So they are
 also written without: `gpus=1,2,4,8`, `gpus=1..8`, `rate=32:195,64:219`, and `devices=0+1,2+3` for a list of lists.
-Nothing that Hydra takes for text changes its meaning: it refuses a comma outside of quotes and brackets.
+Values of `env.NAME` and paths are texts, commas and all. Hydra itself refuses a comma outside of quotes and brackets.
 """
 
 import re
@@ -23,6 +23,8 @@ MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
 _RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
 _PAIR = re.compile(r"[\w.-]+:[^:/]+")  # of a map
+# Paths that are one value, or rarely several, which then need brackets.
+_TEXTS = frozenset(PATHS) - {"systems", "lab.system", "calibration", "rate"}
 
 
 def settings_of(overrides: list[str]) -> Point:
@@ -70,6 +72,8 @@ def _bracketed(word: str) -> str:
     key, _, value = word.partition("=")
     if not value or re.search(r"[\[\]{}()'\"\\]", value):
         return word
+    if key in _TEXTS or key.startswith("env."):  # in which a comma is a comma: NCCL_ALGO=Ring,Tree
+        return f"{key}='{value}'" if "," in value else word
     items = value.split(",")
     if types.takes_map(key) and all(map(_PAIR.fullmatch, items)):
         return f"{key}={{{value}}}"

@@ -42,7 +42,9 @@ def main() -> int:
     for number in files:  # else who reads from the program would wait for this process, too
         if number > 2:
             os.close(number)
-    parent = os.pidfd_open(os.getppid())
+    if (started_by := os.getppid()) == 1:  # who started this was killed before that could be seen
+        return 1
+    parent = os.pidfd_open(started_by)
     while connection not in (ready := select.select([connection, parent], [], [])[0]):
         if ready:
             return 1  # the server kills the program, as the kernel kills a rank whose torchrun has died
