@@ -96,16 +96,11 @@ def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
     left_out = list(dict.fromkeys(test.name for test in results.testcases if test.name not in read))
     if left_out:
         notes.append(f"left out: {', '.join(left_out[:20])}")
-    ran = Counter((test.name, test.bandwidth_description) for test in results.testcases if test.bandwidth_matrix)
-    if twice := list(dict.fromkeys(name for (name, _), count in ran.items() if count > 1)):
-        notes.append(f"holds several runs of {', '.join(twice[:20])}, whose times were taken together")
     if not rows:
         raise file.error("no test of it has copies between GPUs, within one, or from or to the host, that passed")
-    runs = max(
-        Counter((test.name, test.bandwidth_description) for test in results.testcases if test.name in read).values()
-    )
-    if runs > 1:
-        notes.append(f"holds up to {runs} runs of a test: medians of their times")
+    runs = Counter((test.name, test.bandwidth_description) for test in results.testcases if test.name in read)
+    if again := list(dict.fromkeys(name for (name, _), count in runs.items() if count > 1)):
+        notes.append(f"holds {max(runs.values())} runs of {', '.join(again[:20])}: medians of their times")
     version = results.version or results.git_version or "of unknown version"
     driver = f", driver {results.driver}" if results.driver else ""
     listed = _listed(results.gpus)
