@@ -49,6 +49,7 @@ class Profile:
     gpu: str = ""  # that the kernels ran on, as its driver names it; "": the profile does not say
     taken: str = ""  # what was taken for an iteration, in words; "": they are marked
     trains: bool = True  # it has a backward pass
+    accumulated: int = 1  # passes of a micro-batch each whose gradients are added up before an update
 
 
 def parse(data: bytes | bytearray, path: Path) -> Profile:
@@ -74,6 +75,7 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
         gpu=_gpu(file, events),
         taken=marked.taken + warmed_up,
         trains=marked.trains,
+        accumulated=kept[0].accumulated,
     )
 
 

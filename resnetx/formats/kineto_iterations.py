@@ -43,6 +43,7 @@ class ProfiledIteration:
     input_s: float = 0.0  # of the loader, where the step does its work
     input_wait_s: float = 0.0
     host_to_device_s: float = 0.0
+    accumulated: int = 1  # passes whose gradients are added up before the update: of a micro-batch each
 
     @property
     def compute_s(self) -> float:
@@ -92,9 +93,13 @@ def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
     undone = undone_by(contents.works)
     layers, layer_of = _layers([work for work in contents.works if work.part == "operation"], set(undone.values()))
     iteration = ProfiledIteration(layers, *_span(contents, on_device))
+    passes = _accumulating(contents.works, set(undone.values()))
+    again = {work for earlier in passes[:-1] for work in earlier}  # gradients that the last pass has, too
+    iteration.accumulated = max(1, len(passes))
     for work in contents.works:
         owner = layer_of.get(undone.get(work, work), iteration.rest)
-        _add(iteration, work, owner, _device_cost(work.device) if on_device else _host_cost(work))
+        cost = _device_cost(work.device) if on_device else _host_cost(work)
+        _add(iteration, work, owner, cost, accumulates=work.accumulates and work not in again)
     stray = _device_cost(contents.stray)
     iteration.rest.forward_s += stray.compute_s
     iteration.rest.communication_s += stray.communication_s
@@ -110,7 +115,26 @@ def _span(contents: _Contents, on_device: bool) -> Window:
     return min(event.ts for event in device), max(event.end for event in device)
 
 
-def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "_Cost") -> None:
+def _accumulating(works: Sequence[Work], undone: set[Work]) -> list[list[Work]]:
+    """What accumulates gradients in each of several passes through the same network; empty where they are not the same.
+
+    A pass begins with an operation that is undone, behind nodes of the backward pass.
+    """
+    passes: list[list[Work]] = []
+    forward = False
+    for work in works:
+        if work in undone and work.part == "operation":
+            forward = True
+        elif work.part == "node":
+            if forward or not passes:
+                passes.append([])
+                forward = False
+            passes[-1] += [work] * work.accumulates
+    sizes = {tuple(work.gradient_bytes for work in each) for each in passes}
+    return passes if len(passes) > 1 and len(sizes) == 1 and () not in sizes else []
+
+
+def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "_Cost", *, accumulates: bool) -> None:
     """Adds the cost of a work where it belongs; `owner`: its layer, or the rest of the iteration.
 
     What the forward pass copies from the host is input, whichever layer copies it.
@@ -121,7 +145,7 @@ def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "
         iteration.update_s += computing_s
     elif work.part == "node":
         owner.backward_s += computing_s
-        if work.accumulates:
+        if accumulates:
             owner.gradient_bytes = _sum_bytes(owner.gradient_bytes, work.gradient_bytes)
     else:
         iteration.host_to_device_s += cost.to_device_s

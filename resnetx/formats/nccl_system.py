@@ -14,19 +14,22 @@ from which their number follows. Plain NCCL_DEBUG=INFO has no tree: rings, conne
 Reference: NVIDIA/nccl, src/graph/topo.cc (ncclTopoPrint), topo.h; ROCm/rccl, the same files.
 """
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from resnetx.errors import FileError
+from resnetx.errors import FileError, shortened
 from resnetx.formats.nccl_channels import channels_of
 from resnetx.formats.nccl_nics import card_names
 from resnetx.formats.pci_tree import C2c, NvlinkEnd, PciNode, PciTree, device_id
 from resnetx.loading import File
+from resnetx.visible import visible
 
 LOG_BYTES = 2**26
 MOST_NODES = 2**13  # of a tree
+MOST_UNREAD = 4  # hosts that are named
 MAX_DEPTH = 64  # as that of NCCL's XML
 
 _INFO = "NCCL INFO "
@@ -41,14 +44,17 @@ _VERSION = re.compile(r"NCCL version (\d{1,2}\.\d{1,3}(?:\.\d{1,3})?)")
 # Lanes that NCCL makes of sysfs, in 100 Mb/s each (topo.cc, kvDictPciGen): its GB/s are lanes * rate / 80.
 _LANE = {1: 15, 2: 30, 3: 60, 4: 120, 5: 240, 6: 480}
 _LANES = (16, 8, 4, 2, 1)
-# GB/s that NCCL plans with for one NVLink, the most links of a GPU, and its architecture (topo.h: SM60_NVLINK_BW ...;
-# 20 of Volta and Ampere were 21 and 22 before, as logs of NCCL 2.5 to 2.8 have it, and those of Hopper 20).
+# GB/s that NCCL plans with for one NVLink, the most links of a GPU, its architecture, and the newest PCIe that it has
+# (topo.h: SM60_NVLINK_BW ..., of which Turing has Volta's; 20 of Volta to Ampere were 21 and 22 before, as logs of NCCL
+# 2.5 to 2.8 have it, and those of Hopper 20; sm_100 stands for what came after it, too).
 _NVLINKS = (
-    (20.6, 18, "sm_90"), (40.1, 18, "sm_100"), (20.0, 6, "sm_70"), (21.0, 6, "sm_70"), (22.0, 6, "sm_70"),
-    (20.0, 12, "sm_80"), (21.0, 12, "sm_80"), (22.0, 12, "sm_80"), (12.0, 4, "sm_86"), (18.0, 4, "sm_60"),
-    (20.0, 18, "sm_90"),
+    (20.6, 18, "sm_90", 5), (40.1, 18, "sm_100", 6),
+    (20.0, 6, "sm_70", 3), (21.0, 6, "sm_70", 3), (22.0, 6, "sm_70", 3),
+    (20.0, 2, "sm_75", 3), (21.0, 2, "sm_75", 3), (22.0, 2, "sm_75", 3),
+    (20.0, 12, "sm_80", 4), (21.0, 12, "sm_80", 4), (22.0, 12, "sm_80", 4),
+    (12.0, 4, "sm_86", 4), (18.0, 4, "sm_60", 3), (20.0, 18, "sm_90", 5),
 )  # fmt: skip
-_XGMI = ((48.0, 16, "gfx942"), (36.0, 16, "gfx90a"), (24.0, 4, ""))  # 24: of gfx906 and gfx908
+_XGMI = ((48.0, 16, "gfx942", 5), (36.0, 16, "gfx90a", 4), (24.0, 4, "", 4))  # 24: of gfx906 and gfx908
 # graph.h: NCCL_TOPO_CPU_ARCH_X86 ...
 _INTEL = {1: "Broadwell or older", 2: "Skylake or Cascade Lake", 3: "Sapphire Rapids", 4: "Emerald Rapids"}
 
@@ -59,6 +65,7 @@ class NcclLog:
 
     tree: PciTree
     findings: tuple[str, ...]
+    others: Mapping[str, PciTree] = field(default_factory=dict)  # of the other hosts, by their names
 
 
 @dataclass
@@ -86,14 +93,22 @@ def has_tree(text: str) -> bool:
 def parse(file: File, text: str) -> NcclLog:
     """The machine of a log; refuses one without a tree in a sentence that says how to get one."""
     logs = _by_rank(text)
-    trees = {rank: tree for rank, lines in logs.items() if (tree := _tree_lines(lines))}
+    trees = {rank: tree for rank, lines in logs.items() if (tree := _tree_lines(lines)).parts}
     if not trees:
         raise no_tree(file, text)
-    hosts = {rank.partition(":")[0] for rank in trees}
-    first = next(iter(trees)).partition(":")[0]
-    rank = max((rank for rank in trees if rank.partition(":")[0] == first), key=lambda each: len(trees[each]))
-    cpus = _parts(file, trees[rank])
-    return NcclLog(_tree(file, cpus, card_names(text), len(hosts)), tuple(_beside(text)))
+    names = card_names(text)
+    hosts: dict[str, _Lines] = {}
+    for rank, tree in trees.items():
+        host = rank.partition(":")[0]
+        hosts[host] = max(hosts.get(host, tree), tree, key=lambda each: (each.closed, len(each.parts)))
+    first, *others = hosts
+    made = _tree(file, hosts[first], names, len(hosts))
+    read: dict[str, PciTree] = {}
+    for host in others:
+        with contextlib.suppress(FileError):
+            read[host] = _tree(file, hosts[host], names, 1)
+    unread = [f"{shortened(visible(host))}: its tree cannot be read" for host in others if host not in read]
+    return NcclLog(made, (*_beside(text), *unread[:MOST_UNREAD]), read)
 
 
 def no_tree(file: File, text: str) -> FileError:
@@ -118,18 +133,24 @@ def _by_rank(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _tree_lines(lines: Sequence[str]) -> list[str]:
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of one tree."""
+
+    parts: tuple[str, ...]
+    closed: bool  # whether the line behind the last one is there
+
+
+def _tree_lines(lines: Sequence[str]) -> _Lines:
     """The first tree of a rank."""
     start = next((place for place, line in enumerate(lines) if _FIRST.match(line)), None)
-    if start is None:
-        return []
-    found = []
-    for line in lines[start + 1 :]:
+    found: list[str] = []
+    for line in lines[start + 1 :] if start is not None else ():
         if line.strip().startswith("====="):
-            break
+            return _Lines(tuple(found), closed=True)
         if _CPU.match(line) or _NODE.match(line):
             found.append(line)
-    return found
+    return _Lines(tuple(found), closed=False)
 
 
 def _parts(file: File, lines: Iterable[str]) -> list[_Part]:
@@ -180,7 +201,8 @@ def _parts(file: File, lines: Iterable[str]) -> list[_Part]:
 # ---- from parts to a tree of PCI ------------------------------------------------------------------------------------
 
 
-def _tree(file: File, cpus: Sequence[_Part], names: Mapping[tuple[str, int], str], hosts: int) -> PciTree:
+def _tree(file: File, lines: _Lines, names: Mapping[tuple[str, int], str], hosts: int) -> PciTree:
+    cpus = _parts(file, lines.parts)
     rates = [link for cpu in cpus for part in _below(cpu) for link in part.links if link["kind"] in ("NVL", "XGMI")]
     per_link, arch = _link_rate(file, rates, cpus)
     made = tuple(_cpu(cpu, per_link, arch, names) for cpu in cpus)
@@ -188,6 +210,8 @@ def _tree(file: File, cpus: Sequence[_Part], names: Mapping[tuple[str, int], str
     if not tree.of_kind("gpu"):
         raise file.error("the tree of NCCL's log has no GPU; it may be cut off")
     notes = ["GPUs and network cards that this job does not use: NCCL's log has those of the job alone"]
+    if not lines.closed:
+        notes.append("whether the machine has more: no line ends the tree (=====), so that the log may be cut off")
     if hosts > 1:
         notes.append(f"the other hosts: the log has the trees of {hosts}, of which the first is taken")
     if not rates:
@@ -200,20 +224,29 @@ def _below(part: _Part) -> list[_Part]:
 
 
 def _link_rate(file: File, links: Sequence[re.Match[str]], cpus: Sequence[_Part]) -> tuple[float, str]:
-    """(GB/s of one link, architecture that has it), by which all rates are whole numbers of links."""
+    """(GB/s of one link, architectures that have it), by which all rates are whole numbers of links.
+
+    No architecture fits whose PCIe is older than that of the GPUs; of the others, those with the oldest do.
+    """
     if not links:
         return 0.0, ""
     table = _XGMI if links[0]["kind"] == "XGMI" else _NVLINKS
-    totals = [
-        sum(float(link["rate"]) for link in part.links if link["kind"] in ("NVL", "XGMI"))
-        for cpu in cpus
-        for part in _below(cpu)
+    parts = [part for cpu in cpus for part in _below(cpu)]
+    totals = [sum(float(link["rate"]) for link in part.links if link["kind"] in ("NVL", "XGMI")) for part in parts]
+    seen = max((_pcie(part.rate_GBps)[0] or 0 for part in parts if part.type == "GPU"), default=0)
+    found = [
+        (pcie, rate, arch)
+        for rate, most, arch, pcie in table
+        if all(abs(float(link["rate"]) / rate - _count(link, rate)) * rate < 0.1 for link in links)
+        and max(totals) < (most + 0.5) * rate
     ]
-    for rate, most, arch in table:
-        whole = all(abs(float(link["rate"]) / rate - _count(link, rate)) * rate < 0.1 for link in links)
-        if whole and max(totals) < (most + 0.5) * rate:
-            return rate, arch
-    raise file.error(f"{links[0]['kind']}[{links[0]['rate']}]: no number of links at a rate that NCCL plans with")
+    if not found:
+        raise file.error(f"{links[0]['kind']}[{links[0]['rate']}]: no number of links at a rate that NCCL plans with")
+    fitting = [each for each in found if each[0] >= seen]
+    if not fitting:
+        return found[0][1], ""
+    oldest, rate, _ = min(fitting, key=lambda each: each[0])
+    return rate, " or ".join(arch for pcie, own, arch in fitting if (pcie, own) == (oldest, rate))
 
 
 def _count(link: re.Match[str], per_link: float) -> int:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from resnetx.errors import shortened
 from resnetx.formats import nccl_ranks, other_programs, pasted
 from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
@@ -43,6 +44,7 @@ class NcclTests:
     left_out: tuple[str, ...] = ()  # lines that are no results after all, or disagree with themselves
     note: str = ""  # what was taken for the number of ranks, where the list of them says less
     wrong: str = ""  # what was wrong, and where; "": nothing that is known
+    columns: tuple[str, ...] = ()  # type, operator and root of its rows, each once
 
 
 def parse(file: File, content: bytearray, collective: str | None = None, gpus: int | None = None) -> NcclTests:
@@ -71,8 +73,15 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         raise file.error(
             f"holds {len(found)} tables with the same sizes ({wanted[0].title}); expected one of them alone"
         )
+    if len(columns := list(dict.fromkeys(each for one in found for each in one.columns))) > 1:
+        raise file.error(
+            f"its rows differ in type, redop or root ({shortened('; '.join(columns))}); expected the rows of one"
+        )
+    begins = ", ".join(table.rows[0].where for table in wanted[:_MOST_NAMED])
+    joined = f"{len(wanted)} tables of other sizes are taken as one; they begin at {begins}" if len(wanted) > 1 else ""
     return replace(
         found[0],
+        note="; ".join(filter(None, (found[0].note, joined))),
         rows=tuple(row for each in found for row in each.rows),
         left_out=tuple(line for each in found for line in each.left_out),
         wrong="; ".join(filter(None, (each.wrong for each in found))),
@@ -208,7 +217,13 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         left_out=(*table.left_out, *read.refused),
         note=note,
         wrong=_wrong(table, read, count or 2),
+        columns=tuple(dict.fromkeys(_columns(row) for row in read.rows)),
     )
+
+
+def _columns(row: Row) -> str:
+    said = (row.type, row.redop, None if row.root is None or row.root < 0 else f"root {row.root}")
+    return " ".join(word for word in said if word)
 
 
 def _collective(file: File, table: NcclTable, read: Reading, collective: str | None) -> str | None:

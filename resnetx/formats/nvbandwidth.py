@@ -24,6 +24,7 @@ and common.h for latencies.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -97,9 +98,14 @@ def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
         notes.append(f"left out: {', '.join(left_out[:20])}")
     if not rows:
         raise file.error("no test of it has copies between GPUs, within one, or from or to the host, that passed")
+    runs = Counter((test.name, test.bandwidth_description) for test in results.testcases if test.name in read)
+    if again := list(dict.fromkeys(name for (name, _), count in runs.items() if count > 1)):
+        notes.append(f"holds {max(runs.values())} runs of {', '.join(again[:20])}: medians of their times")
     version = results.version or results.git_version or "of unknown version"
     driver = f", driver {results.driver}" if results.driver else ""
     listed = _listed(results.gpus)
+    if len({(gpu.index, gpu.name) for gpu in map(_gpu, results.gpus) if gpu}) > len(listed):
+        raise file.error("lists other GPUs by the same numbers, as of two machines; expected the output of one")
     return CopyTable(
         f"nvbandwidth {version}{driver}"[:200],
         gpus_of(rows, listed),
@@ -122,14 +128,15 @@ _LISTED = re.compile(r"(\d{1,4}): ([^()]{1,100}) \(([0-9a-f]{1,8}):([0-9a-f]{1,2
 
 
 def _listed(lines: Sequence[str]) -> list[ListedGpu]:
-    found = {
-        int(line[1]): ListedGpu(
-            int(line[1]), line[2].strip(), f"{line[3]:0>8}:{line[4]:0>2}:{line[5] or 0:0>2}.0".lower()
-        )
-        for line in map(_LISTED.search, lines)
-        if line and int(line[1]) < MOST_PLACES
-    }
-    return list(found.values())
+    return list({gpu.index: gpu for gpu in map(_gpu, lines) if gpu}.values())
+
+
+def _gpu(line: str) -> ListedGpu | None:
+    """A GPU that a line lists."""
+    if (found := _LISTED.search(line)) is None or int(found[1]) >= MOST_PLACES:
+        return None
+    address = f"{found[3]:0>8}:{found[4]:0>2}:{found[5] or 0:0>2}.0".lower()
+    return ListedGpu(int(found[1]), found[2].strip(), address)
 
 
 # ---- text

@@ -52,6 +52,9 @@ def parse(file: File, text: str, size_bytes: int | None) -> CopyTable:
     newer = bool(_NEWER.search(text))
     size = size_bytes or (NEW_BYTES if newer else OLD_BYTES)
     apart = without_peers(file, text)
+    titles = [title[0] for line in lines if (title := _TITLE.search(line))]
+    if twice := next((title for title in titles if titles.count(title) > 1), ""):
+        raise file.error(f"holds {' '.join(twice.split())} twice, as of two runs; expected the output of one")
     rows = [
         row
         for place, line in enumerate(lines)

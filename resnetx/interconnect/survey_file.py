@@ -125,7 +125,7 @@ class _Plan:
     def _generation(self, gpu: int) -> int | None:
         """Of a GPU's link: as stated, but not above what the GPU has, as switches within its package show."""
         stated, bus = self.survey.gpus[gpu].generation, self.like[gpu].get("bus", "")
-        known = bus.startswith("pcie") and self.gpus[gpu] != NOT_NAMED
+        known = bus.startswith("pcie") and not self.chosen.bases.get(self.gpus[gpu])
         most = int(bus[4:]) if known else stated
         if stated and most and stated > most:
             self.unknown.append(f"why {self.gpus[gpu]} shows PCIe {stated}.0: it has {most}.0, which is taken")

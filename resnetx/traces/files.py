@@ -108,6 +108,10 @@ def _of_profile(
     if profile.gpu and not is_called(profile.gpu, parts.get(device, [profile.gpu])):
         named = f"the profile is of the GPU {shortened(visible(profile.gpu))}, taken for {device} as device= states"
         warnings.append(Warning(code="device-stated", message=named, remedy="check that the two are one model"))
+    if profile.accumulated > 1:
+        passes = f"each of its iterations adds up the gradients of {profile.accumulated} passes, and sends them once"
+        remedy = "give the images of all passes together as batch_size="
+        warnings.append(Warning(code="accumulated", message=passes, remedy=remedy))
     warnings += _unsized(profile.times) if profile.trains else []
     return _Contents(profile.times, source, device, profile.measured_at or SILENT, warnings)
 

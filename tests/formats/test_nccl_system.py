@@ -7,6 +7,7 @@ import pytest
 from resnetx.errors import FileError
 from resnetx.formats import nccl_system
 from resnetx.formats.pci_tree import NvlinkEnd
+from resnetx.interconnect.survey_reading import read_survey
 from resnetx.loading import File
 
 FILE = File(Path("nccl.log"), "a log", 2**20)
@@ -92,6 +93,51 @@ def test_older_forms_and_what_the_rates_stand_for(text, arch, links, pcie):
     assert [gpu.arch for gpu in gpus] == [arch] * 2
     assert [end.count for gpu in gpus for end in gpu.nvlinks] == links
     assert [(gpu.generation, gpu.lanes) for gpu in gpus] == pcie
+
+
+def pair(pcie, nvlink, closed=True):
+    ends = [
+        below(f"PCI[{pcie}]", f"GPU/{a} (0)", [f"+ NVL[{nvlink}] - GPU/{b}"]) for a, b in ((1000, 2000), (2000, 1000))
+    ]
+    return log(HEAD, *node("CPU/0 (1/2/-1)", *ends), *["====="] * closed)
+
+
+@pytest.mark.parametrize(
+    ("pcie", "nvlink", "arch", "links"),
+    [
+        ("24.0", "80.0", "sm_80", 4),  # V100 has no PCIe 4
+        ("12.0", "80.0", "sm_70", 4),
+        ("12.0", "40.0", "sm_70 or sm_75", 2),
+        ("48.0", "80.0", "sm_90", 4),
+        ("12.0", "36.0", "sm_60", 2),
+        ("24.0", "36.0", "sm_86", 3),
+        ("96.0", "80.0", "", 4),  # none of these
+    ],
+)
+def test_no_architecture_is_taken_whose_pcie_is_older_than_the_one_that_is_seen(pcie, nvlink, arch, links):
+    gpus = tree(pair(pcie, nvlink)).of_kind("gpu")
+    assert {(gpu.arch, gpu.nvlinks[0].count) for gpu in gpus} == {(arch, links)}
+
+
+def test_a_tree_without_its_last_line_may_be_cut_off():
+    said = "whether the machine has more: no line ends the tree (=====), so that the log may be cut off"
+    assert said not in tree(pair("24.0", "80.0")).notes
+    assert said in tree(pair("24.0", "80.0", closed=False)).notes
+    two = pair("24.0", "80.0", closed=False) + "\n" + pair("24.0", "80.0").replace("[5]", "[6]")
+    assert said not in tree(two).notes, "another rank of the host has all"
+
+
+def test_what_other_hosts_have_otherwise_is_a_finding(tmp_path):
+    path = tmp_path / "nccl.log"
+    path.write_text(pair("24.0", "80.0") + "\n" + pair("0.2", "80.0").replace("node1", "node2"))
+    (said,) = (each for each in read_survey(path).findings if each.startswith("node2: "))
+    assert said == (
+        "node2: GPUs: 2 of PCIe 1.0 x1 and 4 NVLinks; the first host: GPUs: 2 of PCIe 4.0 x16 and 4 NVLinks"
+    )
+    path.write_text(pair("24.0", "80.0") + "\n" + pair("24.0", "80.0").replace("node1", "node2"))
+    assert not any(each.startswith("node2") for each in read_survey(path).findings)
+    path.write_text(pair("24.0", "80.0") + "\n" + pair("24.0", "81.7").replace("node1", "node2"))
+    assert "node2: its tree cannot be read" in read_survey(path).findings
 
 
 def test_amd_links_and_the_links_to_a_cpu():

@@ -250,7 +250,25 @@ def test_tables_of_the_same_sizes_are_not_mixed(read):
     with pytest.raises(FileError, match=r"holds 2 tables with the same sizes .*; expected one of them"):
         read(fast + slow)
     small = {size // 2: time_s for size, time_s in TIMES_s.items()}
-    assert times(read(fast + table("allreduce", 8, small))) == {**TIMES_s, **small}
+    both = read(fast + table("allreduce", 8, small))
+    assert times(both) == {**TIMES_s, **small}
+    assert both.note.startswith("2 tables of other sizes are taken as one; they begin at line 2, line ")
+
+
+@pytest.mark.parametrize(
+    ("cells", "other", "named"),
+    [
+        ("float  sum  -1", "half  sum  -1", "float sum; half sum"),  # -d all
+        ("float  sum  -1", "float  max  -1", "float sum; float max"),  # -o all
+        ("float  none  0", "float  none  1", "float none root 0; float none root 1"),  # -r all
+    ],
+)
+def test_rows_of_several_types_operators_or_roots_are_not_one_measurement(read, cells, other, named):
+    heading = columns(["size", "count", "type", "redop", "root"])
+    text = heading + "".join(rows(each, "allreduce" if "sum" in cells else "broadcast", parts=False)
+                             for each in (cells, other))  # fmt: skip
+    with pytest.raises(FileError, match=f"differ in type, redop or root \\({named}\\); expected the rows of one"):
+        read(text, "allreduce" if "sum" in cells else "broadcast")
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,13 @@ def test_a_test_that_ran_twice_is_timed_twice(imported):
     title = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"
     rows = (["N/A", "26.0"], ["21.0", "N/A"]), (["N/A", "13.0"], ["21.0", "N/A"])
     text = "".join(running("device_to_device_memcpy_read_ce", title, list(each)) for each in rows)
-    cells = {(c.source, c.target): c for c in imported(text.encode()).cells}
+    record = imported(text.encode())
+    cells = {(c.source, c.target): c for c in record.cells}
     assert cells[1, 0].time_s == [pytest.approx(2**29 / 26e9), pytest.approx(2**29 / 13e9)]
+    said = "holds 2 runs of device_to_device_memcpy_read_ce: medians of their times"
+    assert said in [warning.message for warning in record.warnings]
+    with pytest.raises(FileError, match="lists other GPUs by the same numbers, as of two machines"):
+        imported((HEAD + text + HEAD.replace("A6000", "A5000") + text).encode())
 
 
 def test_two_programs_in_one_file_are_refused_not_read_in_part(imported):
@@ -233,6 +238,14 @@ def test_only_the_pairs_without_peers_are_staged(imported):
     staged = {(c.source, c.target): c for c in record.cells if c.copy == "staged"}
     assert len(staged[0, 2].time_s) == 2  # with peer access off, and asked for in vain
     assert len(staged[0, 1].time_s) == 1
+
+
+def test_two_runs_of_p2p_test_are_not_averaged(imported):
+    title = "Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)"
+    runs = [p2p_test({title: lambda a, b, rate=rate: rate}, 2) for rate in (250.0, 25.0)]
+    assert len(imported(runs[0]).cells) == 4
+    with pytest.raises(FileError, match="holds Unidirectional P2P=Enabled Bandwidth Matrix twice, as of two runs"):
+        imported(b"".join(runs))
 
 
 def test_reads_and_writes_are_kept_apart_and_each_has_its_sender(imported):

@@ -140,6 +140,8 @@ def test_gradients_that_are_accumulated_belong_to_one_iteration() -> None:
     found = program.parse()
     assert iterations(found) == 2
     assert layers(found) == ["conv2d", "relu", "linear", "conv2d@1", "relu@1", "linear@1"]
+    sizes = [layer.gradient_bytes for layer in found.times.layers]
+    assert (found.accumulated, sum(sizes), sizes[:3]) == (2, 160, [0, 0, 0]), "the last pass has the sum, and sends it"
 
 
 def test_two_optimizers_of_one_backward_pass_end_one_iteration() -> None:
