@@ -3,9 +3,9 @@
 import re
 import shutil
 import tempfile
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -48,16 +48,32 @@ def _word(found: re.Match[bytes]) -> bytes:
 
 
 def hide_in(log: Path) -> None:
-    """Hides the passwords that others have written into a log, line by line; a log without any stays as it is."""
-    with log.open("rb") as pieces:
-        if all(without_passwords(piece) == piece for piece in iter(partial(pieces.readline, _PIECE_BYTES), b"")):
+    """Hides the passwords that others have written into a log, whatever the length of its lines.
+
+    A log without any stays as it is.
+    """
+    with log.open("rb") as file:
+        if all(without_passwords(piece) == piece for piece in _pieces(file)):
             return
     with tempfile.TemporaryFile() as hidden:
-        with log.open("rb") as pieces:
-            hidden.writelines(map(without_passwords, iter(partial(pieces.readline, _PIECE_BYTES), b"")))
+        with log.open("rb") as file:
+            hidden.writelines(map(without_passwords, _pieces(file)))
         hidden.seek(0)
         with log.open("wb") as whole:
             shutil.copyfileobj(hidden, whole)
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    """A file in pieces that end between two words; a word that is longer than a piece is taken apart."""
+    kept = b""
+    while read := file.read(_PIECE_BYTES):
+        piece = kept + read
+        end = max(piece.rfind(b" "), piece.rfind(b"\n")) + 1
+        if len(piece) - end > _PIECE_BYTES:
+            end = len(piece)
+        yield piece[:end]
+        kept = piece[end:]
+    yield kept
 
 
 def plain(part: Any) -> Any:

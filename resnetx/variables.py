@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from resnetx.errors import ConfigError
 from resnetx.passwords import has_password
-from resnetx.tuning_variables import FILES, KNOWN
+from resnetx.tuning_variables import CODE_AND_FILES, KNOWN
 
 # Variables that resnetx or torchrun sets for each rank, and the setting to use instead.
 _SET_FOR_RANKS = {
@@ -47,7 +47,7 @@ _OPENING = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_COMM_ID")
 _LOOPBACK = re.compile(r"=?lo0?|(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?|::1")
 
 # Names of a machine's own network interfaces and cards.
-_NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_HCA|UCX_NET_DEVICES")
+_NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_(OOB_NET_IFNAME|IB_HCA)|UCX_NET_DEVICES")
 
 # What torch, NCCL, ROCm's libraries, gloo, the OpenMP and BLAS libraries, DALI and the loader of libraries read.
 _READ = re.compile(
@@ -55,25 +55,13 @@ _READ = re.compile(
     r"|(RCCL|HIP|HIPBLASLT|HSA|ROCR|ROCBLAS|MIOPEN|MALLOC)_.+|NVIDIA_(TF32_OVERRIDE|VISIBLE_DEVICES)|LD_PRELOAD"
     r"|GPU_MAX_HW_QUEUES|GLIBC_TUNABLES"
 )
-_RECORDED = KNOWN | FILES  # where a run sets them itself
+_RECORDED = KNOWN | CODE_AND_FILES  # where a run sets them itself
 HIDDEN = "(set)"  # instead of a value that may be a secret
-_CODE = re.compile(r"PRELOAD|PLUGIN")  # names of code to load, which say more of a machine than of what it computes
-
-# Names of secrets, also among those of the libraries whose other variables a run may set: NCCL_AUTH_TOKEN.
-_SECRET = re.compile(
-    r"(^|_)(APIKEY|AUTH|BEARER|CERT|COOKIE|CREDS?|HEADERS?|JWT|KEYS?|LOGIN|PASS|PAT|PWD|SESSION|SIGNATURE|TOKENS?)(_|\Z)"
-    r"|CREDENTIAL|PASSPHRASE|PASSW|SECRET",
-    re.IGNORECASE,
-)
 
 
 def recorded(env: Mapping[str, str]) -> dict[str, str]:
     """Of the variables of a process, those that libraries read, as records have them: values of known ones alone."""
-    return {
-        name: env[name] if name in KNOWN and not _CODE.search(name) else HIDDEN
-        for name in sorted(env)
-        if _READ.fullmatch(name)
-    }
+    return {name: env[name] if name in KNOWN else HIDDEN for name in sorted(env) if _READ.fullmatch(name)}
 
 
 def names_network(name: str) -> bool:
@@ -82,7 +70,7 @@ def names_network(name: str) -> bool:
 
 
 def with_hidden(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables as the file of a run has them: without values that may be secrets."""
+    """Variables as the file of a run has them: with values of those that a run could set alone."""
     return {name: value if name in _RECORDED else HIDDEN for name, value in env.items()}
 
 
@@ -98,7 +86,7 @@ def check_variables(env: Mapping[str, str]) -> None:
 
 
 def check_site_variables(env: Mapping[str, str]) -> None:
-    """Rejects variables that no job may have of a site file; the values of those that tune nothing are not recorded."""
+    """Rejects variables that no site file may set; of those that a run could not, values are not recorded."""
     for name, value in env.items():
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
             raise ConfigError(
@@ -112,10 +100,10 @@ def check_site_variables(env: Mapping[str, str]) -> None:
             raise ConfigError(f"env.{name}: set by resnetx for each rank; use {_SET_FOR_RANKS[name]}")
         if name.startswith(("PET_", "RESNETX_RUN_", "TORCHELASTIC_")):  # what torchrun reads, and tells its ranks
             raise ConfigError(f"env.{name}: controls how ranks are started, which resnetx does; use torchrun by hand")
-        if (_SECRET.search(name) and name not in KNOWN) or has_password(value):
+        if has_password(value):
             raise ConfigError(
-                f"env.{name}: looks like a secret, which would stand in files of the run; set it in the shell that "
-                "starts resnetx: records then have its name without its value"
+                f"env.{name}: its value has an address with a user or a password, which files of the run would have; "
+                "set it in the shell that starts resnetx"
             )
 
 

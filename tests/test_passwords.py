@@ -49,6 +49,15 @@ def test_a_log_is_rewritten_only_where_it_has_one(tmp_path):
     assert log.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("before", [2**20 - 12, 2**20, 2**21 - 20])
+def test_a_line_of_any_length_is_read_in_pieces_which_divide_no_address(before, tmp_path):
+    log = tmp_path / "stderr.log"
+    words = b"x " * (before // 2)
+    log.write_bytes(words + b"https://me:hunter2@host " + words + b"x" * 2**22)
+    hide_in(log)
+    assert log.read_bytes() == words + b"https://***@host " + words + b"x" * 2**22
+
+
 def test_a_setting_with_one_is_refused():
     with pytest.raises(ConfigError, match=r"input\.root: its address has a user or a password"):
         asked("train", {"input": {"root": "s3://me:hunter2@bucket/images"}})

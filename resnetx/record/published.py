@@ -7,6 +7,7 @@ What was measured, with which hardware and software, stays. A name is replaced b
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +17,8 @@ from resnetx.record.machine import Environment, OtherNode
 from resnetx.record.run import RunRecord
 from resnetx.record.study import StudyRecord
 from resnetx.request import Request
+from resnetx.tuning_variables import CODE_AND_FILES
+from resnetx.variables import names_network
 
 Published = TypeVar("Published", RunRecord, BenchRecord, StudyRecord)
 Part = TypeVar("Part", bound=msgspec.Struct)
@@ -23,10 +26,34 @@ Asked = TypeVar("Asked", Request, BenchRequest)
 
 REASON = "left out of what is published"
 LEFT_OUT = f"({REASON})"
-# Of two parts or more, or of a home: "images/s" and "GNU/Linux" are none. On Windows, from its drive on.
-_PATH = re.compile(r"(?<![\w./)~])(?:~[\w.-]*|[A-Za-z]:|/[\w.@+~-]+)(?:[/\\]+[^\s/\\\"'<>|,;:()]+)+[/\\]?")
-_ADDRESS = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}\b")
-_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F/-]{3,}")
+_REST = r"[^\s\"'<>|,;()]"  # of a path or an address, up to what ends it in a sentence
+# What is left out of texts, in this order, and what stands in its place.
+_LEFT_OUT = [
+    (re.compile(pattern), other)
+    for pattern, other in (
+        (r"([\"'])(?:file:|~|\.{0,2}[/\\]|[A-Za-z]:[/\\])[^\"'\n]*\1", r"\1(path)\1"),  # in quotes: with blanks
+        (rf"[A-Za-z0-9+.-]{{1,30}}://{_REST}*", "(address)"),
+        (r"(?<![\w.+%-])[\w.+%-]+@[A-Za-z0-9](?:[\w.-]*\w)?", "(address)"),  # of mail, or of ssh
+        (r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)", "(address)"),
+        (r"(?<![\w:-])[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5,19}(?![\w:-])", "(address)"),  # of Ethernet, InfiniBand
+        (rf"(?<![\w.-])[\w.-]+:[/\\]{_REST}+", "(path)"),  # of a server, or a drive of Windows
+        (rf"\\\\[\w.$-]+(?:\\{_REST}*)?", "(path)"),
+        (rf"(?<![\w.])(?:~[\w.-]*|\.{{1,2}})[/\\]{_REST}*", "(path)"),
+        (rf"(?<![\w-])(-[A-Za-z])/{_REST}+", r"\1(path)"),  # an option of a compiler
+        (rf"(?<![\w./)~])/[\w.@+~-]+/{_REST}*", "(path)"),
+        (r"(?<![\w./)~])/[A-Za-z_][\w.@+~-]+", "(path)"),  # of one part: "images/s" and "ResNet/1 and /8" are none
+        (
+            r"(?<![\w.-])[A-Za-z][\w-]*\.(?:[\w-]+\.)+(?:[a-z]{2}|com|edu|gov|internal|lan|local|net|org)(?!\w|[.-]\w)",
+            "(host)",
+        ),
+        (r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F/-]{3,}", "(GPU)"),
+    )
+]
+_IPV6 = re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{0,4}:){2,8}(?:[0-9a-fA-F]{1,4}|\(address\))?(?:%\w+)?(?![\w:])")
+# Warnings that quote what other programs say or are called.
+_QUOTING = {"shutdown", "shared-gpus"}
+# One of a list, as NCCL and UCX read it: "^=mlx5_0:1,mlx5_1".
+_INTERFACE = re.compile(r"(?:^|,)[\^=]*([A-Za-z][\w.-]+)")
 _NOBODYS = {"", "root", "localhost", "lo"}  # names that every machine has
 # Fields of words of ours, one of which may be what a host is called.
 _OURS = {"kind", "outcome", "backend", "distributed", "convention", "code", "requested", "used", "collective", "copy",
@@ -56,12 +83,23 @@ class Names:
             self.add(kind, name)
 
     def without(self, text: str) -> str:
-        """A text with all names replaced, and paths, addresses and serial numbers left out."""
-        text = _UUID.sub("(GPU)", _ADDRESS.sub("(address)", _PATH.sub("(path)", text)))
+        """A text with all names replaced, and paths, addresses, other hosts and serial numbers left out."""
+        for pattern, other in _LEFT_OUT:
+            text = pattern.sub(other, text)
+        text = _IPV6.sub(_without_ipv6, text)
         if not self.others:
             return text
         known = "|".join(map(re.escape, sorted(self.others, key=len, reverse=True)))
         return re.sub(rf"(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9])", lambda found: self.others[found[0]], text)
+
+
+def _without_ipv6(found: re.Match[str]) -> str:
+    """Times and addresses on a PCI bus have colons, too."""
+    try:
+        ip_address(found[0].replace("(address)", "0.0.0.0"))
+    except ValueError:
+        return found[0]
+    return "(address)"
 
 
 def published(record: Published, names: Names) -> Published:
@@ -74,8 +112,13 @@ def published(record: Published, names: Names) -> Published:
     reasons: dict[str, str] = {}
     changed = msgspec.structs.replace(
         record,
+        reason=LEFT_OUT * bool(record.reason),
         stderr_end=LEFT_OUT * bool(record.stderr_end),
-        failures=[msgspec.structs.replace(each, traceback=LEFT_OUT) for each in record.failures],
+        failures=[msgspec.structs.replace(each, message=LEFT_OUT, traceback=LEFT_OUT) for each in record.failures],
+        warnings=[
+            msgspec.structs.replace(each, message=LEFT_OUT) if each.code in _QUOTING else each
+            for each in record.warnings
+        ],
         environment=_environment(record.environment, "environment", reasons),
         other_nodes=record.other_nodes and [_other(*each, reasons) for each in enumerate(record.other_nodes)],
         devices=record.devices and [
@@ -131,7 +174,10 @@ def _asked(asked: Asked, names: Names) -> Asked:
     """What runs and benches are both asked for."""
     changed: Asked = msgspec.structs.replace(
         asked,
-        env={name: names.without(value) for name, value in asked.env.items()},
+        env={
+            name: (_path(value, names) if name in CODE_AND_FILES else None) or names.without(value)
+            for name, value in asked.env.items()
+        },
         interface=asked.interface and names.add("interface", asked.interface),
         lab=asked.lab and msgspec.structs.replace(asked.lab, system=_path(asked.lab.system, names)),
     )
@@ -173,6 +219,10 @@ def _named(tree: Any) -> Iterator[tuple[str, str]]:
                 yield from (("interface", word.split()[0]) for word in value if word.strip())
             elif key == "interface" and isinstance(value, str):
                 yield "interface", value
+            elif isinstance(value, str) and names_network(key):
+                yield from (("interface", name) for name in _INTERFACE.findall(value) if name != "all")
+            elif key == "nics" and isinstance(value, list):
+                yield from (("interface", each["name"]) for each in value if each["name"])
             else:
                 yield from _named(value)
     elif isinstance(tree, list):

@@ -111,6 +111,85 @@ def test_a_study_that_is_published_names_nobody_and_is_read_as_before(study, tmp
     assert kept.request_key == kept.request.key
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("bound to 10.20.30.40.", "bound to (address)."),
+        ("10.20.30.40:2000 and 10.20.30.41, too", "(address):2000 and (address), too"),
+        ("from fe80::1%eth0 to [2001:db8::8a2e:370:7334]:80", "from (address) to [(address)]:80"),
+        ("on 2001:db8:0:0:1:0:0:1.", "on (address)."),
+        ("::ffff:10.20.30.40 answers", "(address) answers"),
+        ("0c:42:a1:03:00:65 and 80:00:00:00:fe:80:00:00", "(address) and (address)"),
+        ("see file:///export/aardvark/x.py", "see (address)"),
+        ("http://kudu.example.org:80/x?y failed", "(address) failed"),
+        ("g++ -I/opt/aardvark -L/export/lib", "g++ -I(path) -L(path)"),
+        ("./aardvark/x ../kudu ~/x ~aardvark/y", "(path) (path) (path) (path)"),
+        (r"\\kudu\share\x and C:\Users\kudu", "(path) and (path)"),
+        ("cannot open '/export/my pictures/aardvark'", "cannot open '(path)'"),
+        ('cannot open "~/my pictures"', 'cannot open "(path)"'),
+        ("/kudu is full, and /export/aardvark.", "(path) is full, and (path)"),
+        ("nfs4 of filer:/vol and filer.oryx:/vol/x", "nfs4 of (path) and (path)"),
+        ("a=/export/kudu b=(/export/kudu)", "a=(path) b=((path))"),
+        ("write to me.too@kudu.example.org.", "write to (address)."),
+        ("git@kudu:aardvark/x.git", "(address):aardvark/x.git"),
+        ("a process of filer.oryx.example.org.", "a process of (host)."),
+        ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6 left", "(GPU) left"),
+    ],
+)
+def test_no_text_has_a_path_or_an_address(text, shown):
+    assert Names().without(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "219 images/s, GNU/Linux, ResNet/1 and /8", "at 12:30:45, 2026-11-25T06:39:53Z", "0000:1B:00.0", "c10::Error",
+        "Linux 5.14.0-362.el9.x86_64, driver 535.104.05, torch 2.15.0+cu130", "lab.scale to 3; see stderr.log",
+        "100 Gb/s (4X NDR)", "libnccl.so.2", "PIX/PXB", "ns::T", "1 / 2", "std::bad_alloc", "input.decoder=cpu",
+    ],
+)  # fmt: skip
+def test_a_text_without_any_stays(text):
+    assert Names().without(text) == text
+
+
+@pytest.mark.parametrize("text", ["a." * 200_000, "/a" * 200_000, "'/" * 200_000, "0:" * 200_000, "a@" * 200_000])
+def test_a_long_text_is_read_once(text):
+    assert len(Names().without(text)) <= len(text) * 8
+
+
+def test_what_failed_runs_and_other_programs_say_is_left_out(telling):
+    kept = published(telling, Names())
+    assert kept.reason == kept.failures[0].message == kept.stderr_end == "(left out of what is published)"
+    (shared,) = kept.warnings
+    assert (shared.code, shared.message) == ("shared-gpus", "(left out of what is published)")
+    assert shared.remedy == "see (path)"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("NCCL_SOCKET_IFNAME", "^=bongo0,okapi0", "^=interface2,interface1"),
+        ("GLOO_SOCKET_IFNAME", "bongo0", "interface2"),
+        ("NCCL_IB_HCA", "=bongo_0:1,bongo_1:1", "=interface2:1,interface3:1"),
+        ("UCX_NET_DEVICES", "bongo_0:1,all", "interface2:1,all"),
+        ("NCCL_SOCKET_IFNAME", "lo", "lo"),
+    ],
+)
+def test_variables_that_name_networks_have_the_same_other_names(variable, value, shown, telling):
+    told = msgspec.structs.replace(
+        telling,
+        environment=msgspec.structs.replace(
+            telling.environment, variables={variable: value}, network=["okapi0 100 Gb/s"]
+        ),
+        request=msgspec.structs.replace(telling.request, env={variable: value}),
+        other_nodes=None,
+    )
+    names = Names()
+    names.add("interface", "okapi0")
+    kept = published(told, names)
+    assert kept.environment.variables[variable] == kept.request.env[variable] == shown
+
+
 def test_points_that_differ_in_a_path_still_differ(telling):
     names = Names()
     other = msgspec.structs.replace(
@@ -138,7 +217,7 @@ def test_a_bench_is_published_too(bench_of_two, tmp_path):
     names.add("node", "zebra42.quagga.example.org")
     found = published(told, names)
     assert isinstance(found, BenchRecord)
-    assert (found.source, found.reason) == ("imported", "on node1")
+    assert (found.source, found.reason) == ("imported", "(left out of what is published)")
     assert found.points == told.points
 
 
@@ -165,10 +244,10 @@ def test_who_publishes_is_not_named(study, tmp_path, monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "gnu-keeper")
     (file,) = study.path.glob("*/record.json")
     ran = record.read(file, RunRecord)
-    record.write(file, msgspec.structs.replace(ran, reason="gnu-keeper has no quota"))
+    record.write(file, msgspec.structs.replace(ran, unknown={**ran.unknown, "copies": "gnu-keeper has no quota"}))
     resnetx.report(study.path, publish=tmp_path / "shared")
     (kept,) = (tmp_path / "shared" / "mine").glob("*/record.json")
-    assert record.read(kept, RunRecord).reason == "user1 has no quota"
+    assert record.read(kept, RunRecord).unknown["copies"] == "user1 has no quota"
 
 
 @pytest.mark.dist
