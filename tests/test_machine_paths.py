@@ -17,7 +17,7 @@ PLACES = re.compile(
     rb"|[A-Z]:[\\/]+Users[\\/])[\w.~+-]+(?:[\\/][\w.~+-]+)*"
 )
 INVENTED = {  # in docs and tests
-    b"/home/me/results/alps/jobs", b"/home/some", b"/tmp/pwned",
+    b"/home/me/results/alps/jobs", b"/home/some", b"/tmp/pwned", b"/home/me/x.so", b"C:\\Users\\kudu",
 }  # fmt: skip
 # Predictions that are older than what checks them: their digest covers the words that they were made with.
 DATED = re.compile(r"results/lab/(factors|paper|steered|truth)/prediction/prediction\.json")
