@@ -24,8 +24,8 @@ from resnetx.study import Point
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
 _RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
-_PAIRS = {"int": re.compile(r"\d+:[^:/]+"), "str": re.compile(r"[\w.-]+:[^:/]+")}  # of a map, by the type of its keys
-_NUMBER = re.compile(r"[+-]?[\d.]+([eE][+-]?\d+)?")
+# Of a map, by the type of its keys: numbers have numbers.
+_PAIRS = {"int": re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), "str": re.compile(r"[\w.-]+:[^:/]+")}
 _PATHS_OF_POINTS = ("input.root", "input.stage", "replay")  # of which a study may have several
 
 
@@ -79,11 +79,9 @@ def _is_text(key: str, verb: str | None) -> bool:
 
 
 def _are_pairs(key: str, items: list[str]) -> bool:
-    """Whether words are pairs of a map, `32:195` of `rate`; with numbers as keys, the values are numbers, too."""
+    """Whether words are pairs of a map, `32:195` of `rate`."""
     keys = types.keys_of_map(key)
-    if keys is None or not all(map(_PAIRS[keys].fullmatch, items)):
-        return False
-    return keys == "str" or all(_NUMBER.fullmatch(item.partition(":")[2]) for item in items)
+    return keys is not None and all(map(_PAIRS[keys].fullmatch, items))
 
 
 def _bracketed(word: str, verb: str | None) -> str:
