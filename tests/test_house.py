@@ -110,6 +110,30 @@ def test_the_probe_sees_torch_where_it_is_loaded(light_python):
     assert "torch" in loaded_after("import resnetx.measure.rank.distributed", light_python)
 
 
+READERS = {
+    *("resnetx.formats.kineto", "resnetx.formats.kineto_windows", "resnetx.formats.nccl_ranks"),
+    *("resnetx.formats.nccl_rows", "resnetx.formats.nccl_table", "resnetx.formats.nccl_tests"),
+    *("resnetx.formats.other_programs", "resnetx.formats.pasted", "resnetx.formats.torch_log"),
+    *("resnetx.record.parquet_pages", "resnetx.traces.devices", "resnetx.traces.files"),
+}  # of files that a prediction is seldom given
+
+
+@pytest.mark.slow
+def test_a_prediction_loads_readers_only_of_files_that_it_is_given(tmp_path):
+    words = ["predict", "systems=gx8", "model=alexnet", "batch_size=256"]
+    program = "import sys; from resnetx.cli import main; main(sys.argv[1:]); print(); print(*sys.modules)"
+
+    def loaded(*more: str) -> set[str]:
+        command = [sys.executable, "-c", program, *words, *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+        return READERS & set(done.stdout.splitlines()[-1].split())
+
+    assert loaded() == set()
+    (tmp_path / "nccl.yaml").write_text("source: typed\ngpus: 8\npoints: [{size: 64MiB, time_us: 911}]\n")
+    assert loaded("calibration=nccl.yaml") == set()
+    assert "resnetx.record.parquet_pages" in loaded("out=made")
+
+
 @pytest.mark.slow
 def test_a_rank_of_a_run_file_loads_no_hydra():
     """Each rank of each run starts so; a run file needs none of the command line's grammar."""

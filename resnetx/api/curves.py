@@ -23,8 +23,7 @@ from resnetx.record.trace import Trace
 from resnetx.request import Request
 from resnetx.settings.compose import compose, points_of
 from resnetx.settings.verbs import READS, group_of
-from resnetx.traces.checks import refuse_unsound
-from resnetx.traces.files import UNSIZED, read_trace
+from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.traces.runs import read_all
 from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
@@ -109,6 +108,8 @@ def curves(paths: Sequence[Path], given: study.Point, wanted: Wanted) -> Iterato
 
 def traces(path: Path) -> list[Trace]:
     """The traces at a path: runs that `resnetx trace` has made, or what it has imported, or a file."""
+    from resnetx.traces.files import read_trace  # with all that reads profiles
+
     found = (read_all(path) if is_folder(path) else []) or [read_trace(path)]
     return [refuse_unsound(trace) for trace in found]
 

@@ -8,18 +8,21 @@ from resnetx import packages, progress, record
 from resnetx.api import drawings
 from resnetx.errors import ConfigError
 from resnetx.loading import is_folder
-from resnetx.record import points_file
 from resnetx.record.prediction import Prediction, digest, prediction_file
 
 
 def refuse_unwritable(points: int) -> None:
     """Refuses to store so many points where nothing can write their file; asked before they are predicted."""
+    from resnetx.record import points_file  # with what reads pages of Parquet
+
     if points > points_file.MANY_POINTS and (why := packages.obstacle("pyarrow")):
         raise ConfigError(f"out=: {points:,} points are kept in {points_file.NAME}, and {why}")
 
 
 def store(made: Prediction, folder: Path) -> Prediction:
     """Writes a prediction to the folder that `out=` names; as it is stored, with all its points."""
+    from resnetx.record import points_file  # with what reads pages of Parquet
+
     if len(made.points) <= points_file.MANY_POINTS:
         made = msgspec.structs.replace(made, points_file=msgspec.UNSET)
         drawings.store_record(folder, prediction_file(folder), made)
@@ -38,6 +41,8 @@ def store(made: Prediction, folder: Path) -> Prediction:
 
 def read(path: Path) -> Prediction:
     """The prediction at a path, or in a folder, with all its points; or a sentence saying why there is none."""
+    from resnetx.record import points_file  # with what reads pages of Parquet
+
     file = prediction_file(path) if is_folder(path) else path
     found: Prediction = record.read(file, Prediction)
     if found.points_file is not msgspec.UNSET and (why := packages.obstacle("pyarrow")):

@@ -148,10 +148,21 @@ def _run(words: list[str]) -> int:
     if options.verb is None:
         parser.print_help()
         return 0
-    taken = Counter([options.verb, *options.words, *rest])
-    typed = [word for word in words if taken[word]]  # in their order, which argparse loses
-    typed.remove(options.verb)
-    return _verb(options.verb, options, typed)
+    return _verb(options.verb, options, _as_typed(words, [*options.words, *rest]))
+
+
+def _as_typed(words: Sequence[str], taken: Iterable[str]) -> list[str]:
+    """Of all words those that argparse has not used itself, in their order, which it loses.
+
+    The value of a flag is before a path of the same name.
+    """
+    left = Counter(taken)
+    typed = []
+    for word in reversed(words):
+        if left[word]:
+            left[word] -= 1
+            typed.append(word)
+    return typed[::-1]
 
 
 def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
@@ -172,7 +183,7 @@ def _verb(name: str, options: argparse.Namespace, words: list[str]) -> int:
     with searching(folders):
         changed = [key_of(word) for word in overrides if word[0] not in "+~"]  # `words` refuses to add and to remove
         refuse_unread(name, changed, names())  # before Hydra is loaded
-        return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides))
+        return _act(name, options, [Path(path_at_home(word)) for word in paths], settings_in(overrides, name))
 
 
 def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Point") -> int:
@@ -210,7 +221,8 @@ def _refuse_words(verb: str, others: Sequence[str], words: Sequence[str]) -> Non
             flags = [*VERBS[verb].flags, *["config-dir"] * has_choices(verb), "help"]
             known = ", ".join(f"--{flag}" for flag in flags)
             raise ConfigError(f"{word}: `resnetx {verb}` has no such flag; it has {known}")
-        if before[:1] != "-" and (before.endswith(",") or before.count("[") > before.count("]")):
+        torn = word.startswith(",") or before.endswith(",") or before.count("[") > before.count("]")
+        if torn and OVERRIDE.match(before):
             raise ConfigError(f"{before} {word}: write a list as one word, without blanks: {key_of(before)}=A,B")
         if word.startswith("=") or (OVERRIDE.fullmatch(before) and before.endswith("=")):
             key = before.rstrip("=") or "key"

@@ -17,4 +17,4 @@ def words_inside(words: list[str]) -> list[str]:
     for word in own:
         if "=" not in word or word.startswith("-"):
             raise ConfigError(f"{word}: the lab has settings (systems=, scale=, transport=); others go behind --")
-    return [*inside, *written(settings_inside(settings_in(own)))]
+    return [*inside, *written(settings_inside(settings_in(own, "lab")))]

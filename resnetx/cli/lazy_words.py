@@ -14,10 +14,10 @@ def is_system(word: str) -> bool:
     return "/" not in word and (CONFIGS / "system" / f"{word}.yaml").is_file() and not Path(word).exists()
 
 
-def settings_in(words: list[str]) -> "Point":
-    """The settings of these words, by name; Hydra is loaded if there are any."""
+def settings_in(words: list[str], verb: str | None = None) -> "Point":
+    """The settings of these words of a verb, by name; Hydra is loaded if there are any."""
     if not words:
         return {}
     from resnetx.cli.words import settings_of
 
-    return settings_of(words)
+    return settings_of(words, verb)

@@ -2,7 +2,9 @@
 
 Hydra's grammar has lists and maps in brackets, which shells take for patterns (zsh), or take apart (`{`). So they are
 also written without: `gpus=1,2,4,8`, `gpus=1..8`, `rate=32:195,64:219`, and `devices=0+1,2+3` for a list of lists.
-Values of `env.NAME` and paths are texts, commas and all. Hydra itself refuses a comma outside of quotes and brackets.
+In a text of which a verb takes one, in paths of images and in values of `env.NAME`, a comma is a comma
+(`NCCL_ALGO=Ring,Tree`); several values of these need brackets. Hydra itself refuses a comma outside of quotes and
+brackets.
 """
 
 import re
@@ -22,24 +24,24 @@ from resnetx.study import Point
 MAX_BRACKETS = 10_000  # of a word: a list of as many lists of devices
 MAX_RANGE = 10_000  # numbers of a range
 _RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
-_PAIR = re.compile(r"[\w.-]+:[^:/]+")  # of a map
-# Paths that are one value, or rarely several, which then need brackets.
-_TEXTS = frozenset(PATHS) - {"systems", "lab.system", "calibration", "rate"}
+# Of a map, by the type of its keys: numbers have numbers.
+_PAIRS = {"int": re.compile(r"\d+:[+-]?[\d.]+([eE][+-]?\d+)?"), "str": re.compile(r"[\w.-]+:[^:/]+")}
+_PATHS_OF_POINTS = ("input.root", "input.stage", "replay")  # of which a study may have several
 
 
-def settings_of(overrides: list[str]) -> Point:
-    """The settings given on the command line, as values; a list is several values of one setting."""
-    for before, word in pairwise(overrides):  # elsewhere the last one counts, as in `"$@"` behind defaults
-        key, first, second = shortened(key_of(word)), before.partition("=")[2], word.partition("=")[2]
-        if key_of(before) == key_of(word) and first != second and types.takes_several(key_of(word)):
+def settings_of(overrides: list[str], verb: str | None = None) -> Point:
+    """The settings given on the command line of a verb, as values; a list is several values of one setting."""
+    for before, word in pairwise(overrides):  # the last one counts, as in `"$@"` behind defaults, but of a map
+        key, first, second = key_of(word), before.partition("=")[2], word.partition("=")[2]
+        if key_of(before) == key and first != second and _are_pairs(key, [first]) and _are_pairs(key, [second]):
             raise ConfigError(
                 f"{shortened(before)} {shortened(word)}: {key} is given twice; several values are one word, "
                 f"{key}={shortened(first)},{shortened(second)} (a shell takes {{ }} apart, unless it is quoted)"
             )
-    for override in (parsed := [_parsed(word) for word in overrides]):
+    for override in (parsed := [_parsed(word, verb) for word in overrides]):
         if override.is_sweep_override():
             key, _, values = shortened(override.input_line).partition("=")
-            raise ConfigError(f"{key}={values}: write several values as {key}=A,B")
+            raise ConfigError(f"{key}={values}: write several values as {_several(key, verb)}, or a text in quotes")
         if override.package is not None:
             raise ConfigError(
                 f"{shortened(override.input_line)}: @{override.package}: resnetx has no packages; leave it out"
@@ -51,7 +53,7 @@ def settings_of(overrides: list[str]) -> Point:
     return at_home({override.key_or_group: _unquoted(override.value()) for override in parsed})
 
 
-def _parsed(word: str) -> Override:
+def _parsed(word: str, verb: str | None) -> Override:
     try:
         word.encode()
     except UnicodeEncodeError:  # Python passes bytes that are not UTF-8 as lone surrogates
@@ -59,24 +61,39 @@ def _parsed(word: str) -> Override:
     try:
         if sum(map(word.count, "[{(")) > MAX_BRACKETS:  # which take minutes, or the whole stack
             raise ValueError
-        return OverridesParser.create().parse_override(_with_tilde_quoted(_bracketed(word)))
+        return OverridesParser.create().parse_override(_with_tilde_quoted(_bracketed(word, verb)))
     except (HydraException, RecursionError, ValueError):  # the last two: from very many brackets or digits
         quoted = "a value with characters other than letters, digits and ./_-+ needs quotes: key=\"'a b'\""
         if word.count("[") != word.count("]") or word.count("{") != word.count("}"):
-            quoted = f"a bracket is not closed: write a list as one word, {shortened(key_of(word))}=A,B"
+            quoted = f"a bracket is not closed: write a list as one word, {_several(shortened(key_of(word)), verb)}"
         raise ConfigError(f"{shortened(word)}: not of the form key=value; {quoted}") from None
 
 
-def _bracketed(word: str) -> str:
+def _several(key: str, verb: str | None) -> str:
+    """How several values of a setting are written."""
+    return f"{key}=[A,B]" if _is_text(key, verb) else f"{key}=A,B"
+
+
+def _is_text(key: str, verb: str | None) -> bool:
+    return key.startswith("env.") or key in _PATHS_OF_POINTS or types.takes_one_text(key, verb)
+
+
+def _are_pairs(key: str, items: list[str]) -> bool:
+    """Whether words are pairs of a map, `32:195` of `rate`."""
+    keys = types.keys_of_map(key)
+    return keys is not None and all(map(_PAIRS[keys].fullmatch, items))
+
+
+def _bracketed(word: str, verb: str | None) -> str:
     """A list or a map that is written without brackets, in Hydra's grammar: gpus=1,2 is gpus=[1,2]."""
     key, _, value = word.partition("=")
     if not value or re.search(r"[\[\]{}()'\"\\]", value):
         return word
-    if key in _TEXTS or key.startswith("env."):  # in which a comma is a comma: NCCL_ALGO=Ring,Tree
-        return f"{key}='{value}'" if "," in value else word
     items = value.split(",")
-    if types.takes_map(key) and all(map(_PAIR.fullmatch, items)):
+    if _are_pairs(key, items):
         return f"{key}={{{value}}}"
+    if _is_text(key, verb):
+        return f"{key}='{value}'" if re.search("[,=^]", value) else word  # which Hydra takes in quotes only
     if types.takes_sets(key) and "+" in value:
         sets = ",".join(f"[{','.join(item.split('+'))}]" for item in items)
         return f"{key}=[{sets}]"

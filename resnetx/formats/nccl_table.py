@@ -20,8 +20,7 @@ from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
 from resnetx.formats.nccl_rows import Half, Printed, Row, printed, telling
 from resnetx.loading import File
 from resnetx.operations import OPERATIONS
-
-MOST_BYTES = 2**53  # of an array
+from resnetx.record.limits import MOST_BYTES
 
 PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values()}
 

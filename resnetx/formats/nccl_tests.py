@@ -14,10 +14,10 @@ from resnetx.errors import shortened
 from resnetx.formats import nccl_ranks, other_programs, pasted
 from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
-from resnetx.formats.nccl_table import CPU_TIME, MOST_BYTES, NcclTable, tables_of
+from resnetx.formats.nccl_table import CPU_TIME, NcclTable, tables_of
 from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
-from resnetx.record.limits import LONGEST_s, SHORTEST_s
+from resnetx.record.limits import MOST_BYTES, LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
 
 _NO_RESULT = "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from resnetx.errors import ConfigError, FileError
-from resnetx.formats import nccl_tests
-from resnetx.formats.nccl_table import MOST_BYTES
-from resnetx.formats.nccl_tests import NcclTests
 from resnetx.loading import YAML_BYTES, File, YamlFile, decode, is_file, is_folder
 from resnetx.record import MAX_BYTES, BenchPoint, BenchRecord, RunFolder
 from resnetx.record import read as read_record
 from resnetx.record.bench import WRONG_ELEMENTS
-from resnetx.record.limits import LONGEST_s, SHORTEST_s
+from resnetx.record.limits import MOST_BYTES, LONGEST_s, SHORTEST_s
 from resnetx.units import size, size_text
+
+if TYPE_CHECKING:
+    from resnetx.formats.nccl_tests import NcclTests
 
 UNCALIBRATED = "none"  # instead of a file: by the model alone, without published times either
 MAX_TABLE_BYTES = 2**24  # of a table, or the JSON, of nccl-tests
@@ -78,6 +78,8 @@ def read(path: str, collective: str | None = None) -> MeasuredCollective:
         return measured(record, collective, f"{file_path.parent.name}/{file_path.name}", where)
     if len(content) > MAX_TABLE_BYTES:
         raise file.error(f"larger than {size_text(MAX_TABLE_BYTES)}; expected the text or JSON of nccl-tests")
+    from resnetx.formats import nccl_tests
+
     found = nccl_tests.parse(file, content, collective)
     if found.wrong or found.left_out:
         fault = f"{found.wrong}: its times mean nothing" if found.wrong else f"{found.left_out[0]}; take that line out"
@@ -107,12 +109,14 @@ def by_gpus(path: str, collective: str) -> dict[int | None, MeasuredCollective]:
     return measured_on
 
 
-def read_nccl_tests(path: str, collective: str | None, gpus: int | None, where: str) -> NcclTests:
+def read_nccl_tests(path: str, collective: str | None, gpus: int | None, where: str) -> "NcclTests":
     """What a table or JSON of nccl-tests says, and nothing else; `where`: the setting that error messages name."""
     file = File(Path(path), "the text or JSON of nccl-tests", MAX_TABLE_BYTES, where)
     content = file.content()
     if _is_bench_record(file, content):
         raise file.error("a bench record already; expected the text or JSON of nccl-tests")
+    from resnetx.formats import nccl_tests
+
     return nccl_tests.parse(file, content, collective, gpus)
 
 

@@ -14,7 +14,6 @@ from resnetx.prediction.traced_step import traced_step
 from resnetx.record.replay import ReplayedLayer, ReplayedStep
 from resnetx.record.trace import Trace
 from resnetx.request import Request
-from resnetx.traces.files import read_trace
 from resnetx.traces.runs import read_all
 from resnetx.workloads.buckets import ready_order
 from resnetx.workloads.counts import Layer
@@ -65,4 +64,8 @@ def _trace_at(path: Path) -> Trace:
     if len(found) > 1:
         names = ", ".join(trace.workload for trace in found)
         raise ConfigError(f"replay={path}: holds traces of {names}; expected one workload: name its folder")
-    return found[0] if found else read_trace(path)
+    if found:
+        return found[0]
+    from resnetx.traces.files import read_trace  # with all that reads profiles
+
+    return read_trace(path)

@@ -7,6 +7,7 @@ from resnetx.units import size_text
 
 MAX_BYTES = 64 * 2**20
 
+MOST_BYTES = 2**53  # of an array
 SHORTEST_s, LONGEST_s = 1e-12, 1e9  # what is shorter, or takes longer than thirty years, was not measured
 
 # In the record of a trace, laid out: the least that a layer takes without its times, and each time ("       0.0,").

@@ -28,14 +28,17 @@ def words(verb: str, name: str) -> str:
     return " or ".join(kinds + ["list"] * (several and verb not in ONE_POINT))
 
 
-def takes_map(name: str) -> bool:
-    """Whether some verb takes a map for a setting: `rate`, of which `32:195,64:219` is one."""
-    return any("Mapping[" in annotation for annotation in _annotations(name))
+def keys_of_map(name: str) -> str | None:
+    """The type of the keys of a setting that some verb takes a map for: "int" of `rate`, of which `32:195` is one."""
+    found = (re.search(r"Mapping\[(\w+)", annotation) for annotation in _annotations(name))
+    return next((each[1] for each in found if each), None)
 
 
-def takes_several(name: str) -> bool:
-    """Whether some verb takes a list or a map for a setting."""
-    return any(re.search(r"(Axis|Sequence|Mapping)\[", annotation) for annotation in _annotations(name))
+def takes_one_text(name: str, verb: str | None) -> bool:
+    """Whether a setting may be a text, and is never a list: of a verb, or of all that have it."""
+    annotations = [re.sub(r"Mapping\[[^]]*\]", "", annotation) for annotation in _annotations(name, verb)]
+    several = any(re.search(r"(Axis|Sequence)\[", annotation) for annotation in annotations)
+    return not several and any(re.search(r"\b(str|Text)\b", annotation) for annotation in annotations)
 
 
 def takes_counts(name: str) -> bool:
@@ -53,10 +56,11 @@ def _counts(annotation: str) -> bool:
     return "int" in named and not named & {"str", "Text"}
 
 
-def _annotations(name: str) -> Iterator[str]:
-    """How the verbs that have a setting annotate it."""
-    for verb, kind in vars(keywords).items():
-        if verb.endswith("Keywords"):
+def _annotations(name: str, verb: str | None = None) -> Iterator[str]:
+    """How a verb, or each of those that have a setting, annotates it."""
+    of_verb = f"{verb.title()}Keywords" if verb else None
+    for kind_name, kind in vars(keywords).items():
+        if kind_name == of_verb or (of_verb is None and kind_name.endswith("Keywords")):
             with suppress(KeyError, StopIteration):
                 yield _annotation(kind, name)
 

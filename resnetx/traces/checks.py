@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from resnetx.errors import FileError, shortened
-from resnetx.record.limits import LONGEST_s
+from resnetx.record.limits import MOST_BYTES, LONGEST_s
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
 
-MOST_BYTES = 2**53
+UNSIZED = "no-gradient-sizes"  # code of the warning of a trace without them
 FASTEST_Bps, FASTEST_Hz = 1e18, 1e12
 
 

@@ -22,14 +22,13 @@ from resnetx.record.base import SCHEMA
 from resnetx.record.outcome import Warning
 from resnetx.record.trace import LayerTimes, Trace, TracedBatch, TracedCommunication
 from resnetx.record.unknown import Unknown, known, seal
-from resnetx.traces.checks import refuse_unsound
+from resnetx.traces.checks import UNSIZED, refuse_unsound
 from resnetx.traces.devices import CPU, device_of, is_called, stated
 from resnetx.visible import visible
 
 NAME = "trace.json"
 _LOG_BYTES = 2**22  # of what may be a log, which begins like JSON: "[rank0]"
 DRAWN = 3  # iterations of each batch in a timeline
-UNSIZED = "no-gradient-sizes"  # code of the warning
 SILENT = Unknown("imported: the file does not say")
 
 

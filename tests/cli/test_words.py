@@ -3,10 +3,11 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from resnetx.cli import main
+from resnetx.cli import _as_typed, main
 from resnetx.cli.words import settings_of
 from resnetx.errors import ConfigError
 from resnetx.settings.aliases import ours
@@ -37,8 +38,21 @@ SHELLS = [pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), 
         ("what_if.bandwidth=pcie3:2", {"pcie3": 2}),
         ("env.NCCL_ALGO=Ring,Tree", "Ring,Tree"),
         ("env.NCCL_P2P_DISABLE=[0,1]", [0, 1]),
+        ("env.NCCL_IB_HCA=mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1"),
+        ("env.NCCL_IB_HCA=^=mlx5_0", "^=mlx5_0"),
+        ("env.PYTORCH_CUDA_ALLOC_CONF=a:True,b:2", "a:True,b:2"),
         ("input.root=/data/a,b", "/data/a,b"),
+        ("input.root=[/data/a,/data/b]", ["/data/a", "/data/b"]),
+        ("input.stage=/data/a,b", "/data/a,b"),
+        ("results=a,b", "a,b"),
         ("out=a,b", "a,b"),
+        ("out=~/a,b", str(Path("~/a,b").expanduser())),
+        ("publish=a,b", "a,b"),
+        ("calibration=a,b", ["a", "b"]),
+        ("rate=a:b", "a:b"),
+        ("rate=a:1", "a:1"),
+        ("rate=32:b", "32:b"),
+        ("rate=results/a,b", "results/a,b"),
         ("strategy=bucket,after", ["bucket", "after"]),
     ],
 )
@@ -70,6 +84,9 @@ def test_text_stays_text(word, text):
         (["gpus=1..99999999"], "expected a range upwards of at most 10,000 numbers"),
         (["gpus=1-8"], "gpus=1-8: a list is written gpus=1,8, and every number between gpus=1..8"),
         (["rate=32:195", "rate=64:219"], "rate is given twice; several values are one word, rate=32:195,64:219"),
+        (["what_if.bandwidth=pcie3:2", "what_if.bandwidth=nvlink:2"], "is given twice; several values are one word"),
+        (["env.OMP_PLACES={0:4},{4:4}"], "write several values as env.OMP_PLACES=[A,B], or a text in quotes"),
+        (["gpus=[1],[2]"], "write several values as gpus=A,B"),
         (["gpus=[1,2"], "a bracket is not closed: write a list as one word, gpus=A,B"),
     ],
 )
@@ -79,15 +96,50 @@ def test_a_list_that_is_none_is_refused_with_how_it_is_written(words, sentence):
     assert sentence in str(refused.value)
 
 
-def test_a_later_word_goes_before_an_earlier_one_that_is_not_beside_it():
-    assert settings_of(["gpus=1", "seed=1", "gpus=2"]) == {"gpus": 2, "seed": 1}
-    assert settings_of(["gpus=1", "gpus=1"]) == {"gpus": 1}
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["gpus=1", "seed=1", "gpus=2"], {"gpus": 2, "seed": 1}),
+        (["gpus=1", "gpus=2"], {"gpus": 2}),
+        (["gpus=1", "gpus=1"], {"gpus": 1}),
+        (["gpus=1", "gpus=2,4"], {"gpus": [2, 4]}),
+        (["rate=195", "rate=32:219"], {"rate": {"32": 219}}),
+        (["what_if.bandwidth=null", "what_if.bandwidth=pcie3:2"], {"what_if.bandwidth": {"pcie3": 2}}),
+    ],
+)
+def test_of_a_setting_that_is_given_twice_the_last_word_counts(words, settings):
+    """As in `"$@"` behind defaults."""
+    assert settings_of(words) == settings
+
+
+def test_a_comma_is_one_in_a_text_of_which_a_verb_takes_one():
+    """One file calibrates a topology, several a prediction."""
+    assert settings_of(["calibration=a,b"], "topology") == {"calibration": "a,b"}
+    assert settings_of(["calibration=a,b"], "predict") == {"calibration": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "taken", "typed"),
+    [
+        (["train", "gpus=1", "gpus=2"], ["gpus=1", "gpus=2"], ["gpus=1", "gpus=2"]),
+        (["report", "--config-dir", "a", "a"], ["a"], ["a"]),
+        (["report", "--json", "b", "a", "--x", "b"], ["b", "a", "b", "--x"], ["b", "a", "--x", "b"]),
+        (["report", "report"], ["report"], ["report"]),
+    ],
+)
+def test_words_that_argparse_leaves_are_those_that_were_typed(words, taken, typed):
+    assert _as_typed(words, taken) == typed
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["predict", "systems=[gx8,", "dgx1-p100]"], "write a list as one word, without blanks: systems=A,B"),
+        (
+            ["predict", "systems=gx8", "gpus=1", ",", "2"],
+            "gpus=1 ,: write a list as one word, without blanks: gpus=A,B",
+        ),
+        (["predict", "systems=gx8", "gpus=1", ",2"], "gpus=1 ,2: write a list as one word, without blanks: gpus=A,B"),
         (["predict", "systems=gx8,", "dgx1-p100"], "write a list as one word, without blanks: systems=A,B"),
         (["predict", "--systems", "gx8"], "--systems: settings are written without dashes, with =: write systems=gx8"),
         (["train", "--batch-size", "32"], "write batch_size=32"),
