@@ -19,6 +19,7 @@ from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
+from resnetx.visible import visible
 
 _NO_RESULT = "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"
 
@@ -81,7 +82,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     joined = f"{len(wanted)} tables of other sizes are taken as one; they begin at {begins}" if len(wanted) > 1 else ""
     return replace(
         found[0],
-        note="; ".join(filter(None, (found[0].note, joined))),
+        note="; ".join(filter(None, (*dict.fromkeys(each.note for each in found), joined))),
         rows=tuple(row for each in found for row in each.rows),
         left_out=tuple(line for each in found for line in each.left_out),
         wrong="; ".join(filter(None, (each.wrong for each in found))),
@@ -215,10 +216,19 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         gpus=count,
         ranks=table.ranks,
         left_out=(*table.left_out, *read.refused),
-        note=note,
+        note="; ".join(filter(None, (note, _of_list(table.ranks), table.failed))),
         wrong=_wrong(table, read, count or 2),
         columns=tuple(dict.fromkeys(_columns(row) for row in read.rows)),
     )
+
+
+def _of_list(ranks: RankList) -> str:
+    """What a list of ranks leaves open; "": nothing."""
+    if ranks.ranks and ranks.groups == 1 and not ranks.complete:
+        return f"the list of ranks is shortened: it has {len(ranks.ranks)} of {ranks.count}"
+    names = {rank.host for rank in ranks.ranks if rank.host}
+    twice = sorted(name for name in names if f"{name} (2)" in names)
+    return f"several hosts have one name, by their devices: {shortened(visible(', '.join(twice)))}" if twice else ""
 
 
 def _columns(row: Row) -> str:
