@@ -6,11 +6,12 @@ of ranks: by its list of ranks, by the command above it, by its figures.
 
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
-from resnetx.errors import shortened
+from resnetx.errors import FileError, shortened
 from resnetx.formats import nccl_ranks, other_programs, pasted
 from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
@@ -21,6 +22,12 @@ from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
 from resnetx.visible import visible
 
+_HEADS = re.compile(r"[ \t]{0,80}#?[ \t]{0,80}size[ \t]{1,80}count[ \t]{1,80}type\b")
+_SEPARATED = re.compile(
+    r"^\W{0,3}size\W{0,3}[,;]\W{0,3}count\W{0,3}[,;]"
+    r"|^[ \t]{0,80}\d{1,18}[ \t]{0,80}([,;])[ \t]{0,80}\d{1,18}[ \t]{0,80}\1[ \t]{0,80}[a-z]\w{1,20}[ \t]{0,80}\1",
+    re.MULTILINE,
+)
 _NO_RESULT = "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"
 
 
@@ -56,8 +63,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     read = _of_json(file, content) if file.path.suffix == ".json" else tables_of(file, file.decoded(content))
     tables = [table for table in read if any(row.size_bytes for row in table.rows)]
     if not tables:
-        program = "" if file.path.suffix == ".json" else other_programs.named(pasted.plain(file.decoded(content)))
-        raise file.error(f"is of {program}; expected results of nccl-tests" if program else _NO_RESULT)
+        raise _without_results(file, content)
     wanted = [table for table in tables if len(tables) == 1 or table.may_be(collective, gpus)]
     if not wanted:
         holds = ", ".join(dict.fromkeys(table.title for table in tables))
@@ -87,6 +93,21 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         left_out=tuple(line for each in found for line in each.left_out),
         wrong="; ".join(filter(None, (each.wrong for each in found))),
     )
+
+
+def _without_results(file: File, content: bytearray) -> FileError:
+    """What a file without results is, as far as that can be told."""
+    if file.path.suffix == ".json":
+        return file.error(_NO_RESULT)
+    text = pasted.plain(file.decoded(content))
+    if program := other_programs.named(text):
+        return file.error(f"is of {program}; expected results of nccl-tests")
+    lines = text.splitlines()
+    if any(_HEADS.match(line) and "busbw" in below for line, below in pairwise(lines)):
+        return file.error("its rows are broken into several lines, as by a narrow terminal; expected one line for each")
+    if _SEPARATED.search(text):
+        return file.error("its columns have commas or semicolons between them; expected blanks, as nccl-tests prints")
+    return file.error(_NO_RESULT)
 
 
 # ---- JSON

@@ -24,7 +24,7 @@ from resnetx.interconnect.system_file import parts_of
 from resnetx.loading import own_yaml
 
 NOT_NAMED = "gpu-not-named"  # the part of a GPU that no source names
-AMD, NVIDIA = "1002", "10de"  # vendors on PCI
+AMD, NVIDIA, HYGON = "1002", "10de", "1d94"  # vendors on PCI
 PART_FILES = (".yaml", ".yml")  # gpu=mine.yaml names a file with a part
 
 _BY_NVLINKS = ((4, "p100-sxm2-16gb"), (6, "v100-sxm2-16gb"), (12, "a100-sxm4-80gb"), (10**6, "h100-sxm5-80gb"))
@@ -190,7 +190,9 @@ def _unnamed(device: str, arch: str) -> str:
     """What is known of a GPU without a name; "" where that is nothing."""
     if not device and not arch:
         return ""
-    vendor = {AMD: "AMD", NVIDIA: "NVIDIA"}.get(device.partition(":")[0], "AMD" if arch.startswith("gfx") else "NVIDIA")
+    vendor = {AMD: "AMD", NVIDIA: "NVIDIA", HYGON: "Hygon"}.get(
+        device.partition(":")[0], "AMD" if arch.startswith("gfx") else "NVIDIA"
+    )
     return f"{vendor} GPU of PCI id {device}" if device else f"{vendor} GPU"
 
 

@@ -77,6 +77,8 @@ def test_the_pci_id_or_the_architecture_names_the_gpu(made, gpu, part):
         ({**AMD, "device": "0x74a5", "gpu": 'gcn="gfx942"'}, "AMD Instinct MI325X (gfx942), not described"),
         ({**AMD, "gpu": 'sm="90" gcn="910"'}, "AMD GPU (gfx90a), not described"),
         ({**AMD, "device": "0xffff", "gpu": 'sm="90"'}, "AMD GPU of PCI id 1002:ffff, not described"),  # no sm
+        ({"vendor": "0x1d94", "device": "0x54b7", "gpu": 'gcn="906"'},
+         "Hygon GPU of PCI id 1d94:54b7 (gfx906), not described"),
     ],
 )  # fmt: skip
 def test_a_gpu_that_is_not_described_has_its_name_and_no_figures_of_another(made, gpu, about):
@@ -164,6 +166,13 @@ def test_c2c_is_the_way_to_the_cpu_and_wlan_is_no_card_of_a_cluster(made):
     assert any(said.startswith("wlan0, tun0: left out") for said in written.unknown)
     assert any("2.5 GT/s, as when idle" in said for said in written.unknown)
     assert not any("no link_speed" in said for said in written.unknown)
+
+
+def test_a_link_without_a_rate_is_said(made):
+    known, unknown = {"device": "0x2684", "gpu": 'sm="89"'}, {"device": "0x2684", "speed": "Unknown speed"}
+    assert "PCIe of 1 of 2 GPUs: their link_speed has no rate (0000:02:00.0)" in made(xml(known, unknown))[1].unknown
+    assert "PCIe: the file has no link_speed, or none with a rate" in made(xml(unknown, unknown))[1].unknown
+    assert not any("link_speed" in said for said in made(xml(known, known))[1].unknown)
 
 
 def test_an_idle_gpu_keeps_the_link_that_its_part_has(made):
