@@ -1,17 +1,21 @@
 """Imports what other programs measured, as a bench record."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from resnetx.api.bench_settings import LISTED, BenchSettings
 from resnetx.api.runs import Kept, run_folder
 from resnetx.config import sizes_from
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, shortened
 from resnetx.interconnect import bench_reading, imported, system
 from resnetx.interconnect.system import System
-from resnetx.record import BenchRecord, Device
+from resnetx.record import BenchRecord, Device, Warning
 from resnetx.settings.compose import asked, struct_of
+from resnetx.traces.devices import is_called
+from resnetx.visible import visible
 
 READ = ("collective", "gpus", "size", "systems", "nodes", "network", "nics", "results")
 MOST_OF_A_HOST = 16  # GPUs (DGX-2): a system of more in one node is a rack, whose hosts share one NVLink domain
@@ -40,6 +44,8 @@ def import_bench(file: Path, settings: Mapping[str, object]) -> Kept[BenchRecord
     except ConfigError as error:
         raise ConfigError(f"--import {file}: {error}") from None
     devices = None if machine is None else _on_machine(record.devices or [], machine)
+    if machine is not None:
+        record = msgspec.structs.replace(record, warnings=[*record.warnings, *_other_gpus(record, machine)])
     record = bench_reading.with_readings(record, machine, devices=devices)
     folder = run_folder(Path(wanted.results), "bench", file.stem, node="imported")
     write(folder.record, record)
@@ -67,6 +73,22 @@ def _machine(record: BenchRecord, wanted: BenchSettings) -> System | None:
         has = f"{machine.name} has {len(machine.gpus)} GPUs"
         raise ConfigError(f"it has {ranks} ranks, and {has}; expected nodes= and network=, or another systems=")
     return machine
+
+
+def _other_gpus(record: BenchRecord, machine: System) -> Iterator[Warning]:
+    """Says so where the file lists GPUs of another name than the system has."""
+    names = {name for gpu in range(len(machine.gpus)) for name in machine.gpu_part(gpu).product_names}
+    others = dict.fromkeys(
+        each.name for each in record.devices or [] if each.name and not is_called(each.name, [*names])
+    )
+    if names and others:
+        listed = shortened(visible(" and ".join(others)))
+        yield Warning(
+            code="other-gpu",
+            message=f"the list names {listed}; {machine.name} has {' or '.join(sorted(names))}, so that what is "
+            "expected is of another machine",
+            remedy="choose systems= by the GPUs that are listed",
+        )
 
 
 def _on_machine(listed: Sequence[Device], machine: System) -> list[int] | None:

@@ -81,6 +81,9 @@ def matrix_below(file: File, lines: Sequence[str], title: int) -> list[list[floa
     for place, words in below if columns else ():
         if len(words) < 2 or words[0] != str(len(rows)) or len(rows) >= MOST_PLACES:
             break
+        last = len(rows) == columns - 1 and not "".join(lines[place + 1 :]).strip()
+        if last and len(words) <= columns:
+            raise file.error(f"line {place + 1}: the file ends within a row of its last matrix; it has been cut off")
         if len(words) != columns + 1:
             raise file.error(
                 f"line {place + 1}: {len(words) - 1} figures below a heading of {columns} columns; expected one for "

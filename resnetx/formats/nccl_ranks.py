@@ -7,8 +7,8 @@ mpirun -np 16 ./build/all_reduce_perf -b 8 -e 1G -f 2 -g 1
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 _LISTED = re.compile(
     r"^\s*#?\s*(?:Rank|Device)\s+(?P<rank>\d{1,7})\s+(?:Group\s+(?P<group>\d{1,7})\s+)?(?:Pid\s+\d{1,10}\s+)?"
@@ -34,6 +34,7 @@ class Rank:
     device: int
     bus_id: str | None
     name: str
+    bus: str = ""  # as the list has it: a number, or an address
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,26 @@ def listed(line: str) -> Rank | None:
         return None
     bus = found["bus"] if ":" in found["bus"] else None  # the number of a bus alone is no address
     rank, group, device = int(found["rank"]), int(found["group"] or 0), int(found["device"])
-    return Rank(rank, group, found["host"], device, bus, found["name"].strip())
+    return Rank(rank, group, found["host"], device, bus, " ".join(found["name"].split()), found["bus"])
 
 
 def rank_list(ranks: Iterable[Rank], in_command: int | None, in_each_process: int | None) -> RankList:
     """Those of one table; a rank that is listed twice counts once."""
     by_rank = {rank.rank: rank for rank in ranks}
-    return RankList(tuple(by_rank[number] for number in sorted(by_rank)), in_command, in_each_process)
+    told_apart = tuple(_hosts_apart(by_rank[number] for number in sorted(by_rank)))
+    return RankList(told_apart, in_command, in_each_process)
+
+
+def _hosts_apart(ranks: Iterable[Rank]) -> Iterator[Rank]:
+    """The ranks, with a number behind the name of a host that has a device again: NCCL lets no two ranks share one."""
+    seen: Counter[tuple[str, int, str]] = Counter()
+    for rank in ranks:
+        if rank.host is not None and rank.bus:
+            device = rank.host, rank.device, rank.bus
+            seen[device] += 1
+            yield replace(rank, host=f"{rank.host} ({seen[device]})") if seen[device] > 1 else rank
+        else:
+            yield rank
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from resnetx.errors import shortened
 from resnetx.formats import nccl_ranks, pasted
 from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
 from resnetx.formats.nccl_rows import Half, Printed, Row, printed, telling
 from resnetx.loading import File
 from resnetx.operations import OPERATIONS
 from resnetx.record.limits import MOST_BYTES
+from resnetx.visible import visible
 
 PROGRAMS = {operation.program: operation.name for operation in OPERATIONS.values()}
 
@@ -35,6 +37,7 @@ class NcclTable:
     counts_parts: bool = True  # whether a count is that of a part of the array
     out_of_bounds: int = 0
     left_out: list[str] = field(default_factory=list)
+    failed: str = ""  # what says that the test did not end as it should
 
     @property
     def stated(self) -> str | None:
@@ -146,6 +149,7 @@ def _heading(line: str) -> _Heading | None:
 
 
 _FAILED = re.compile(r"Out of bounds values\s*:\s*(\d{1,15})\s+FAILED")
+_CRASHED = re.compile(r"\bTest (?:NCCL |CUDA )?failure\b")
 _CONCLUDED = re.compile(r"Collective test concluded: ")
 CPU_TIME = "its times are of the CPU (-C, cputime), not of the operation; run it without -C"
 
@@ -168,6 +172,7 @@ class _Reader:
         """One line of the text."""
         words = pasted.cells(line)
         words = words[1:] if words[:1] == ["#"] else words  # of a table that became a comment as a whole
+        words = [_plain_number(word) for word in words]
         if heading := _heading(line):
             if any("cputime" in half for half in heading.halves):
                 raise self.file.error(CPU_TIME, number)
@@ -178,6 +183,10 @@ class _Reader:
             if self.above:
                 self.ranks, self.above = [], False
             self.ranks.append(rank)
+        elif _CRASHED.search(line):
+            if self.tables and not self.tables[-1].failed:
+                said = shortened(visible(" ".join(line.split())))
+                self.tables[-1].failed = f"the test failed behind its rows (line {number}: {said})"
         elif failed := _FAILED.search(line):
             if self.tables:
                 self.tables[-1].out_of_bounds += int(failed[1])
@@ -218,6 +227,15 @@ class _Reader:
 
 
 _COUNT = re.compile(r"\d{1,18}")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,6})?")
+_COMMA = re.compile(r"\d{1,18},\d{1,2}")
+
+
+def _plain_number(word: str) -> str:
+    """A number without separators of thousands, and with a point where its language has a comma."""
+    if _GROUPED.fullmatch(word):
+        return word.replace(",", "")
+    return word.replace(",", ".") if _COMMA.fullmatch(word) else word
 
 
 def tables_of(file: File, text: str) -> list[NcclTable]:

@@ -6,11 +6,12 @@ of ranks: by its list of ranks, by the command above it, by its figures.
 
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
-from resnetx.errors import shortened
+from resnetx.errors import FileError, shortened
 from resnetx.formats import nccl_ranks, other_programs, pasted
 from resnetx.formats.nccl_ranks import NOT_SAID, Rank, RankList
 from resnetx.formats.nccl_rows import MOST_RANKS, Half, Interval, Reading, Row, printed, reading
@@ -19,7 +20,14 @@ from resnetx.loading import File, decode
 from resnetx.operations import OPERATIONS
 from resnetx.record.limits import MOST_BYTES, LONGEST_s, SHORTEST_s
 from resnetx.units import size_text
+from resnetx.visible import visible
 
+_HEADS = re.compile(r"[ \t]{0,80}#?[ \t]{0,80}size[ \t]{1,80}count[ \t]{1,80}type\b")
+_SEPARATED = re.compile(
+    r"^\W{0,3}size\W{0,3}[,;]\W{0,3}count\W{0,3}[,;]"
+    r"|^[ \t]{0,80}\d{1,18}[ \t]{0,80}([,;])[ \t]{0,80}\d{1,18}[ \t]{0,80}\1[ \t]{0,80}[a-z]\w{1,20}[ \t]{0,80}\1",
+    re.MULTILINE,
+)
 _NO_RESULT = "no line of it is a result of nccl-tests (size, count, type, ..., time, ...)"
 
 
@@ -55,8 +63,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     read = _of_json(file, content) if file.path.suffix == ".json" else tables_of(file, file.decoded(content))
     tables = [table for table in read if any(row.size_bytes for row in table.rows)]
     if not tables:
-        program = "" if file.path.suffix == ".json" else other_programs.named(pasted.plain(file.decoded(content)))
-        raise file.error(f"is of {program}; expected results of nccl-tests" if program else _NO_RESULT)
+        raise _without_results(file, content)
     wanted = [table for table in tables if len(tables) == 1 or table.may_be(collective, gpus)]
     if not wanted:
         holds = ", ".join(dict.fromkeys(table.title for table in tables))
@@ -73,7 +80,7 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
         raise file.error(
             f"holds {len(found)} tables with the same sizes ({wanted[0].title}); expected one of them alone"
         )
-    if len(columns := list(dict.fromkeys(each for one in found for each in one.columns))) > 1:
+    if len(columns := list(dict.fromkeys(each for one in found for each in one.columns if each))) > 1:
         raise file.error(
             f"its rows differ in type, redop or root ({shortened('; '.join(columns))}); expected the rows of one"
         )
@@ -81,11 +88,26 @@ def parse(file: File, content: bytearray, collective: str | None = None, gpus: i
     joined = f"{len(wanted)} tables of other sizes are taken as one; they begin at {begins}" if len(wanted) > 1 else ""
     return replace(
         found[0],
-        note="; ".join(filter(None, (found[0].note, joined))),
+        note="; ".join(filter(None, (*dict.fromkeys(each.note for each in found), joined))),
         rows=tuple(row for each in found for row in each.rows),
         left_out=tuple(line for each in found for line in each.left_out),
         wrong="; ".join(filter(None, (each.wrong for each in found))),
     )
+
+
+def _without_results(file: File, content: bytearray) -> FileError:
+    """What a file without results is, as far as that can be told."""
+    if file.path.suffix == ".json":
+        return file.error(_NO_RESULT)
+    text = pasted.plain(file.decoded(content))
+    if program := other_programs.named(text):
+        return file.error(f"is of {program}; expected results of nccl-tests")
+    lines = text.splitlines()
+    if any(_HEADS.match(line) and "busbw" in below for line, below in pairwise(lines)):
+        return file.error("its rows are broken into several lines, as by a narrow terminal; expected one line for each")
+    if _SEPARATED.search(text):
+        return file.error("its columns have commas or semicolons between them; expected blanks, as nccl-tests prints")
+    return file.error(_NO_RESULT)
 
 
 # ---- JSON
@@ -215,10 +237,19 @@ def _result(file: File, table: NcclTable, collective: str | None, gpus: int | No
         gpus=count,
         ranks=table.ranks,
         left_out=(*table.left_out, *read.refused),
-        note=note,
+        note="; ".join(filter(None, (note, _of_list(table.ranks), table.failed))),
         wrong=_wrong(table, read, count or 2),
         columns=tuple(dict.fromkeys(_columns(row) for row in read.rows)),
     )
+
+
+def _of_list(ranks: RankList) -> str:
+    """What a list of ranks leaves open; "": nothing."""
+    if ranks.ranks and ranks.groups == 1 and not ranks.complete:
+        return f"the list of ranks is shortened: it has {len(ranks.ranks)} of {ranks.count}"
+    names = {rank.host for rank in ranks.ranks if rank.host}
+    twice = sorted(name for name in names if f"{name} (2)" in names)
+    return f"several hosts have one name, by their devices: {shortened(visible(', '.join(twice)))}" if twice else ""
 
 
 def _columns(row: Row) -> str:

@@ -182,5 +182,9 @@ def _unsaid(tree: PciTree) -> list[str]:
         else:
             notes.append("NVLink: the file has no <nvlink> (files of clouds leave it out); nvidia-smi topo -m has it")
     if all(gpu.generation is None and gpu.c2c is None for gpu in gpus or tree.of_kind("unclassed")):
-        notes.append("PCIe: the file has no link_speed")
+        notes.append("PCIe: the file has no link_speed, or none with a rate")
+    elif unsaid := [gpu.name for gpu in gpus if gpu.generation is None and gpu.c2c is None]:
+        notes.append(
+            f"PCIe of {len(unsaid)} of {len(gpus)} GPUs: their link_speed has no rate ({', '.join(unsaid[:4])})"
+        )
     return notes

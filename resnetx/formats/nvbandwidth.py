@@ -47,9 +47,11 @@ from resnetx.record.copies import Engine, Pair, Place
 BUFFER_BYTES = 512 * 2**20  # common.h: defaultBufferSize
 LOAD_BYTES = 8  # kernels.cuh: a LatencyNode is a pointer
 MARK = re.compile(
-    r"^\s*(?:nvbandwidth Version:|(?:Running|SUM|&&&& PERF) (?:device_local_copy|\w+_(?:ce|sm|tma))(?:_\w+)?(?:\.| ))",
+    r"^\s*(?:nvbandwidth Version:|(?:Running|SUM|&&&& PERF) (?:device_local_copy|\w+_(?:ce|sm|tma))(?:_\w+)?(?:\.| )"
+    r"|memcpy (?:CE|SM) [CG]PU\(row\) [<>-]{2,3} [CG]PU\(column\)(?: \w{1,20})? bandwidth \(GB/s\))",
     re.MULTILINE,
 )
+UNNAMED = "a matrix without the name of its test"
 MOST_AT_ONCE = 64  # GPUs of one host that copy at once: each cell names all others
 _PAIRS = re.compile(r"(?:multinode_)?device_to_device_(bidirectional_)?memcpy_(read|write)_(ce|sm|tma)")
 _HOST = re.compile(r"(host_to_device|device_to_host|all_to_host|host_to_all)_memcpy_(ce|sm)")
@@ -96,6 +98,8 @@ def _table(file: File, results: _Results, size_bytes: int | None) -> CopyTable:
     left_out = list(dict.fromkeys(test.name for test in results.testcases if test.name not in read))
     if left_out:
         notes.append(f"left out: {', '.join(left_out[:20])}")
+    if not rows and UNNAMED in left_out:
+        raise file.error(f"holds {UNNAMED} (Running ..., or SUM ...); expected the output of nvbandwidth as it was")
     if not rows:
         raise file.error("no test of it has copies between GPUs, within one, or from or to the host, that passed")
     runs = Counter((test.name, test.bandwidth_description) for test in results.testcases if test.name in read)
@@ -164,7 +168,7 @@ def _printed(file: File, lines: Sequence[str]) -> _Results:
             name, waiting = running[1], True
         elif _DESCRIPTION.fullmatch(line):
             matrix: list[list[str | float | None]] = [list(row) for row in matrix_below(file, lines, place)]
-            own = _summed_below(lines, place) or name or "a matrix without the name of its test"
+            own = _summed_below(lines, place) or name or UNNAMED
             results.testcases += [_Test(name)] * (waiting and own != name)
             results.testcases.append(_Test(own, bandwidth_description=line.strip(), bandwidth_matrix=matrix))
             waiting = False

@@ -46,6 +46,7 @@ class TopoMatrix:
     cards: tuple[str, ...]
     words: dict[tuple[str, str], str]  # of each pair both ways round; a pair that is not said is missing
     affinity: dict[str, str]  # GPU -> what it says of its NUMA node, or else of its CPUs
+    in_numa: frozenset[str] = frozenset()  # GPUs whose memory is a NUMA node of the host, as beside a Grace CPU
     card_names: dict[str, str] = field(default_factory=dict)  # NIC0 -> mlx5_0
     notes: tuple[str, ...] = ()  # what is missing in the text
 
@@ -138,11 +139,13 @@ def _topo(file: File, matrix: DeviceMatrix, lines: Sequence[str]) -> TopoMatrix:
         if word := _word(file, matrix, row, column):
             words[row, column] = words[column, row] = word
     legend = {match[1]: match[2] for match in map(_LEGEND.match, lines) if match}
+    affinity, in_numa = _affinity(matrix)
     return TopoMatrix(
         gpus=tuple(matrix.gpus),
         cards=tuple(matrix.cards),
         words=words,
-        affinity=_affinity(matrix),
+        affinity=affinity,
+        in_numa=in_numa,
         card_names={name: legend.get(name, name) for name in matrix.cards},
         notes=tuple(_missing(matrix, words)),
     )
@@ -174,10 +177,11 @@ def _word(file: File, matrix: DeviceMatrix, row: str, column: str) -> str | None
     return said[0] if said else None
 
 
-def _affinity(matrix: DeviceMatrix) -> dict[str, str]:
-    """GPU -> its NUMA node as "NUMA 0", else its CPUs as "CPUs 0-19"; missing where the text does not say."""
+def _affinity(matrix: DeviceMatrix) -> tuple[dict[str, str], frozenset[str]]:
+    """(GPU -> its NUMA node as "NUMA 0", else its CPUs as "CPUs 0-19"; GPUs that are a NUMA node), where it is said."""
     headed = " ".join(matrix.header)
     found: dict[str, str] = {}
+    in_numa = set()
     for gpu in matrix.gpus:
         fields = list(matrix.fields.get(gpu, []))
         if fields[:1] == ["NUMA"]:  # as somebody wrote it by hand
@@ -190,7 +194,9 @@ def _affinity(matrix: DeviceMatrix) -> dict[str, str]:
             found[gpu] = f"NUMA {numa}"
         elif _AFFINITY.fullmatch(cpus):
             found[gpu] = f"CPUs {cpus}"
-    return found
+        if headed.endswith("GPU NUMA ID") and fields and fields[0].isdecimal():
+            in_numa.add(gpu)
+    return found, frozenset(in_numa)
 
 
 def _missing(matrix: DeviceMatrix, words: dict[tuple[str, str], str]) -> list[str]:

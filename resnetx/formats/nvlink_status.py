@@ -3,6 +3,8 @@
     GPU 0: Tesla V100-SXM2-32GB (UUID: GPU-...)
              Link 0: 25.781 GB/s
              Link 1: <inactive>
+    GPU 1: Tesla V100-SXM2-32GB (UUID: GPU-...)
+    NVML: Unable to retrieve NVLink information as all links are inActive
 
 It does not say where a link leads. Other switches of `nvidia-smi nvlink` (-c, -e, -R ...) have lines of the same form,
 of which none is a rate. Reference: nvidia-smi(1), "nvlink".
@@ -19,6 +21,7 @@ MOST_LINKS = 64  # of a GPU
 
 _GPU = re.compile(r"^\s*GPU (\d{1,4}):\s*\S")
 _LINK = re.compile(r"^\s*Link (\d{1,3})\s*[:,]\s*(\S.{0,200})\Z")
+_NONE_UP = re.compile(r"^\s*NVML: Unable to retrieve NVLink information as all links are inactive", re.IGNORECASE)
 _RATE = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
 
 
@@ -27,12 +30,12 @@ class NvlinkPorts:
     """The NVLinks of one GPU, by their numbers."""
 
     up: tuple[int, ...]
-    inactive: tuple[int, ...]
+    inactive: tuple[int, ...]  # (): none, or all, where `up` is empty, too
     Bps: float | None  # of each link that is up, and each way: the lowest; None: none is up
 
 
 def recognised(lines: Sequence[str]) -> bool:
-    return any(map(_LINK.match, lines))
+    return any(_LINK.match(line) or _NONE_UP.match(line) for line in lines)
 
 
 def ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
@@ -42,6 +45,8 @@ def ports(file: File, lines: Sequence[str]) -> dict[int, NvlinkPorts]:
     for number, line in enumerate(lines, 1):
         if found := _GPU.match(line):
             gpu = int(found[1])
+        elif gpu is not None and _NONE_UP.match(line):
+            rates.setdefault(gpu, {})
         elif link := _LINK.match(line):
             if gpu is None:
                 raise file.error("a link without its GPU; expected the line with its name above, as GPU 0: ...", number)

@@ -52,23 +52,33 @@ def parse(file: File, text: str, size_bytes: int | None) -> CopyTable:
     newer = bool(_NEWER.search(text))
     size = size_bytes or (NEW_BYTES if newer else OLD_BYTES)
     apart = without_peers(file, text)
-    titles = [title[0] for line in lines if (title := _TITLE.search(line))]
+    titles = [title[0] for _, title in _titles(lines)]
     if twice := next((title for title in titles if titles.count(title) > 1), ""):
         raise file.error(f"holds {' '.join(twice.split())} twice, as of two runs; expected the output of one")
     rows = [
         row
-        for place, line in enumerate(lines)
-        if (title := _TITLE.search(line))
+        for place, title in _titles(lines)
         for row in _of_matrix(title, matrix_below(file, lines, place), size, newer, apart)
         if row.usable
     ]
     if not rows:
         raise file.error("no matrix of it is one of p2pBandwidthLatencyTest (Unidirectional P2P=Enabled Bandwidth ...)")
     listed = devices(text)
+    cut = [" ".join(title[0].split()) for place, title in _titles(lines) if _is_cut(matrix_below(file, lines, place))]
     notes = [] if size_bytes else [f"the file does not say how large copies are: {size} bytes, as the program has it"]
+    notes += [f"{title} has fewer rows than columns: the text has been cut off" for title in cut[:1]]
     return CopyTable(
         "p2pBandwidthLatencyTest", gpus_of(rows, listed), tuple(rows), notes=tuple(notes), devices=tuple(listed)
     )
+
+
+def _titles(lines: Sequence[str]) -> Iterator[tuple[int, re.Match[str]]]:
+    """The places of the matrices' titles."""
+    return ((place, title) for place, line in enumerate(lines) if (title := _TITLE.search(line)))
+
+
+def _is_cut(matrix: Sequence[Sequence[float]]) -> bool:
+    return not matrix or len(matrix[0]) > len(matrix)
 
 
 def devices(text: str) -> list[ListedGpu]:

@@ -1,12 +1,13 @@
 """Bench records of what other programs measured: collectives by nccl-tests and OSU, pair copies by several."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from resnetx.errors import ConfigError, FileError, unknown_name
+from resnetx.errors import ConfigError, FileError, shortened, unknown_name
 from resnetx.formats import nvbandwidth, osu, p2p_test, pasted, tartan_pairs, torch_log
 from resnetx.formats.copy_rows import CopyRow, CopyTable, ListedGpu
 from resnetx.formats.nccl_ranks import Rank
@@ -17,6 +18,7 @@ from resnetx.operations import OPERATIONS
 from resnetx.record import NOT_DESCRIBED, SCHEMA, BenchPoint, BenchRecord, Device, Unknown, Warning, known, seal
 from resnetx.record.bench import WRONG_ELEMENTS
 from resnetx.record.copies import CopyCell
+from resnetx.visible import visible
 
 SILENT = Unknown("nccl-tests does not say")
 MEAN_OF_A_QUEUE = Unknown("`times_s` is the mean of a queue, as nccl-tests times them")
@@ -139,6 +141,13 @@ def _record(
     if points and ranks is None:
         message = f"{no_ranks}, so bus bandwidths and expected times are not known"
         warnings = [*warnings, Warning(code="no-ranks", message=message, remedy="add gpus=, how many took part")]
+    if len(kinds := Counter(device.name for device in devices if device.name)) > 1:
+        named = ", ".join(f"{count} {shortened(visible(name))}" for name, count in kinds.most_common(MOST_LEFT_OUT))
+        remedy = "a collective is as slow as its slowest GPU; no described system has several kinds"
+        warnings = [
+            *warnings,
+            Warning(code="mixed-gpus", message=f"lists several kinds of GPUs: {named}", remedy=remedy),
+        ]
     record = BenchRecord(
         kind="bench",
         schema=SCHEMA,

@@ -19,6 +19,7 @@ from resnetx.interconnect.survey import SeenNode, Survey
 from resnetx.interconnect.survey_gpus import NOT_NAMED, gpu_parts, link_findings, rate_source
 from resnetx.interconnect.survey_parts import (
     FABRICS,
+    RACKS,
     Chosen,
     PartSettings,
     c2c_part,
@@ -135,17 +136,24 @@ class _Plan:
     def library(self) -> str:
         if self.gpus[0] == CPU_RANK:
             return "gloo"
-        switch = FABRICS.get(self.peer_link, ("", ""))[1]
-        reduces = bool(self.survey.switched) and entries("switches").get(switch, {}).get("reduces", False)
+        known = self.peer_link in FABRICS and bool(self.survey.switched)
+        reduces = known and entries("switches")[self._nvswitch()].get("reduces", False)
         return "nvls" if reduces else "nccl2.4"
+
+    def _nvswitch(self) -> str:
+        """The switch of the GPUs' NVLinks: beside Grace CPUs that of a rack."""
+        switch = FABRICS.get(self.peer_link, FABRICS["nvlink4"])[1]
+        c2c = all(gpu.c2c for gpu in self.survey.gpus) or all(
+            each.get("bus", "").startswith("c2c") for each in self.like
+        )
+        return RACKS.get(switch, switch) if c2c else switch
 
     def components(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for gpu, part in zip(self.survey.gpus, self.gpus, strict=True):
             yield gpu.name, self._placed(gpu.name, gpu=part)
         for number, members in enumerate(self._fabrics()):
             middle = sum(self.places[f"gpu{gpu}"][0] for gpu in members) / len(members)
-            switch = FABRICS.get(self.peer_link, FABRICS["nvlink4"])[1]
-            yield f"nvswitch{number}", {"switch": switch, "at": [round(middle, 2), -1.2]}
+            yield f"nvswitch{number}", {"switch": self._nvswitch(), "at": [round(middle, 2), -1.2]}
         for node in self.survey.nodes:
             if node.kind == "switch":
                 yield node.name, self._placed(node.name, switch=switch_part(node.generation or self.pcie))

@@ -18,13 +18,13 @@ import msgspec
 
 from resnetx.config import CONFIGS
 from resnetx.interconnect.lined_yaml import LinedYaml
-from resnetx.interconnect.survey import SeenNode, Survey
+from resnetx.interconnect.survey import DISTANCES, SeenNode, Survey
 from resnetx.interconnect.survey_parts import Chosen, Entry, PartSettings, assumed, beginning, entries, slug, the_only
 from resnetx.interconnect.system_file import parts_of
 from resnetx.loading import own_yaml
 
 NOT_NAMED = "gpu-not-named"  # the part of a GPU that no source names
-AMD, NVIDIA = "1002", "10de"  # vendors on PCI
+AMD, NVIDIA, HYGON = "1002", "10de", "1d94"  # vendors on PCI
 PART_FILES = (".yaml", ".yml")  # gpu=mine.yaml names a file with a part
 
 _BY_NVLINKS = ((4, "p100-sxm2-16gb"), (6, "v100-sxm2-16gb"), (12, "a100-sxm4-80gb"), (10**6, "h100-sxm5-80gb"))
@@ -32,6 +32,7 @@ _BY_PCIE = {4: "a100-pcie-40gb", 5: "h100-pcie-80gb", 6: "h100-pcie-80gb"}  # el
 # Links of the bridges of cards, and a described card with such: an RTX 2080 has one link, other Turing cards two, GA102
 # cards four, A100 and H100 PCIe three bridges of four, two H200 NVL 18 (data sheets of these).
 _BRIDGES = ((1, "rtx2080"), (2, "rtx2080"), (4, "rtx-3090"), (12, "a100-pcie-80gb"), (18, "h100-nvl-94gb"))
+_MOST_OF_A_HIVE = 4  # cards that bridges join, each to all: two or four MI210 (its data sheet)
 _COPY = [3.0, "assumed", "as P100-SXM2"]
 _NO_NVIDIA = [1.1, "assumed", "no GPU of NVIDIA, whose numbers tell of what NCCL does: below any of them"]
 _FIGURES = {
@@ -189,7 +190,9 @@ def _unnamed(device: str, arch: str) -> str:
     """What is known of a GPU without a name; "" where that is nothing."""
     if not device and not arch:
         return ""
-    vendor = {AMD: "AMD", NVIDIA: "NVIDIA"}.get(device.partition(":")[0], "AMD" if arch.startswith("gfx") else "NVIDIA")
+    vendor = {AMD: "AMD", NVIDIA: "NVIDIA", HYGON: "Hygon"}.get(
+        device.partition(":")[0], "AMD" if arch.startswith("gfx") else "NVIDIA"
+    )
     return f"{vendor} GPU of PCI id {device}" if device else f"{vendor} GPU"
 
 
@@ -226,11 +229,19 @@ def _capability(arch: str, base: Entry) -> list[Any]:
 
 def _gpu_alike(survey: Survey) -> tuple[str, str]:
     """The described GPU that is nearest by its links, and why."""
-    links = max((links_of(survey, gpu) for gpu in range(len(survey.gpus))), default=0)
+    gpus = range(len(survey.gpus))
+    links = max((links_of(survey, gpu) for gpu in gpus), default=0)
     if survey.link == "xgmi":
-        neighbours = max((sum(gpu in pair for pair in survey.direct) for gpu in range(len(survey.gpus))), default=0)
-        base = "mi300x-192gb" if neighbours == 7 else "mi250x-gcd"
-        return base, f"XGMI to {neighbours} others"
+        near = [{one, *(gpu for pair in survey.direct if one in pair for gpu in pair)} for one in gpus]  # with itself
+        neighbours = max((len(each) - 1 for each in near), default=0)
+        if not neighbours:
+            return "mi210-64gb", "no XGMI: a card on PCIe"
+        hive = neighbours < _MOST_OF_A_HIVE and all(near[other] == each for each in near for other in each)
+        base = "mi300x-192gb" if neighbours == 7 else "mi210-64gb" if hive else "mi250x-gcd"
+        return base, f"XGMI to {neighbours} other{'s' * (neighbours > 1)}"
+    if links and all(gpu.c2c for gpu in survey.gpus):
+        shared = len(survey.gpus) > len(survey.cpus)
+        return ("gb200-186gb", "NVLink-C2C, several to a CPU") if shared else ("gh200-96gb", "NVLink-C2C")
     lanes = bridge_lanes(survey)
     if lanes and (lanes <= _BRIDGES[2][0] or len(survey.gpus) > 2):  # two GPUs with more may be any
         full, base = next(each for each in _BRIDGES if lanes <= each[0])
@@ -269,14 +280,26 @@ def link_findings(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Itera
                 down += " or without a bridge: these cards take three, of four links each" * (full == 12)
                 down += ", unless these are V100 of a POWER9 host" * (assumed_part and lanes == 3)
                 yield f"GPU{a} to GPU{b}: {lanes} of the {full} links of their NVLink bridge are up, {down}"
+    yield from _below_full(survey, parts, chosen)
     for gpu, ports in survey.ports.items():
         links = links_of(survey, gpu)
+        if ports.up and not links and survey.worth >= DISTANCES:
+            yield f"GPU{gpu}: {len(ports.up)} NVLinks are up, by nvidia-smi nvlink -s; the wiring shows none"
         if links and links != len(ports.up):
             yield f"GPU{gpu}: {len(ports.up)} of its NVLinks are up, by nvidia-smi nvlink -s; the wiring has {links}"
         kind = chosen.entry("gpus", parts[gpu]).get("peer_link", "")
         full_GBps = entries("links")[kind]["bandwidth_GBps"][0] if kind else 0.0
         if ports.Bps and ports.Bps / 1e9 < 0.9 * full_GBps:
             yield f"GPU{gpu}: an NVLink runs at {ports.Bps / 1e9:.4g} GB/s, of {full_GBps:g}"
+
+
+def _below_full(survey: Survey, parts: Sequence[str], chosen: Chosen) -> Iterator[str]:
+    """GPUs with fewer links into switches than their part has, or else than others have."""
+    for gpu, links in sorted(survey.switched.items()):
+        named = 0 if chosen.bases.get(parts[gpu]) else chosen.entry("gpus", parts[gpu]).get("peer_links", 0)
+        full = max(named, *survey.switched.values())
+        if links < full and gpu not in survey.ports:  # which say it themselves
+            yield f"GPU{gpu}: {links} of {full} NVLinks into the switches are up"
 
 
 def rate_source(survey: Survey, gpu: int) -> str | None:

@@ -12,10 +12,12 @@ from itertools import combinations
 from resnetx.errors import ConfigError
 from resnetx.formats.nvidia_smi_topo import FARTHER, NvidiaSmi, TopoMatrix
 from resnetx.formats.nvlink_status import NvlinkPorts
+from resnetx.formats.pci_tree import C2c
 from resnetx.formats.rocm_smi_topo import RocmTopo
 from resnetx.interconnect.survey import DISTANCES, NAMES, PEERS, Pair, SeenCpu, SeenNode, Survey
 
 PIX, PXB, PHB, NODE, SYS = range(len(FARTHER))
+GRACE = "NVIDIA Grace"  # the CPU of GPUs whose memory is a NUMA node of the host, by NVLink-C2C
 MOST_NVLINKS = 18  # of a GPU up to Blackwell: more, and they go into a switch
 
 Groups = list[list[str]]
@@ -37,6 +39,7 @@ def of_nvidia_smi(said: NvidiaSmi, most_links: int = 0) -> Survey:
     unknown = [*survey.unknown, *topo.notes, *_of_nvlinks(lanes, switched, most_links)]
     return replace(
         survey,
+        cpus=tuple(replace(cpu, product=GRACE) for cpu in survey.cpus) if topo.in_numa else survey.cpus,
         nodes=nodes,
         direct=direct,
         switched=switched,
@@ -63,6 +66,8 @@ def _inactive(said: NvidiaSmi) -> Iterator[str]:
             links = ", ".join(map(str, ports.inactive))
             total = len(ports.up) + len(ports.inactive)
             yield f"GPU{gpu}: {len(ports.inactive)} of {total} NVLinks are inactive: {links}"
+        elif not ports.up:
+            yield f"GPU{gpu}: no NVLink is active, by nvidia-smi nvlink -s"
 
 
 def of_rocm_smi(said: RocmTopo) -> Survey:
@@ -115,7 +120,8 @@ def _ranks(topo: TopoMatrix) -> dict[tuple[str, str], int]:
 def _labelled(node: SeenNode, topo: TopoMatrix, names: dict[int, str]) -> SeenNode:
     if node.kind == "gpu":
         label = topo.gpus[int(node.name[3:])]
-        return replace(node, label=label, product=names.get(int(label[3:]), ""))
+        c2c = C2c() if label in topo.in_numa else None
+        return replace(node, label=label, product=names.get(int(label[3:]), ""), c2c=c2c)
     return replace(node, label=topo.card_names.get(node.label, node.label))
 
 

@@ -26,6 +26,7 @@ FABRICS = {  # kind of NVLink -> that into a switch, and the switch
     "nvlink4": ("nvlink4", "nvswitch3"),
     "nvlink5": ("nvlink5", "nvswitch4-hgx"),
 }
+RACKS = {"nvswitch4-hgx": "nvswitch4"}  # switch of a baseboard -> that of a rack (NVL72) in its place
 SOCKETS = {  # the links between two CPUs of a kind, as the systems that come with resnetx have them
     "xeon-e5": ("qpi-9.6", 2),
     "xeon-platinum": ("upi-10.4", 3),
@@ -36,6 +37,7 @@ SOCKETS = {  # the links between two CPUs of a kind, as the systems that come wi
     "power8": ("xbus-power8", 1),
     "power9": ("xbus-power9", 1),
 }
+_MAKERS = ("Intel", "AMD", "NVIDIA")
 _CPU_BY_WORD = (
     ("Broadwell", "xeon-e5-2698v4"), ("Haswell", "xeon-e5-2690v3"), ("Skylake", "xeon-platinum-8168"),
     ("Sapphire", "xeon-8480c"), ("Emerald", "xeon-8570"), ("POWER", "power9"), ("Arm", "grace"), ("Grace", "grace"),
@@ -136,10 +138,11 @@ def _cpu_base(cpu: SeenCpu, generation: int, settings: PartSettings) -> tuple[st
     """(described part, why it is assumed or "")."""
     if settings.cpu is not None:
         return named("cpus", "cpu", settings.cpu), ""
-    plain = re.sub(r"\((?:R|TM)\)|CPU|Processor|-Core", " ", cpu.product).split()
+    words = re.sub(r"\((?:R|TM)\)|CPU|Processor|-Core", " ", cpu.product).split()
+    plain = [word for word in words if word not in _MAKERS]
     for name, entry in entries("cpus").items():
-        model = [word for word in entry["about"].partition("(")[0].split() if word not in ("Intel", "AMD", "NVIDIA")]
-        if len(model) > 1 and " ".join(model) in " ".join(plain):
+        model = [word for word in entry["about"].partition("(")[0].split() if word not in _MAKERS]
+        if (len(model) > 1 and " ".join(model) in " ".join(plain)) or model == plain:
             return name, ""
     said = f"{cpu.product} is a family of several" if cpu.product else "no source names it"
     for word, base in _CPU_BY_WORD:

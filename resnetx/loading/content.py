@@ -75,6 +75,8 @@ class File:
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
+            if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise self.error("is UTF-16, as the > of PowerShell writes it; save it as UTF-8") from None
             line = data.count(b"\n", 0, error.start) + 1
             raise self.error(f"byte 0x{data[error.start]:02x} is not UTF-8; expected {self.what}", line) from None
 

@@ -710,6 +710,39 @@ def pasted(tmp_path, hosts, times_s, collective="allreduce"):
     return file
 
 
+def warned(out):
+    return {each["code"]: each["message"] for each in json.loads(out)["warnings"]}
+
+
+def test_ranks_on_other_gpus_than_the_system_has_are_said(capsys, tmp_path):
+    file = tmp_path / "pasted.log"
+    words = ["bench", "--import", str(file), "systems=dgx-h200", f"results={tmp_path}", "--json"]
+    rows = table("allreduce", 8, {2**30: 4018e-6})
+    file.write_text(rank_list({"a": 8}, "Tesla V100-SXM2-32GB") + rows)
+    assert warned(run(capsys, *words)[1])["other-gpu"].startswith(
+        "the list names Tesla V100-SXM2-32GB; dgx-h200 has NVIDIA H200, so that"
+    )
+    file.write_text(rank_list({"a": 8}) + rows)
+    assert "other-gpu" not in warned(run(capsys, *words)[1])
+    mixed = rank_list({"a": 8}).replace("NVIDIA H200", "Tesla\tT4", 3)
+    file.write_text(mixed + rows)
+    found = warned(run(capsys, *words)[1])
+    assert found["mixed-gpus"] == "lists several kinds of GPUs: 5 NVIDIA H200, 3 Tesla T4"
+    assert "the list names Tesla T4" in found["other-gpu"]
+
+
+def test_hosts_of_one_name_are_told_apart_by_their_devices(capsys, tmp_path):
+    ranks = rank_list({"a": 8, "b": 8}).replace("      b device", "      a device")
+    file = tmp_path / "pasted.log"
+    file.write_text(ranks + table("allreduce", 16, {2**30: 4018e-6}))
+    words = ["systems=dgx-h200", "network=ndr400", f"results={tmp_path}", "--json"]
+    status, out, _ = run(capsys, "bench", "--import", str(file), *words)
+    assert status == 0
+    assert [device["node"] for device in json.loads(out)["devices"]] == ["a"] * 8 + ["a (2)"] * 8
+    assert warned(out)["imported"] == "several hosts have one name, by their devices: a"
+    assert json.loads(out)["points"][0]["verdict"] == "as expected"
+
+
 def test_ranks_on_several_hosts_are_judged_on_as_many_nodes(capsys, tmp_path):
     file = pasted(tmp_path, {"node-a": 8, "node-b": 8}, {2**30: 4018e-6, 8 * 2**30: 0.278})
     words = ["bench", "--import", str(file), "systems=dgx-h200", f"results={tmp_path}"]

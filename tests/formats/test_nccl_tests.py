@@ -1,6 +1,7 @@
 """Tables of nccl-tests of every version: read by their headings, and held against themselves."""
 
 import json
+import re
 
 import pytest
 
@@ -243,6 +244,34 @@ def test_one_of_several_tables_is_chosen(read):
     assert read(text, "allgather").collective == "allgather"
     with pytest.raises(FileError, match="holds allreduce on some ranks, allgather on some ranks; expected"):
         read(text, "reduce")
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["node1: Test NCCL failure common.cu:303 'unhandled cuda error'", " .. node1 pid 1000: Test failure common.cu:401"],
+)
+def test_a_test_that_failed_behind_its_rows_is_said(read, last):
+    text = table("allreduce", 8, TIMES_s)
+    assert read(text + "# Out of bounds values : 0 OK\n").note == ""
+    said = " ".join(last.split())
+    assert read(f"{text}{last}\n").note == f"the test failed behind its rows (line 5: {said})"
+
+
+def test_a_list_that_was_shortened_is_said(read):
+    lines = rank_list({"a": 8}).splitlines(keepends=True)
+    text = table("allreduce", 8, TIMES_s)
+    assert read("".join(lines) + text).note == ""
+    assert read("".join([*lines[:2], "...\n", *lines[7:]]) + text).note == (
+        "the list of ranks is shortened: it has 3 of 8"
+    )
+
+
+def test_separators_of_thousands_and_decimal_commas_are_no_columns(read):
+    text = table("allreduce", 8, TIMES_s)
+    grouped = re.sub(r"\d{4,}(?=\.|\s)", lambda found: f"{int(found[0]):,}", text)
+    assert "67,108,864" in grouped
+    assert times(read(grouped)) == TIMES_s
+    assert times(read(re.sub(r"(\d)\.(\d)", r"\1,\2", text))) == TIMES_s
 
 
 def test_tables_of_the_same_sizes_are_not_mixed(read):

@@ -248,6 +248,13 @@ def test_two_runs_of_p2p_test_are_not_averaged(imported):
         imported(b"".join(runs))
 
 
+def test_a_matrix_that_lost_rows_is_said(imported):
+    text = p2p_test({"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)": lambda a, b: 250.0}, 4)
+    said = "Unidirectional P2P=Enabled Bandwidth Matrix has fewer rows than columns: the text has been cut off"
+    assert said not in [warning.message for warning in imported(text).warnings]
+    assert said in [warning.message for warning in imported(b"\n".join(text.splitlines()[:-1])).warnings]
+
+
 def test_reads_and_writes_are_kept_apart_and_each_has_its_sender(imported):
     """The GPU of the row issues both: it sends what it writes, and receives what it reads."""
     title = "Unidirectional P2P=Enabled Bandwidth (P2P {}) Matrix (GB/s)"
@@ -379,6 +386,32 @@ def test_osu_gathering_is_of_what_each_rank_sends(imported):
         (b"Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\nnothing\n", "a.txt", "no matrix of it is one of"),
         (b"Uni-PCIe-Bandwidth\n", "a.txt", "no matrix of it is one of Tartan's"),
         (b"# OSU MPI Latency Test v5\n", "a.txt", "no line of it is a result (size, then latency"),
+        (
+            b"memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1\n 0 N/A 376.12\n 1 375.90 N/A\n",
+            "a.txt",
+            "holds a matrix without the name of its test (Running ..., or SUM ...)",
+        ),
+        (
+            b"nvbandwidth Version: v0.8\nRunning device_to_device_memcpy_read_ce.\n"
+            b"memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1\n 0 N/A 376.12\n 1 375.90\n\n",
+            "a.txt",
+            "line 6: the file ends within a row of its last matrix; it has been cut off",
+        ),
+        (
+            "#  size  count  type".encode("utf-16"),
+            "a.txt",
+            "is UTF-16, as the > of PowerShell writes it; save it as UTF-8",
+        ),
+        (
+            b"size,count,type,redop,root,time,algbw,busbw\n1048576,262144,float,sum,-1,36.12,29.03,50.81\n",
+            "a.txt",
+            "its columns have commas or semicolons between them; expected blanks",
+        ),
+        (
+            b"# size count type redop root time algbw bus\nbw #wrong time algbw busbw #wrong\n",
+            "a.txt",
+            "its rows are broken into several lines, as by a narrow terminal",
+        ),
         (b"garbage", "a.txt", "no line of it is a result of nccl-tests"),
     ],
 )

@@ -77,6 +77,8 @@ def test_the_pci_id_or_the_architecture_names_the_gpu(made, gpu, part):
         ({**AMD, "device": "0x74a5", "gpu": 'gcn="gfx942"'}, "AMD Instinct MI325X (gfx942), not described"),
         ({**AMD, "gpu": 'sm="90" gcn="910"'}, "AMD GPU (gfx90a), not described"),
         ({**AMD, "device": "0xffff", "gpu": 'sm="90"'}, "AMD GPU of PCI id 1002:ffff, not described"),  # no sm
+        ({"vendor": "0x1d94", "device": "0x54b7", "gpu": 'gcn="906"'},
+         "Hygon GPU of PCI id 1d94:54b7 (gfx906), not described"),
     ],
 )  # fmt: skip
 def test_a_gpu_that_is_not_described_has_its_name_and_no_figures_of_another(made, gpu, about):
@@ -166,6 +168,13 @@ def test_c2c_is_the_way_to_the_cpu_and_wlan_is_no_card_of_a_cluster(made):
     assert not any("no link_speed" in said for said in written.unknown)
 
 
+def test_a_link_without_a_rate_is_said(made):
+    known, unknown = {"device": "0x2684", "gpu": 'sm="89"'}, {"device": "0x2684", "speed": "Unknown speed"}
+    assert "PCIe of 1 of 2 GPUs: their link_speed has no rate (0000:02:00.0)" in made(xml(known, unknown))[1].unknown
+    assert "PCIe: the file has no link_speed, or none with a rate" in made(xml(unknown, unknown))[1].unknown
+    assert not any("link_speed" in said for said in made(xml(known, known))[1].unknown)
+
+
 def test_an_idle_gpu_keeps_the_link_that_its_part_has(made):
     gpu = {"device": "0x2684", "gpu": 'sm="89"', "speed": "2.5 GT/s PCIe"}
     machine, _ = made(xml(gpu, gpu))
@@ -239,7 +248,86 @@ def test_links_into_a_switch_are_those_that_are_up(made):
     machine, written = made(text + "\n" + up)
     lanes = {link.a: link.lanes for link in machine.links if link.b == "nvswitch0"}
     assert lanes == {"gpu0": 17, "gpu1": 18, "gpu2": 18, "gpu3": 18}
-    assert "GPU0: 1 of 18 NVLinks are inactive: 17" in written.findings
+    assert written.findings == ("GPU0: 1 of 18 NVLinks are inactive: 17",)
+
+
+def test_links_that_the_matrix_does_not_have_are_found(made):
+    none = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)\n"
+    none += "NVML: Unable to retrieve NVLink information as all links are inActive"
+    up = status(1, [26.562] * 18, "NVIDIA H100 80GB HBM3")
+    _, written = made(topo("X SYS\nSYS X", ["0-9"] * 2), f"{none}\n{up}")
+    assert written.findings == (
+        "GPU0: no NVLink is active, by nvidia-smi nvlink -s",
+        "GPU1: 18 NVLinks are up, by nvidia-smi nvlink -s; the wiring shows none",
+    )
+
+
+@pytest.mark.parametrize("name", ["", "NVIDIA H100 80GB HBM3"])
+def test_a_gpu_with_fewer_links_into_the_switches_is_found(made, name):
+    cells = "\n".join(
+        " ".join("X" if a == b else "NV17" if 2 in (a, b) else "NV18" for b in range(4)) for a in range(4)
+    )
+    names = "".join(f"\nGPU {gpu}: {name} (UUID: GPU-{gpu})" for gpu in range(4) if name)
+    _, written = made(topo(cells, ["0-9"] * 4) + names)
+    assert written.findings == ("GPU2: 17 of 18 NVLinks into the switches are up",)
+    assert not made(topo(cells.replace("NV17", "NV18"), ["0-9"] * 4) + names)[1].findings
+    if name:
+        slow = made(topo(cells.replace("NV18", "NV17"), ["0-9"] * 4) + names)[1].findings
+        assert len(slow) == 4, "fewer than the part has"
+
+
+# ---- Grace
+
+
+def test_gpus_that_are_numa_nodes_of_the_host_are_beside_grace(made):
+    def text(numa_ids):
+        rows = [f"GPU{a}\t" + "\t".join("X" if a == b else "NV18" for b in range(4)) for a in range(4)]
+        fields = [f"{72 * (a // 2)}-{72 * (a // 2) + 71}\t{a // 2}\t{numa_ids[a]}" for a in range(4)]
+        head = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"
+        return "\n".join([head, *(f"{row}\t{field}" for row, field in zip(rows, fields, strict=True))])
+
+    machine, written = made(text([2, 10, 18, 26]))
+    assert {link.part_name for link in machine.links if link.a.startswith("gpu") and link.b.startswith("cpu")} == {
+        "c2c"
+    }
+    assert {part.part_name for part in machine.components if part.kind == "switch"} == {"nvswitch4"}
+    assert {part.part_name for part in machine.components if part.kind == "cpu"} == {"grace"}
+    assert any("as gb200-186gb (NVLink-C2C, several to a CPU)" in said for said in written.unknown)
+    named = "".join(f"\nGPU {gpu}: NVIDIA GB200 (UUID: GPU-{gpu})" for gpu in range(4))
+    machine, _ = made(text([2, 10, 18, 26]) + named)
+    assert {part.part_name for part in machine.gpus} == {"gb200-186gb"}
+    plain, _ = made(text(["N/A"] * 4))
+    assert {link.part_name for link in plain.links if link.a.startswith("gpu") and link.b.startswith("cpu")} == {
+        "pcie5"
+    }
+    assert {part.part_name for part in plain.components if part.kind == "switch"} == {"nvswitch3"}
+
+
+# ---- AMD's links
+
+
+def showtopo(count, joined):
+    def table(title, cell):
+        rows = [f"GPU{a} " + " ".join("0" if a == b else cell(a, b) for b in range(count)) for a in range(count)]
+        return [f"==== {title} between two GPUs ====", " ".join(f"GPU{a}" for a in range(count)), *rows, ""]
+
+    kinds = table("Link Type", lambda a, b: "XGMI" if joined(a, b) else "PCIE")
+    return "\n".join([*table("Weight", lambda a, b: "15" if joined(a, b) else "40"), *kinds])
+
+
+@pytest.mark.parametrize(
+    ("count", "joined", "base", "why"),
+    [
+        (4, lambda a, b: False, "mi210-64gb", "no XGMI: a card on PCIe"),
+        (4, lambda a, b: a // 2 == b // 2, "mi210-64gb", "XGMI to 1 other"),
+        (8, lambda a, b: a // 4 == b // 4, "mi210-64gb", "XGMI to 3 others"),
+        (8, lambda a, b: abs(a - b) in (1, 7), "mi250x-gcd", "XGMI to 2 others"),
+        (8, lambda a, b: True, "mi300x-192gb", "XGMI to 7 others"),
+    ],
+)
+def test_amd_cards_that_bridges_join_are_no_modules(made, count, joined, base, why):
+    _, written = made(showtopo(count, joined))
+    assert any(f"as {base} ({why})" in said for said in written.unknown)
 
 
 @pytest.mark.parametrize(
