@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PLACES = re.compile(
-    rb"(?<![\w.~-])(?:/(?:var/)?tmp/|/home/|/root/|/Users/|/private/|/var/folders/|/mnt/|/build/|/builds/|/work/|/workspace/"
+    rb"(?<![\w.~-])(?:/(?:var/)?tmp/|/home/|/root/|/Users/|/private/|/var/folders/|/mnt/|/builds?/|/work(?:space)?/"
     rb"|[A-Z]:[\\/]+Users[\\/])[\w.~+-]+(?:[\\/][\w.~+-]+)*"
 )
 INVENTED = {  # in docs and tests

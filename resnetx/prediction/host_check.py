@@ -2,8 +2,8 @@
 
 A pair is two batches of one published series, the larger 6 to 10.7 times the smaller (about what eight GPUs make of one
 GPU's batch): the smaller one's step is predicted from the rate at the larger, as `resnetx predict rate=` does it. The
-constants were chosen on the steps at batch 1 of one source (`host_step.CHOSEN_ON`), none of which is in a pair here but
-as the smaller batch of its own series.
+constants were chosen on the steps at batch 1 of one source (`host_step.CHOSEN_ON`), so that its pairs are no evidence
+for them, and are counted apart.
 """
 
 import math

@@ -21,7 +21,7 @@ DEVIATION = 0.5
 SPREAD = math.exp(1.645 * DEVIATION)  # either way, in nine cases of ten
 STATED = 1.2  # either way, of a time that the user states: assumed
 # A loop has work of its own beside the launches of layers: LOOP_s, of which a network of LOOP_PASSES passes has 63 %
-# and one of three times as many 95 % (a language model of 16 passes takes 8.8 ms in all on a V100, which bounds it).
+# and one of three times as many 95 % (Gavel's language model of 16 passes takes 8.8 ms in all on a V100: a bound).
 LOOP_s, LOOP_PASSES = 20e-3, 60.0
 PASS_s = 39e-6  # of the host, for each pass (forward or backward) over one layer
 CHOSEN_ON = "milabench-h100"  # the source in `results/published/steps.yaml` whose steps at batch 1 set both

@@ -87,13 +87,14 @@ class Iteration:
     @cached_property
     def errors(self) -> Errors:
         """How far off each part may be: the largest error over the kinds of ranks."""
+        queueing = max(compute.queue_error for compute in self.computes)
         return Errors(
             compute=max(compute.error for compute in self.computes),
             messages=self.exchange.error,
             reading=max(times.reading_error for times in self.inputs),
             copying=max(times.copying_error for times in self.inputs),
-            host=HOST_ERROR if self.point.setting.host_s else 0.0,
-            queueing=max(compute.queue_error for compute in self.computes),
+            host=HOST_ERROR if self.point.setting.host_s else queueing,
+            queueing=queueing,
             faster=max(compute.error if compute.faster is None else compute.faster for compute in self.computes),
             whole_step=any(compute.whole_step for compute in self.computes),
         )

@@ -20,7 +20,7 @@ class CountedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StepSeries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rates of one workload on one GPU, by batch."""
 
-    source: str  # its name among the sources: one GPU in one machine, left out together
+    source: str  # its name among the sources: one GPU in one machine
     gpu: str
     network: str
     precision: Precision | None  # null: the source does not say

@@ -20,8 +20,8 @@ HEAD = f"""# Accuracy of predictions
 
 Every published training rate that resnetx ships, beside what it predicts. Whoever published a rate is left out of
 all fits that its prediction uses: the roofline, and what scaling costs. So each error is one on a source that the model
-has not seen. The figures themselves were known while the model was written. `resnetx predict --validate --all` prints
-each.
+has not seen, but for the rows that say otherwise: the host's part of a step was chosen on one machine. The figures
+themselves were known while the model was written. `resnetx predict --validate --all` prints each.
 
 - **mean**, **worst**: error of the predicted rate, as |ln(predicted / measured)|.
 - **linear**: mean error of "GPUs x the rate of one" (of a smaller batch: of the larger one's rate), the simplest
@@ -36,6 +36,8 @@ FITTED = """## What was fitted to what
   rates do not determine stays that of all. `python -m resnetx.prediction.fitting` fits again.
 - What scaling costs beyond messages (`resnetx/prediction/scaling_errors.py`): two figures, to the rates of several
   GPUs of one node (`results/published/scaling.yaml`). `python -m resnetx.prediction.scaling_fit` fits again.
+- The host's part of a step (`resnetx/prediction/host_step.py`) is not fitted: its constants were chosen on the steps at
+  batch 1 of milabench on an H100 (`results/published/steps.yaml`), whose rows above are therefore no evidence for them.
 - What computing loses to messages beside it is assumed, not fitted; the interval reaches from nothing to all.
 - Collectives ([interconnect.md](interconnect.md)): the figures of `results/published/collectives-fit.yaml`, to
   published times (`results/published/collectives.yaml`). `python -m resnetx.interconnect.fitting` fits again.
