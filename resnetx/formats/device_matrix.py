@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from resnetx.loading import File
 
-TEXT_BYTES = 2**20  # of a file with the answer of a command
 MAX_DEVICES = 512  # of a matrix: a rack of 72 GPUs and its network cards is far below
 
 _ESCAPE = re.compile(r"(?:\x1b|␛|\^\[|\\e|\\033|\\x1b)?\[[0-9;]{0,10}m|\x1b[\[(][0-9;?]{0,10}[A-Za-z]")

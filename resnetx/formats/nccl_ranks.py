@@ -63,13 +63,6 @@ class RankList:
     def complete(self) -> bool:
         return bool(self.ranks) and self.groups == 1 and len(self.ranks) == self.count
 
-    @property
-    def on_hosts(self) -> tuple[int, ...]:
-        """Ranks on each host, in their order; (): the list does not say."""
-        if not self.complete or any(rank.host is None for rank in self.ranks):
-            return ()
-        return tuple(Counter(rank.host for rank in self.ranks).values())
-
 
 NOT_SAID = RankList()
 

@@ -208,12 +208,5 @@ def switch_part(generation: int) -> str:
     return {4: "pcie4-switch", 5: "pcie5-switch", 6: "pcie5-switch"}.get(generation, "plx-8764")
 
 
-def pcie_setting(generation: int | None) -> int | None:
-    """Checks the setting `pcie`."""
-    if generation is not None and generation not in PCIE_GBps:
-        raise ConfigError(f"pcie={generation}: expected a generation of PCI Express, 1 to {max(PCIE_GBps)}")
-    return generation
-
-
 def slug(product: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", product.lower()).strip("-.")[:60]
