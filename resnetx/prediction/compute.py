@@ -24,10 +24,10 @@ from resnetx.hashed import HashedTuple
 from resnetx.interconnect.parts import CpuSpec, GpuSpec
 from resnetx.interconnect.system import System, parts_table
 from resnetx.prediction import host_step, roofline
-from resnetx.prediction.host_step import NO_HOST, HostStep
+from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launched
 from resnetx.prediction.replay import step_of
 from resnetx.prediction.scenario import CPU, Point
-from resnetx.prediction.stated_rate import KnownStep, StatedRates
+from resnetx.prediction.stated_rate import StatedRates
 from resnetx.prediction.step import LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin, measured_on
@@ -63,6 +63,8 @@ class Compute:
     queue_error: float = 0.0  # relative, of the host's time to queue a step
     faster: float | None = None  # how much shorter the step may be, relative; null: as much as longer (`error`)
     whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
+    device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
+    launch: HostStep | None = None  # the host's part then
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -110,7 +112,9 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
     assert subject.layers is not None and subject.request is not None, "neither a trace nor a layer table"
     gpu, layers, image_size = system.gpu_part(point.devices[0]), subject.layers, subject.request.image_size
     if subject.rates is None:
-        return of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz)
+        modelled = of_roofline(layers, image_size, images, subject.precision, gpu, clock_Hz)
+        step = launched_by_roofline(modelled, images, _launch(point, len(layers)))
+        return replace(_at_pace(modelled, step), device=modelled, launch=step.host)
     if CPU in gpu.product_names:
         return _of_rates(subject.rates, images, _by_flop(layers, image_size, images, gpu), NO_HOST, 0.0)
     precision = subject.precision if roofline.peak(gpu, subject.precision) else "fp32"  # which only divides the step
@@ -121,8 +125,17 @@ def _by_trace_or_roofline(point: Point, images: int) -> Compute:
             f"host_step={stated_s:g}s: longer than a step whose rate is known ({subject.rates.where}: "
             f"{subject.rates.shortest_s * 1e3:,.4g} ms); give no more than that, or leave it out"
         )
-    fixed_s = 2 * len(layers) * host_step.GPU_PASS_s + modelled.step.update_s
-    return _of_rates(subject.rates, images, modelled, launch, fixed_s)
+    return _of_rates(subject.rates, images, modelled, launch, _fixed_s(modelled.step))
+
+
+def launched_by_roofline(modelled: Compute, images: int, host: HostStep) -> LaunchedStep:
+    """A step of which the roofline has the GPU's part."""
+    return launched(images, modelled.step.compute_s, _fixed_s(modelled.step), host, modelled.error)
+
+
+def _fixed_s(step: StepTimes) -> float:
+    """What a step takes a GPU whatever its batch."""
+    return 2 * len(step.layers) * host_step.GPU_PASS_s + step.update_s
 
 
 def _launch(point: Point, layers: int) -> HostStep:
@@ -151,20 +164,28 @@ def _stated_launch(point: Point) -> HostStep | None:
 
 def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:
     """The step that the known rates say, divided as the modelled one."""
-    known = rates.step(images, host, fixed_s)
+    by_flop = "" if modelled.source == "roofline" else modelled.note
+    known = replace(
+        modelled,
+        source=rates.source,
+        origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
+        where=rates.where,
+        note=rates.note(images) + by_flop,
+    )
+    return _at_pace(known, rates.step(images, host, fixed_s))
+
+
+def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
+    """The step at the pace at which its host launches its layers, and with its length."""
     device_s = min(known.device_s, known.time_s)
     layers_s = known.time_s - known.host.time_s if known.host.waits else known.time_s
     step = modelled.step.slowed(layers_s / modelled.step.compute_s)
     if not known.host.waits:
         step = replace(step, pace=layers_s / device_s)
-    by_flop = "" if modelled.source == "roofline" else modelled.note
     return replace(
         modelled,
         step=_launched_by(step, known.host),
-        source=rates.source,
-        origin="assumed" if rates.source == "stated" else measured_on(rates.nodes),
-        where=rates.where,
-        note=rates.note(images) + by_flop + _launching(known),
+        note=modelled.note + _launching(known),
         error=known.slower,
         faster=known.faster,
         whole_step=True,
@@ -178,15 +199,12 @@ def _launched_by(step: StepTimes, launch: HostStep) -> StepTimes:
     return replace(step, queue_s=launch.time_s)
 
 
-def _launching(known: KnownStep) -> str:
+def _launching(known: LaunchedStep) -> str:
     """What the host's part is taken to be, and where it ends what more GPUs gain; "" where it hardly counts."""
     host = known.host
     if host.time_s < LAUNCHING_COUNTS * known.time_s:
         return ""
-    shortest, longest = host.stretched(-1).time_s, min(host.stretched(1).time_s, known.time_s * (1 + known.slower))
-    note = (
-        f"; its host takes {host.time_s * 1e3:,.1f} ms ({shortest * 1e3:,.1f} to {longest * 1e3:,.1f}) to launch a step"
-    )
+    note = f"; its host takes {host.text(known.time_s * (1 + known.slower))} to launch a step"
     if host.waits or known.level < 2:
         return note
     return f"{note}, so that below {known.level:,.0f} images per GPU a step gets hardly shorter"
@@ -304,10 +322,22 @@ def _as_measured(trace: Trace, traced: TracedStep, gpu: GpuSpec) -> Compute:
 def of_roofline(
     layers: tuple[Layer, ...], image_size: int, batch_size: int, precision: str, gpu: GpuSpec, clock_Hz: float | None
 ) -> Compute:
-    """What `batch_size` images take by the roofline alone."""
+    """What `batch_size` images take the GPU by the roofline alone."""
     if CPU in gpu.product_names:
         raise ConfigError("systems: cpu-host needs a trace of that host (`resnetx trace` makes one), or rate=")
-    model = roofline.fitted(gpu)
+    return by_roofline(roofline.fitted(gpu), layers, image_size, batch_size, precision, gpu, clock_Hz)
+
+
+def by_roofline(
+    model: roofline.Roofline,
+    layers: tuple[Layer, ...],
+    image_size: int,
+    batch_size: int,
+    precision: str,
+    gpu: GpuSpec,
+    clock_Hz: float | None = None,
+) -> Compute:
+    """The same by a given roofline; its host's part is left out."""
     times = roofline.layer_times(model, layers, image_size, batch_size, gpu, precision, clock_Hz)
     update_s = roofline.update_s(model, sum(layer.gradient_bytes for layer in times), gpu)
     return Compute(

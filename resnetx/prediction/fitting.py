@@ -2,9 +2,11 @@
 
     python -m resnetx.prediction.fitting        writes results/published/roofline.yaml, and prints each rate's error
 
-Three figures are fitted (see `roofline`) by least squares of the logarithm of predicted over measured step times,
-within bounds that physics sets. There is one fit to all GPUs, and one to each generation with enough rates of enough
-networks. A rate is predicted whole: all layers, forward and backward, and the update; no input, no host.
+Three figures are fitted to all rates, and four to those of a generation (see `roofline`), by least squares of the
+logarithm of predicted over measured step times, within bounds that physics sets. A generation has a fit of its own
+where it has enough rates of enough networks, and where that predicts networks it has not seen better than the fit to
+all other generations does. A rate is predicted whole: all layers, forward and backward, the update, and the host's part
+as `host_step` has it; no input.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +15,8 @@ from dataclasses import astuple, dataclass, replace
 import msgspec
 import numpy as np
 
+from resnetx.prediction import host_step
+from resnetx.prediction.host_step import GPU_PASS_s, HostStep
 from resnetx.prediction.published import Rate, rates
 from resnetx.prediction.roofline import (
     ALL,
@@ -37,7 +41,8 @@ FEWEST_NETWORKS, FEWEST_RATES = 2, 6
 # with the tiles that libraries use (F(4x4, 3x3) of Lavin & Gray 2016).
 _MATMUL_EFFICIENCY = (0.5, 0.02, 1.0)
 _SQUARE_SPEEDUP = (2.0, 1.0, 4.0)
-_PASS_S = (60e-6, 1e-6, 1e-3)
+_DEPTHWISE_SLOWNESS = (3.0, 1.0, 10.0)
+_PASS_s = (GPU_PASS_s, 1e-6, 1e-3)
 # A generation's own fit is drawn to the fit to all: one standard deviation of a logarithm between generations (0.5, as
 # the first fits differed) weighs as much as one of a rate (0.1). What its rates do not determine stays that of all.
 _PULL = 0.1 / 0.5
@@ -50,6 +55,7 @@ class RateToFit:
 
     rate: Rate
     least: LeastTimes  # of all passes, and the update
+    host: HostStep
 
     @property
     def generation(self) -> str:
@@ -57,7 +63,7 @@ class RateToFit:
 
     def predicted_s(self, parameters: Parameters) -> float:
         """Seconds of a step."""
-        return float(self.least.duration_s(parameters).sum())
+        return self.host.step_s(float(self.least.duration_s(parameters).sum()))
 
     def error(self, parameters: Parameters) -> float:
         """Predicted over measured step time, less one."""
@@ -74,10 +80,10 @@ def rows() -> list[RateToFit]:
         on = roofs(entry.part, entry.precision, entry.clock_Hz)
         passes = least_times(trained, rate.batch_size, on)
         update_bytes = UPDATE_PASSES * BYTES_PER_PARAMETER * trained.parameters[0].sum()
-        update = LeastTimes(
-            np.zeros(1), np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
-        )
-        found.append(RateToFit(rate, _joined([passes, update])))
+        update_s, no = np.array([update_bytes / (MEMORY_EFFICIENCY * on.memory_Bps)]), np.zeros(1, bool)
+        update = LeastTimes(np.zeros(1), update_s, no, no)
+        host = host_step.assumed(len(trained.square), entry.framework, entry.precision)
+        found.append(RateToFit(rate, _joined([passes, update]), host))
     return found
 
 
@@ -87,14 +93,19 @@ def _joined(several: Sequence[LeastTimes]) -> LeastTimes:
         np.concatenate([each.computing_s.ravel() for each in several]),
         np.concatenate([each.moving_s.ravel() for each in several]),
         np.concatenate([each.winograd.ravel() for each in several]),
+        np.concatenate([each.depthwise.ravel() for each in several]),
     )
 
 
 def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Parameters:
-    """The figures with the least squared logarithm of predicted over measured; with `prior`, drawn to that."""
+    """The figures with the least squared logarithm of predicted over measured; with `prior`, drawn to that.
+
+    Without it, the time of a pass stays what is assumed: hosts of several frameworks and years hide what it is.
+    """
     from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
-    first, least, most = np.log(np.array([_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _PASS_S])).T
+    figures = [_MATMUL_EFFICIENCY, _SQUARE_SPEEDUP, _DEPTHWISE_SLOWNESS, *([_PASS_s] if prior else [])]
+    first, least, most = np.log(np.array(figures)).T
 
     if not chosen and prior is not None:
         return prior
@@ -104,7 +115,9 @@ def fit(chosen: Sequence[RateToFit], prior: Parameters | None = None) -> Paramet
 
     def residuals(logarithms: Floats) -> Floats:
         duration_s = passes.duration_s(Parameters(*np.exp(logarithms).tolist()))
-        errors: Floats = np.log(np.add.reduceat(duration_s, first_passes) / measured_s)
+        devices_s = np.add.reduceat(duration_s, first_passes).tolist()
+        steps_s = [row.host.step_s(device_s) for row, device_s in zip(chosen, devices_s, strict=True)]
+        errors: Floats = np.log(np.array(steps_s) / measured_s)
         return errors if prior is None else np.append(errors, _PULL * (logarithms - _logarithms(prior)))
 
     return Parameters(*np.exp(least_squares(residuals, first, bounds=(least, most)).x).tolist())
@@ -139,6 +152,7 @@ def roofline(generation: str, chosen: Sequence[RateToFit], prior: Parameters | N
         generation=generation,
         matmul_efficiency=_rounded(parameters.matmul_efficiency),
         square_speedup=_rounded(parameters.square_speedup),
+        depthwise_slowness=_rounded(parameters.depthwise_slowness),
         pass_s=_rounded(parameters.pass_s),
         rows=len(chosen),
         fit_error=_rounded(np.mean([abs(row.error(parameters)) for row in chosen])),
@@ -203,15 +217,19 @@ def _largest(values: Iterable[float | None]) -> float | None:
 def rooflines(all_rows: Sequence[RateToFit]) -> list[Roofline]:
     """The fit to all GPUs, but for rows that say why they are outside, and those to single generations.
 
-    Each of the latter is drawn to the fit to all other generations.
+    Each of the latter is drawn to the fit to all other generations, and left out where that is better.
     """
     inside = [row for row in all_rows if row.rate.entry.outside is None]
     found = [roofline(ALL, inside)]
     for generation in sorted({row.generation for row in all_rows}):
         own = [row for row in all_rows if row.generation == generation and _fits_its_own(row)]
         networks = {row.rate.entry.network for row in own}
-        if len(own) >= FEWEST_RATES and len(networks) >= FEWEST_NETWORKS:
-            found.append(roofline(generation, own, fit([row for row in inside if row.generation != generation])))
+        if len(own) < FEWEST_RATES or len(networks) < FEWEST_NETWORKS:
+            continue
+        others = fit([row for row in inside if row.generation != generation])
+        fitted = roofline(generation, own, others)
+        if fitted.unseen_network_error < np.mean([abs(row.error(others)) for row in own]):
+            found.append(fitted)
     return found
 
 

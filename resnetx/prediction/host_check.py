@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from resnetx.prediction.host_step import GPU_PASS_s, assumed
+from resnetx.prediction.host_step import GPU_PASS_s, LaunchedStep, assumed
 from resnetx.prediction.published_steps import StepSeries, series
-from resnetx.prediction.stated_rate import KnownStep, StatedRates
+from resnetx.prediction.stated_rate import StatedRates
 
 LEAST, MOST = 6.0, 10.7  # of the two batches' ratio: around eight, with as many pairs as there are
 
@@ -34,7 +34,7 @@ class Pair:
         """The rival: the step in proportion to the batch."""
         return self.batch / self.of.samples_per_s[self.given]
 
-    def predicted(self) -> KnownStep:
+    def predicted(self) -> LaunchedStep:
         host = assumed(self.of.layers, self.of.framework, self.of.precision or "fp32")
         rates = StatedRates(((self.given, self.of.samples_per_s[self.given]),), "stated", self.of.source, error=0.0)
         return rates.step(self.batch, host, 2 * self.of.layers * GPU_PASS_s)
@@ -45,7 +45,7 @@ class JudgedPair:
     """A pair with its prediction."""
 
     pair: Pair
-    step: KnownStep
+    step: LaunchedStep
 
     @property
     def log_error(self) -> float:

@@ -48,6 +48,11 @@ class HostStep:
         """At its shortest (-1), as it is (0), or at its longest (1)."""
         return replace(self, time_s=self.time_s * self.spread**sign)
 
+    def text(self, longest_s: float = math.inf) -> str:
+        """In ms, with both ends; `longest_s`: of a step that has it."""
+        ends_s = (self.stretched(-1).time_s, min(self.stretched(1).time_s, longest_s))
+        return "{:,.1f} ms ({:,.1f} to {:,.1f})".format(self.time_s * 1e3, *(end_s * 1e3 for end_s in ends_s))
+
     def within(self, step_s: float) -> "HostStep":
         """Not all of a step that is known: the GPU takes some time, too."""
         return replace(self, time_s=min(self.time_s, MOST_OF_STEP * step_s))
@@ -59,6 +64,33 @@ class HostStep:
     def device_s(self, step_s: float) -> float:
         """What the GPU takes of a step that is known, and no shorter than the host's part."""
         return step_s - self.time_s if self.waits else (step_s**NORM - self.time_s**NORM) ** (1 / NORM)
+
+
+@dataclass(frozen=True)
+class LaunchedStep:
+    """A step of one GPU with its host's part."""
+
+    device_s: float
+    host: HostStep
+    time_s: float
+    faster: float  # how much shorter the step may be in nine cases of ten, relative
+    slower: float  # and how much longer
+    level: float  # the batch at which the GPU takes as long as the host: no smaller one has a much shorter step
+
+
+def launched(images: int, device_s: float, fixed_s: float, host: HostStep, error: float) -> LaunchedStep:
+    """A step whose work is modelled to take the GPU `device_s`, of which `fixed_s` at any batch.
+
+    `error`: in nine cases of ten, |ln| of what it does take over that.
+    """
+    time_s = host.step_s(device_s)
+
+    def off(sign: int) -> float:
+        device = math.log(host.step_s(device_s * math.exp(sign * error)) / time_s)
+        return math.hypot(device, math.log(host.stretched(sign).step_s(device_s) / time_s))
+
+    level = images * (host.time_s - fixed_s) / (device_s - fixed_s)
+    return LaunchedStep(device_s, host, time_s, -math.expm1(-off(-1)), math.expm1(off(1)), level)
 
 
 NO_HOST = HostStep(0.0)  # it launches a step in no time, or as a graph

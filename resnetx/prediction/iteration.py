@@ -87,7 +87,8 @@ class Iteration:
     @cached_property
     def errors(self) -> Errors:
         """How far off each part may be: the largest error over the kinds of ranks."""
-        queueing = max(compute.queue_error for compute in self.computes)
+        whole_step = any(compute.whole_step for compute in self.computes)
+        queueing = None if whole_step else max(compute.queue_error for compute in self.computes)
         return Errors(
             compute=max(compute.error for compute in self.computes),
             messages=self.exchange.error,
@@ -96,7 +97,6 @@ class Iteration:
             host=HOST_ERROR if self.point.setting.host_s else queueing,
             queueing=queueing,
             faster=max(compute.error if compute.faster is None else compute.faster for compute in self.computes),
-            whole_step=any(compute.whole_step for compute in self.computes),
         )
 
     @cached_property
@@ -120,7 +120,8 @@ class Iteration:
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
         errors = self.errors
-        return self._between(Errors(compute=errors.compute, faster=errors.faster, whole_step=errors.whole_step))
+        host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
+        return self._between(Errors(compute=errors.compute, faster=errors.faster, host=host, queueing=queueing))
 
     @cached_property
     def interval_s(self) -> list[float]:
@@ -129,7 +130,7 @@ class Iteration:
         Each is the logarithm of how much longer, or shorter, the iteration is with that part at its worst, or best.
         """
         errors = self.errors
-        others = Errors(reading=errors.reading, copying=errors.copying, host=errors.host, queueing=errors.queueing)
+        others = replace(errors, compute=0.0, faster=None, messages=0.0)
         parts = [self.interval_by_compute_s, self._by_messages_s]
         if self.input_s or self.alone_s["host"]:
             parts.append(self._between(others))

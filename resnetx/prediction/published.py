@@ -47,6 +47,7 @@ class OneGpu(_Entry, frozen=True, kw_only=True):
     clock_MHz: float | None = None  # null: the part's
     image_size: int
     precision: Precision
+    framework: Literal["tensorflow", "mxnet"] | None = None  # whose loop waits for each step; null: PyTorch's does not
     variant: str | None = None  # how what was trained differs from torchvision's network
     flop_ratio: float = 1.0  # FLOP of that over those of torchvision's
     data: Literal["synthetic", "real"] = "synthetic"

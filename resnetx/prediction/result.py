@@ -149,10 +149,17 @@ def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
 
 def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     point, compute = iteration.point, iteration.computes[0]
+    by_source, error = compute.device or compute, iteration.errors.compute
     what = f"{COMPUTE}{point.subject.label} on {point.fabric.described.name}"
     if point.subject.rates is not None:
         what += f", {point.subject.rates.in_short(point.shares[0][0])}"
-    return (RecordInput(what, compute.note, compute.origin, compute.where, iteration.errors.compute),)
+    if compute.device is not None:
+        error = compute.device.error
+    found = [RecordInput(what, by_source.note, compute.origin, compute.where, error)]
+    if compute.launch is not None and compute.launch.time_s:
+        what, value = f"launching a step of {point.subject.label}", f"{compute.launch.text()}, by its host"
+        found.append(RecordInput(what, value, "assumed", "prediction/host_step.py", compute.launch.spread - 1))
+    return tuple(found)
 
 
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:

@@ -1,4 +1,4 @@
-"""How long each layer takes on a GPU that was not measured here: the larger of two roofs, and a fixed time.
+"""How long each layer takes on a GPU that was not measured here: the larger of two roofs, and a small fixed time.
 
     layer_times(fitted(gpu), table, image_size=224, batch_size=32, gpu=gpu, precision="fp32")
 
@@ -6,11 +6,13 @@ A pass (forward or backward) over one layer takes
 
     max( FLOP / (matmul_efficiency x peak),  bytes / (MEMORY_EFFICIENCY x memory bandwidth) ) + pass_s
 
-so that a layer shrinks with the batch until `pass_s`, what launching and filling a GPU costs, is all that is left. In
-fp32, convolutions with square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's
-algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). That is all that is fitted:
-three figures, to published rates of whole networks on one GPU (`fitting`, which also says how far off it is). Single
-layers were never checked.
+In fp32, convolutions with square kernels at stride 1 are `square_speedup` times as fast as their FLOP say: Winograd's
+algorithm does 3x3 ones with 2.25 to 4 times fewer multiplications (Lavin & Gray 2016). Convolutions of each channel by
+itself take `depthwise_slowness` times as long as the larger roof says: kernels that libraries have for them reach
+neither. That is all that is fitted: three figures, to published rates of whole networks on one GPU (`fitting`, which
+also says how far off it is). Single layers were never checked. `pass_s` is GPU_PASS_s where no generation's own rates
+at small batches say otherwise. What a small batch cannot make shorter is mostly the host's part of a step, which is no
+property of the GPU and is not fitted here (`host_step`).
 
 FLOP are those of the layer table; backward costs a convolution or product twice its forward pass, or once where no
 gradient of its input is needed. Bytes are what each operation reads and writes, none of it kept in caches:
@@ -32,6 +34,7 @@ from numpy.typing import NDArray
 from resnetx.errors import ConfigError
 from resnetx.interconnect.parts import GpuSpec, SourcedValue
 from resnetx.loading import own_yaml
+from resnetx.prediction.host_step import GPU_PASS_s
 from resnetx.prediction.published import FOLDER
 from resnetx.prediction.step import LayerTime
 from resnetx.workloads.counts import BYTES_PER_PARAMETER, DATA, Layer
@@ -53,7 +56,8 @@ class Parameters:
 
     matmul_efficiency: float
     square_speedup: float
-    pass_s: float
+    depthwise_slowness: float
+    pass_s: float = GPU_PASS_s
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +66,8 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     generation: str  # compute capability of the GPUs whose rates went in; "all"
     matmul_efficiency: float  # share of the peak that convolutions and products reach
     square_speedup: float  # of fp32 convolutions with square kernels at stride 1, by fewer multiplications
-    pass_s: float  # of each pass over each layer
+    depthwise_slowness: float  # of convolutions of each channel by itself, over the larger roof
+    pass_s: float  # of each pass over each layer, to start it and to fill the GPU
     rows: int  # published rates that it is fitted to
     fit_error: float  # mean over these rows
     error: float  # mean over these rows, each predicted by a fit to the others
@@ -95,7 +100,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def parameters(self) -> Parameters:
-        return Parameters(self.matmul_efficiency, self.square_speedup, self.pass_s)
+        return Parameters(self.matmul_efficiency, self.square_speedup, self.depthwise_slowness, self.pass_s)
 
     def left_out(self, publisher: str) -> "Roofline | None":
         """As fitted to the rates of all other publishers; None where there are none."""
@@ -108,6 +113,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             self,
             matmul_efficiency=figures.matmul_efficiency,
             square_speedup=figures.square_speedup,
+            depthwise_slowness=figures.depthwise_slowness,
             pass_s=figures.pass_s,
         )
 
@@ -120,6 +126,7 @@ class LayerWork:
     elements: Floats  # of activations read and written, of an image
     parameters: Floats  # read and written, once whatever the batch
     square: NDArray[np.bool_]  # by layer: Winograd's algorithm can do it
+    depthwise: NDArray[np.bool_]  # by layer: it convolves each channel by itself
 
 
 @dataclass(frozen=True)
@@ -139,11 +146,13 @@ class LeastTimes:
     computing_s: Floats  # at the peak rate
     moving_s: Floats  # what they read and write
     winograd: NDArray[np.bool_]  # the algorithm is used
+    depthwise: NDArray[np.bool_]
 
     def duration_s(self, parameters: Parameters) -> Floats:
         """Seconds of each pass."""
         speed = np.where(self.winograd, parameters.square_speedup, 1.0) * parameters.matmul_efficiency
-        passes_s: Floats = np.maximum(self.computing_s / speed, self.moving_s) + parameters.pass_s
+        slowness = np.where(self.depthwise, parameters.depthwise_slowness, 1.0)
+        passes_s: Floats = slowness * np.maximum(self.computing_s / speed, self.moving_s) + parameters.pass_s
         return passes_s
 
 
@@ -249,6 +258,7 @@ def least_times(work: LayerWork, batch_size: int, roofs: Roofs) -> LeastTimes:
         work.flop * batch_size / roofs.peak_FLOPps,
         moved_bytes / (MEMORY_EFFICIENCY * roofs.memory_Bps),
         np.broadcast_to(work.square & roofs.square, work.flop.shape),
+        np.broadcast_to(work.depthwise, work.flop.shape),
     )
 
 
@@ -258,7 +268,9 @@ def work(table: Sequence[Layer], image_size: int) -> LayerWork:
     elements = {name: math.prod(shape) for name, shape in shapes.items()}
     passes = [_passes(layer, sum(elements[name] for name in layer.inputs), elements[layer.name]) for layer in table]
     flop, moved, parameters = np.array(passes, dtype=float).reshape(-1, 3, 2).transpose(1, 2, 0)
-    return LayerWork(flop, moved, parameters, np.array([_is_square(layer, shapes) for layer in table], dtype=bool))
+    square = np.array([_is_square(layer, shapes) for layer in table], dtype=bool)
+    depthwise = np.array([_is_depthwise(layer, shapes) for layer in table], dtype=bool)
+    return LayerWork(flop, moved, parameters, square, depthwise)
 
 
 def _times(roofline: Roofline, table: Sequence[Layer], image_size: int, batch_size: int, on: Roofs) -> Floats:
@@ -290,6 +302,15 @@ def _is_square(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
     area = layer.parameters[0] / (channels * made)
     sides = (math.sqrt(area * groups) for groups in (1, 2))
     return rows < 1.5 * rows_made and any(side > 1 and side.is_integer() for side in sides)
+
+
+def _is_depthwise(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether it convolves each of several channels by itself; kernels have odd sides."""
+    read, made = shapes[layer.inputs[0]][0], layer.output_shape[0]
+    if layer.kind != "conv" or not layer.parameters or layer.parameters[0] >= read * made:
+        return False
+    side = math.sqrt(layer.parameters[0] / made)  # of a kernel that sees one channel
+    return side > 1 and side % 2 == 1
 
 
 # ---- the file

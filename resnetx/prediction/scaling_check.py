@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.config import request_from
-from resnetx.prediction import compute, host_load, roofline
+from resnetx.prediction import compute, host_load, host_step, roofline
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import calibrated, simulated, slowest_of
@@ -105,10 +105,10 @@ class ScalingCase:
         """The same, given no rate: that of one GPU is the roofline's, its publisher left out of the fit."""
         of, gpu = self.series, self.point.fabric.system.gpu_part(0)
         model, images = roofline.fitted_without(gpu, self.publisher), of.batch_size_per_gpu
-        times = roofline.layer_times(model, of.layers, of.image_size, images, gpu, of.precision)
-        rate = images / roofline.step_s(model, times, gpu)
-        error = compute.roofline_error(model, gpu, of.precision)
-        return replace(self, rate=StatedRates(((images, rate),), "stated", model.source, error))
+        modelled = compute.by_roofline(model, tuple(of.layers), of.image_size, images, of.precision, gpu)
+        host = host_step.assumed(len(of.layers), self.point.setting.framework, of.precision)
+        step = compute.launched_by_roofline(modelled, images, host)
+        return replace(self, rate=StatedRates(((images, images / step.time_s),), "stated", model.source, step.slower))
 
     def by_others(self) -> "ScalingCase":
         """The same, given the rates of all other counts of its series."""

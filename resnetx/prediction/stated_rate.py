@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep
+from resnetx.prediction.host_step import MOST_FIXED, NORM, HostStep, LaunchedStep
 
 # Relative errors of rates: nine rates of ten are within them.
 RATE_ERROR = 0.02  # unless the user states another: assumed
@@ -28,18 +28,6 @@ LEVEL_BATCHES, LEVEL = 2.0, 1.3
 # the GPU's: between such a line is too slow. Of 301 published triples with prepared input it errs by 9.2 %, the curve
 # by 3.4 % (`tests/prediction/test_stated_rate.py`).
 HOSTS, FAR = 1.5, 6.0
-
-
-@dataclass(frozen=True)
-class KnownStep:
-    """A step of one GPU, by rates that are known."""
-
-    device_s: float
-    host: HostStep
-    time_s: float
-    faster: float  # how much shorter the step may be in nine cases of ten, relative
-    slower: float  # and how much longer
-    level: float  # the batch at which the GPU takes as long as the host: no smaller one has a much shorter step
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class StatedRates:
         """The shortest known step."""
         return min(batch / rate for batch, rate in self.by_batch)
 
-    def step(self, images: int, host: HostStep, fixed_s: float) -> KnownStep:
+    def step(self, images: int, host: HostStep, fixed_s: float) -> LaunchedStep:
         """The step of so many images. `host`: its part; `fixed_s`: of the GPU's part, what is there at any batch."""
         host = self._host(host)
         times_s = sorted(self._time_s(images, host.stretched(sign), fixed_s) for sign in (-1, 0, 1))
@@ -67,7 +55,7 @@ class StatedRates:
         faster, slower = (math.hypot(end_s / time_s - 1, error) for end_s in ends_s)
         fixed_s, image_s, host = self._parts(images, host, fixed_s)
         level = (host.time_s - fixed_s) / image_s
-        return KnownStep(fixed_s + image_s * images, host, time_s, faster, slower, level)
+        return LaunchedStep(fixed_s + image_s * images, host, time_s, faster, slower, level)
 
     def _host(self, assumed: HostStep) -> HostStep:
         """The host's part: no longer than any known step, and as long as two that differ little."""

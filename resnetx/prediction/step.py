@@ -125,10 +125,9 @@ class Errors:
     messages: float = 0.0
     reading: float = 0.0
     copying: float = 0.0
-    host: float = 0.0
-    queueing: float = 0.0
+    host: float | None = 0.0  # null: as far off as computing is, together with it
+    queueing: float | None = 0.0  # likewise
     faster: float | None = None  # of computing, at its best; null: as `compute`
-    whole_step: bool = False  # the host's parts are as far off as computing is, together with it
 
     def stretch(self, sign: int) -> Stretch:
         """All parts at their best (-1), or at their worst (1)."""
@@ -139,8 +138,8 @@ class Errors:
             max(0.0, 1 + sign * self.messages),
             max(0.0, 1 + sign * self.reading),
             max(0.0, 1 + sign * self.copying),
-            compute if self.whole_step else max(0.0, 1 + sign * self.host),
-            compute if self.whole_step else max(0.0, 1 + sign * self.queueing),
+            compute if self.host is None else max(0.0, 1 + sign * self.host),
+            compute if self.queueing is None else max(0.0, 1 + sign * self.queueing),
         )
 
 

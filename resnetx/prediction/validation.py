@@ -10,14 +10,14 @@ number of GPUs. AlexNet as Tallent et al. 2017 ran it is predicted from descript
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import exp, log
+from math import log
 
 from resnetx.config import request_from
 from resnetx.interconnect.collective import plan
 from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
 from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
-from resnetx.prediction import compute, host_check, roofline
+from resnetx.prediction import compute, host_check, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.published import Iterations, LayerwiseTime, rates, training
@@ -233,10 +233,11 @@ def _one_gpu() -> Iterator[TrainingRow]:
     for rate in rates():
         entry = rate.entry
         model = roofline.fitted_without(entry.part, entry.publisher)
-        table, at = entry.table(entry.image_size), (entry.precision, entry.clock_Hz)
-        times = roofline.layer_times(model, table, entry.image_size, rate.batch_size, entry.part, *at)
-        predicted = rate.batch_size / roofline.step_s(model, times, entry.part)
-        error = compute.roofline_error(model, entry.part, entry.precision)
+        table, at = tuple(entry.table(entry.image_size)), (entry.precision, entry.part, entry.clock_Hz)
+        modelled = compute.by_roofline(model, table, entry.image_size, rate.batch_size, *at)
+        host = host_step.assumed(len(table), entry.framework, entry.precision)
+        step = compute.launched_by_roofline(modelled, rate.batch_size, host)
+        predicted = rate.batch_size / step.time_s
         yield TrainingRow(
             group=ONE_GPU,
             source=entry.source,
@@ -251,8 +252,8 @@ def _one_gpu() -> Iterator[TrainingRow]:
             error=predicted / rate.images_per_s - 1,
             seen=entry.seen,
             publisher=entry.publisher,
-            low=predicted * exp(-error),
-            high=predicted * exp(error),
+            low=predicted / (1 + step.slower),
+            high=predicted / (1 - step.faster),
         )
 
 
@@ -306,6 +307,6 @@ def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     """What the same point is predicted to take."""
     words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
     subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
-    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
+    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe", framework="caffe-mpi")
     fabric = Fabric(load(entry.system, nodes=1), library)
     return simulated(Point(subject, fabric, tuple(range(entry.gpus)), batch_size, setting)).time_s

@@ -158,12 +158,13 @@ def test_a_framework_that_is_not_asked_for_is_in_no_point_and_in_no_digest(predi
 
 
 def test_tensorflow_keeps_a_parameter_server_and_fetches_while_the_next_forward_pass_runs(predict):
-    words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=server"]
+    words = ["systems=gx8", *ALEXNET, "gpus=8", "strategy=server", "host_step=1us"]  # its loop waits for the host, too
     _, (waiting,) = predict(*words)
     _, (fetching,) = predict(*words, "framework=tensorflow")
     _, (alike,) = predict(*words, "overlap.parameters=true", "overlap.host_to_device=false")
     assert waiting["strategy"] == fetching["strategy"] == "server"
-    assert fetching["iteration_s"] == alike["iteration_s"] < waiting["iteration_s"]
+    assert fetching["iteration_s"] == pytest.approx(alike["iteration_s"], rel=1e-4)
+    assert fetching["iteration_s"] < 0.999 * waiting["iteration_s"]
 
 
 @pytest.mark.parametrize(
@@ -303,6 +304,7 @@ def test_the_record_is_dated_has_a_digest_and_names_its_inputs(predict, tmp_path
     assert digest(changed) != made.digest
     assert [each.what for each in made.inputs] == [
         "compute of AlexNet on dgx1-p100",
+        "launching a step of AlexNet",
         "decoding on dgx1-p100",
         "bytes of an image",
         "storage of dgx1-p100",
@@ -327,7 +329,7 @@ def test_a_results_folder_that_is_given_gets_the_record(predict, tmp_path):
 @pytest.mark.slow
 def test_a_timeline_opens_in_perfetto_and_is_drawn(predict, tmp_path):
     _, (point,) = predict("systems=gx8", *ALEXNET, "gpus=8", "timeline=true", "out=kept")
-    assert {bar["lane"] for bar in point["timeline"]} == {"compute", "collectives"}
+    assert {bar["lane"] for bar in point["timeline"]} == {"compute", "collectives", "host"}
     events = json.loads((tmp_path / "kept" / "timeline.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" for event in events) == len(point["timeline"])
     assert list((tmp_path / "kept").glob("timeline-*.svg"))
@@ -338,7 +340,7 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
     out = capsys.readouterr().out
     assert "speed-up: over 1 GPU" in out
-    assert "published 27% compute of AlexNet on gx8" in " ".join(out.split())
+    assert "published 23% compute of AlexNet on gx8" in " ".join(out.split())
     assert "leave-one-out error" not in out
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]", "--all"]) == 0
     assert "leave-one-out error" in capsys.readouterr().out
@@ -363,7 +365,7 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     assert main(words) == 0
     out = capsys.readouterr().out
     assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9
-    assert "gx8 with nccl2: 36 points, 36 limited by compute; speed-up on 8 GPUs 1.74 (ResNet/4, batch 16)" in out
+    assert "gx8 with nccl2: 36 points, 27 limited by host, 9 limited by compute; speed-up on 8 GPUs 0.99" in out
     assert main([*words, "--all"]) == 0
     assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 36
 

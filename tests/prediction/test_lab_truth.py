@@ -1,17 +1,24 @@
-"""Today's predictions for the lab beside the committed runs of results/lab/truth and results/lab/paper."""
+"""Today's predictions for the lab beside the committed runs of results/lab/truth and results/lab/paper.
+
+Ranks of these runs waited out steps as the rooflines of two GPUs had them then (WAITED), which are predicted, too.
+"""
 
 import statistics
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import resnetx
+from resnetx.prediction import roofline
 from resnetx.prediction.provenance import domains
 from resnetx.record import RunRecord, read
 
 pytestmark = pytest.mark.slow
 
 LAB = Path(__file__).parents[2] / "results" / "lab"
+# By generation: the share of the peak, the speed-up of square kernels, and the time of a pass.
+WAITED = {"6.0": (0.62683, 2.606, 113.21e-6), roofline.ALL: (0.73393, 2.1306, 71.795e-6)}
 SYSTEMS = {"dgx1-p100": "P100 DGX-1", "gx8": "GX8"}
 
 
@@ -36,7 +43,16 @@ def what(asked):
 
 @pytest.fixture(scope="module")
 def rows():
-    return {study: judged(study) for study in ("truth", "paper")}
+    known = roofline.fits()
+    then = {
+        name: msgspec.structs.replace(
+            known[name], matmul_efficiency=share, square_speedup=square, depthwise_slowness=1.0, pass_s=pass_s
+        )
+        for name, (share, square, pass_s) in WAITED.items()
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roofline, "fits", lambda: {**known, **then})
+        return {study: judged(study) for study in ("truth", "paper")}
 
 
 @pytest.mark.parametrize(

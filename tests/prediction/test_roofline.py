@@ -178,12 +178,13 @@ def test_the_shipped_fit_is_a_fresh_one(all_rows):
 def test_errors_are_what_is_said_of_them():
     """Held tight enough that a worse model, or a slip in the rates, is seen."""
     assert fitted(P100).error < 0.12
-    assert fitted(P100).worst_error < 0.25
-    assert fitted(P100).unseen_network_error < 0.17
-    assert fitted().error < 0.13
-    assert fitted().unseen_gpu_error < 0.34
-    assert fitted(V100).error < 0.10
-    assert fitted(A100).unseen_network_error < 0.28
+    assert fitted(P100).worst_error < 0.29
+    assert fitted(P100).unseen_network_error < 0.15
+    assert fitted().error < 0.15
+    assert fitted().unseen_source_error < 0.17
+    assert fitted().unseen_gpu_error < 0.24
+    assert fitted(V100).error < 0.11
+    assert fitted(A100).unseen_network_error < 0.21
 
 
 def test_leaving_out_is_worse_than_fitting():
@@ -225,17 +226,17 @@ def test_a_row_that_is_left_out_has_no_say(all_rows):
     wrong = replace(own[0], rate=msgspec.structs.replace(own[0].rate, images_per_s=10 * own[0].rate.images_per_s))
     (right_error, *_), (wrong_error, *others) = (held_out_errors(chosen, id) for chosen in (own, [wrong, *own[1:]]))
     assert wrong_error + 1 == pytest.approx(10 * (right_error + 1), rel=1e-3)
-    assert np.mean(np.abs(others)) > 2 * fitted(P100).error
+    assert np.mean(np.abs(others)) > 1.5 * fitted(P100).error
 
 
 def test_a_fit_finds_the_figures_that_made_the_rates(all_rows):
-    truth = Parameters(matmul_efficiency=0.55, square_speedup=1.8, pass_s=8e-5)
+    truth = Parameters(matmul_efficiency=0.55, square_speedup=1.8, depthwise_slowness=4.0)
     made = [
         replace(row, rate=msgspec.structs.replace(row.rate, images_per_s=row.rate.batch_size / row.predicted_s(truth)))
         for row in all_rows
     ]
     found = fitting.fit(made)
-    assert (found.matmul_efficiency, found.square_speedup, found.pass_s) == pytest.approx((0.55, 1.8, 8e-5), rel=1e-3)
+    assert astuple(found) == pytest.approx(astuple(truth), rel=1e-3)
 
 
 def test_a_gpu_with_rates_of_few_networks_gets_the_fit_to_all():
@@ -256,8 +257,8 @@ def test_what_few_rates_do_not_determine_stays_that_of_all(all_rows):
 
 def test_the_source_says_how_far_off_it_is():
     assert "9 published one-GPU training rates of GPUs of compute capability 6.0" in fitted(P100).source
-    assert "leave-one-out error 11%, worst 24%" in fitted(P100).source
-    assert "GPUs left out whole 34%" in fitted().source
+    assert "leave-one-out error 12%, worst 29%" in fitted(P100).source
+    assert "GPUs left out whole 23%" in fitted().source
 
 
 def test_every_rate_has_its_source_and_the_fit_to_all_leaves_out_only_what_says_why():

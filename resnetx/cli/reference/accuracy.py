@@ -297,7 +297,8 @@ def _figures() -> list[str]:
             ["computing lost while messages are sent", contention, "assumed"],
             ["share of the peak, all GPUs", f"{fit.matmul_efficiency:.0%}", f"fitted to {fit.rows} rates of one GPU"],
             ["speed-up of square kernels, all GPUs", f"{fit.square_speedup:.2f}", "fitted to the same"],
-            ["fixed time of a pass over a layer, all GPUs", f"{fit.pass_s * 1e6:.0f} us", "fitted to the same"],
+            ["slowness of depthwise convolutions, all GPUs", f"{fit.depthwise_slowness:.1f}", "fitted to the same"],
+            ["fixed time of a pass over a layer, all GPUs", f"{fit.pass_s * 1e6:.0f} us", "assumed"],
         ],
     )
 
