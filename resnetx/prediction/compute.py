@@ -145,7 +145,7 @@ def _launch(point: Point, layers: int) -> HostStep:
         return stated
     if request is not None and request.graph:  # launched as one
         return NO_HOST
-    return host_step.assumed(layers, point.setting.framework, point.subject.precision)
+    return host_step.assumed(layers, point.setting.loop, point.subject.precision)
 
 
 def _stated_launch(point: Point) -> HostStep | None:
@@ -159,7 +159,7 @@ def _stated_launch(point: Point) -> HostStep | None:
         raise ConfigError(
             f"host_step={time_s:g}s: graph=true launches a step as one, in no time; leave one of them out"
         )
-    return HostStep(time_s, host_step.STATED, point.setting.framework in host_step.WAITING)
+    return HostStep(time_s, host_step.STATED, point.setting.loop in host_step.WAITING)
 
 
 def _of_rates(rates: StatedRates, images: int, modelled: Compute, host: HostStep, fixed_s: float) -> Compute:

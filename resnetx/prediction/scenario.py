@@ -222,6 +222,11 @@ class TrainingSetup:
     costs: ScalingCosts | None = None  # null: as fitted to published rates
     slowness: Slowness | None = None  # of steps on several GPUs, by rates that are known; null: as modelled
 
+    @property
+    def loop(self) -> str | None:
+        """The framework whose loop launches steps; None: eager PyTorch's."""
+        return self.framework or ("caffe-mpi" if self.memory_model == "caffe" else None)
+
 
 @dataclass(frozen=True)
 class Point:

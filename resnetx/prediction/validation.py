@@ -307,6 +307,6 @@ def _step_s(entry: Iterations, library: str, batch_size: int) -> float:
     """What the same point is predicted to take."""
     words = {"model": entry.network, "batch_size": batch_size, "input": "synthetic", "strategy": "after", "gpus": 1}
     subject = Subject.of(request_from(compose(words)), entry.layers(), "caffe")
-    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe", framework="caffe-mpi")
+    setting = TrainingSetup(clock_Hz=entry.clock_MHz * 1e6, memory_model="caffe")
     fabric = Fabric(load(entry.system, nodes=1), library)
     return simulated(Point(subject, fabric, tuple(range(entry.gpus)), batch_size, setting)).time_s

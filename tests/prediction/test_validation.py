@@ -138,7 +138,7 @@ def test_that_is_what_the_same_point_is_predicted_to_take(rows):
     """The validation puts a step together by itself; `predict` does so for users."""
     request = request_from(compose({"model": "alexnet", "batch_size": 512, "strategy": "after", "input": "synthetic"}))
     subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
-    setting = TrainingSetup(clock_Hz=1.227e9, memory_model="caffe", framework="caffe-mpi")
+    setting = TrainingSetup(clock_Hz=1.227e9, memory_model="caffe")
     for row in rows:
         if row.group == "tallent2017-alexnet" and "batch 512" in row.what:
             point = Point(subject, Fabric(load(row.system), row.library), tuple(range(8)), 512, setting)
