@@ -18,7 +18,9 @@ from resnetx.measure.doctor import examination, probes
 from resnetx.measure.doctor.apart import Lost, apart
 from resnetx.measure.doctor.examination import Finding, examine
 from resnetx.measure.doctor.probes import reinstall
+from resnetx.measure.machine import capability
 from resnetx.measure.machine.nvidia import Graphics, no_graphics
+from resnetx.measure.machine.nvml import cuda_of_driver
 from resnetx.record import GpuProcess, Unknown
 
 TOPICS = [
@@ -172,6 +174,27 @@ def test_extras_that_no_run_needs_are_no_fault(monkeypatch):
     assert examination._packages()[::2] == ("limited", packages.install("pdf", "wandb"))
     monkeypatch.setattr(packages, "installed", lambda module: module not in ("wandb", "torch"))
     assert examination._packages()[::2] == ("missing", packages.install("train", "wandb"))
+
+
+@pytest.mark.parametrize(
+    ("chip", "runs", "fix"),
+    [
+        ("9.0", (12, 4), packages.install("cuda12")),
+        ("9.0", (11, 4), "update the NVIDIA driver to R580 or newer"),
+        ("10.0", (12, 8), "update the NVIDIA driver to R580 or newer"),
+    ],
+)
+def test_a_driver_older_than_torch_is_told_with_what_runs_on_it(monkeypatch, chip, runs, fix):
+    version = runs[0] * 1000 + runs[1] * 10
+    told = SimpleNamespace(nvmlInit=lambda: None, nvmlSystemGetCudaDriverVersion_v2=lambda: version, NVMLError=OSError)
+    assert cuda_of_driver(told) == runs
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(probes, "cuda_of_driver", lambda: cuda_of_driver(told))
+    monkeypatch.setattr(capability, "unfit", lambda *_: "")
+    graphics = Graphics("550.54.15", [SimpleNamespace(name="NVIDIA H100", compute_capability=chip)], [], "", "3f")
+    state, what, found = probes.torch_probe(graphics)
+    assert (state, found) == ("missing", fix)
+    assert f"driver 550.54.15 runs CUDA up to {runs[0]}.{runs[1]}, and this torch needs R580 or newer" in what
 
 
 # ---- what crashes or hangs ------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from resnetx.host import dying_with
 
@@ -38,10 +38,10 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class _Asked(Generic[T]):
+class _Asked:
     """What the fresh Python is asked."""
 
-    probes: list[tuple[str, Callable[[], T], float]]  # names, what to call, and seconds that each may take
+    probes: Sequence[tuple[str, Callable[[], object], float]]  # names, what to call, and seconds that each may take
     imports: tuple[str, ...]
 
 
@@ -55,13 +55,12 @@ def apart(
     limits_s = limits_s or {}
     named = [(name, probe, limits_s.get(name, LIMIT_S)) for name, probe in probes.items()]
     found = _asked(_Asked(named, imports))
-    left = [each for each in named if each[0] not in found]
-    if left and imports:
+    if imports and (left := [each for each in named if each[0] not in found]):
         found |= _asked(_Asked(left, ()))
     return {name: found.get(name, Lost("could not be tried")) for name, _, _ in named}
 
 
-def _asked(asked: _Asked[T]) -> dict[str, T | Lost]:
+def _asked(asked: _Asked) -> dict[str, Any]:
     """The results that a fresh Python gives before it ends, or is lost over an import."""
     limit_s = _IMPORT_S + sum(limit_s for _, _, limit_s in asked.probes)
     python = subprocess.Popen(
@@ -77,7 +76,7 @@ def _asked(asked: _Asked[T]) -> dict[str, T | Lost]:
     finally:
         python.kill()
         python.wait()
-    found: dict[str, T | Lost] = {}
+    found: dict[str, Any] = {}
     results = io.BytesIO(content)
     with suppress(EOFError, pickle.UnpicklingError):  # its end, or where it was cut off
         while True:
@@ -91,7 +90,7 @@ def _asked(asked: _Asked[T]) -> dict[str, T | Lost]:
 
 def main() -> None:
     """Answers what is asked on standard input."""
-    asked: _Asked[object] = pickle.load(sys.stdin.buffer)
+    asked: _Asked = pickle.load(sys.stdin.buffer)
     results = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what libraries print is no result
     for name in asked.imports:

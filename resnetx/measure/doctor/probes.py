@@ -16,9 +16,9 @@ from resnetx.measure.doctor.apart import Lost, at_once
 from resnetx.measure.doctor.finding import ProbeResult, limited, missing, ok
 from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics
-from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.nvml import cuda_of_driver, open_nvml
 from resnetx.measure.machine.software import nccl_version
-from resnetx.packages import KNOWN, hip_version, rocm_torch
+from resnetx.packages import KNOWN, hip_version, install, rocm_torch
 from resnetx.record import Unknown
 
 _RANKS_S = 20.0  # for ranks to start CUDA and NCCL, to meet, and to reduce a tensor
@@ -57,6 +57,8 @@ def torch_probe(graphics: Graphics) -> ProbeResult:
         version = gpu.compute_capability
         if version and not isinstance(version, Unknown) and (why := unfit(gpu.name, chip_from(version))):
             return missing(f"{what}: {why.partition(':')[0]}", better_torch(chip_from(version)))
+    if torch.version.cuda and (driver := cuda_of_driver()) and driver[0] < int(torch.version.cuda.partition(".")[0]):
+        return missing(*_older_stack(f"{what}; driver {graphics.driver} runs CUDA", driver, graphics))
     if torch.cuda.is_available():
         seen = torch.cuda.device_count()
         return ok(f"{what}; it finds {seen} GPU{'s' * (seen > 1)}")
@@ -69,8 +71,30 @@ def torch_probe(graphics: Graphics) -> ProbeResult:
         return limited(what, reinstall("torch"))
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
-    fix = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
-    return limited(f"{what} (driver {graphics.driver})", fix)
+    return limited(f"{what} (driver {graphics.driver})", "nvidia-smi   (then reboot, if it shows errors)")
+
+
+# Drivers run programs of their own major version of CUDA and of older ones, from these on (CUDA Compatibility guide,
+# "Minor Version Compatibility"). Kernels of the older stack end with Hopper, 9.0 (torch 2.7.1+cu126, get_arch_list()).
+_DRIVERS = {12: "R525", 13: "R580"}
+_OLDER_STACK_CUDA, _OLDER_STACK_LAST_CHIP = 12, (9, 0)
+
+
+def _older_stack(what: str, driver: tuple[int, int], graphics: Graphics) -> tuple[str, str]:
+    """What an older driver means for this torch, and the command that installs another torch, or the driver to get."""
+    import torch
+
+    from resnetx.measure.machine.capability import chip_from
+
+    needed = str(torch.version.cuda)
+    least = _DRIVERS.get(int(needed.partition(".")[0]), "a newer one")
+    said = f"{what} up to {driver[0]}.{driver[1]}, and this torch needs {least} or newer"
+    versions = [] if isinstance(graphics.gpus, Unknown) else [gpu.compute_capability for gpu in graphics.gpus]
+    chips = [chip_from(version) for version in versions if version and not isinstance(version, Unknown)]
+    newer = any(isinstance(chip, tuple) and chip > _OLDER_STACK_LAST_CHIP for chip in chips)
+    if driver[0] < _OLDER_STACK_CUDA or newer:
+        return said, f"update the NVIDIA driver to {least} or newer"
+    return f"{said}: the older stack runs on it", install("cuda12")
 
 
 def nccl_probe(graphics: Graphics) -> ProbeResult:
