@@ -2,9 +2,8 @@
 
     apart({"torch": partial(torch_probe, graphics)})        # {"torch": ("ok", "torch 2.15.0 ...", "")}
 
-A fresh Python imports what several probes need, once, and forks for each of
-them: so a program that has used torch, and has threads, is not forked. Where it is lost over the import, each
-probe imports for itself, and is lost by itself.
+A fresh Python imports what several probes need, once, and forks for each of them: so a program that has used torch, and
+has threads, is not forked. Where it is lost over the import, each probe imports for itself, and is lost by itself.
 """
 
 import importlib

@@ -26,7 +26,7 @@ import msgspec
 from resnetx.errors import FileError, shortened
 from resnetx.formats.torch_log import named
 from resnetx.loading import File, read_json
-from resnetx.measure.launch.torchrun import launched_folder, rank
+from resnetx.measure.launch.torchrun import launched_folder, on_one_node, rank
 from resnetx.record import RunFolder
 
 LEAST_S = 60.0
@@ -40,6 +40,7 @@ WORK_BYTES = 2**24  # that it has read
 ANSWER_S = 3.0  # for ranks to say where they are
 BETWEEN_LOOKS_S = 1.0
 SLOWEST_BPS = 1e7  # a network on which messages take no longer than expected
+UNLIMITED_S = 1e9  # expected of what only `timeout` ends
 QUESTION = signal.SIGURG  # which is ignored where nobody waits for it
 
 _BYTES = 2048  # of a note, so that one write replaces it whole
@@ -118,6 +119,8 @@ def _write(note: Note) -> None:
         return
     try:
         os.pwrite(_Own.file, msgspec.json.encode(note).ljust(_BYTES), 0)
+        if not on_one_node():  # the launcher may read it through a network file system, which else sends it later
+            os.fsync(_Own.file)
     except OSError:
         if folder := launched_folder():
             folder.progress(note.rank).unlink(missing_ok=True)
