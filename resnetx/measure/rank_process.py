@@ -21,7 +21,7 @@ from typing import Literal, NoReturn
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
 from resnetx.host import dying_with, kernel_text, node_name
-from resnetx.measure.launch import nccl_log, slurm
+from resnetx.measure.launch import hang, nccl_log, slurm
 from resnetx.measure.launch.ending import sentence
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.out_of_memory import no_memory
@@ -86,6 +86,7 @@ def attend() -> None:
     """
     die_with_parent()
     if "LOCAL_RANK" not in os.environ or not hasattr(signal, "sigwaitinfo"):
+        hang.begin_notes()
         return
     os.environ[LAUNCHER_VARIABLE] = str(os.getppid())
     told, _Attendant.told = os.pipe()
@@ -100,6 +101,7 @@ def attend() -> None:
     dying_with(attendant)()
     os.close(told)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    hang.begin_notes()
 
 
 def _tell_finished() -> None:
@@ -149,15 +151,18 @@ def explain_termination() -> None:
     """Makes this rank report that it was asked to end, as torchrun asks all ranks when one of them is lost.
 
     A rank that reports nothing is then the one that was lost. The main thread may be deep in a collective, where no
-    signal handler of Python runs: a thread of its own waits for the signal.
+    signal handler of Python runs: a thread of its own waits for the signal. It also says where the rank is, when the
+    launcher asks because nothing progresses (`hang`).
     """
     if launched_folder() is None:
         return
-    ends = _ends()
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    awaited = {*_ends(), hang.QUESTION}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
 
     def wait() -> None:
-        _report(_asked_to_end(signal.sigwaitinfo(ends)))
+        while (sent := signal.sigwaitinfo(awaited)).si_signo == hang.QUESTION:
+            hang.answer()
+        _report(_asked_to_end(sent))
         os._exit(1)
 
     threading.Thread(target=wait, name="resnetx-sigterm", daemon=True).start()

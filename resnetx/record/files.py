@@ -61,9 +61,17 @@ class RunFolder:
     def failures(self) -> list[Path]:
         return sorted(self.path.glob("failure-rank*.json"))
 
+    def progress(self, rank: int) -> Path:
+        """What a rank has begun last; the launcher reads it while the run lasts."""
+        return self.path / f"progress-rank{rank}.json"
+
+    def notes(self) -> list[Path]:
+        """What ranks have left for the launcher: their failures, and their progress."""
+        return [*self.failures(), *self.path.glob("progress-rank*.json")]
+
     def leftovers(self) -> list[Path]:
-        """What a run that was killed may have left: failures that nobody read, and files half written."""
-        return [*self.failures(), *self.path.glob(".*.json.*")]
+        """What a run that was killed may have left: notes of ranks that nobody read, and files half written."""
+        return [*self.notes(), *self.path.glob(".*.json.*")]
 
 
 def write(path: Path, content: msgspec.Struct) -> None:

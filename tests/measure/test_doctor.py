@@ -1,7 +1,12 @@
 """The doctor: what it finds here is true, what is broken is found, and nothing is changed."""
 
+import importlib
+import os
 import sys
+import time
 from dataclasses import replace
+from functools import partial
+from itertools import chain, combinations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,18 +14,27 @@ import pytest
 import torch
 
 from resnetx import packages
-from resnetx.measure.doctor import examination
+from resnetx.measure.doctor import examination, probes
+from resnetx.measure.doctor.apart import Lost, apart
 from resnetx.measure.doctor.examination import Finding, examine
+from resnetx.measure.doctor.probes import reinstall
+from resnetx.measure.machine import capability
 from resnetx.measure.machine.nvidia import Graphics, no_graphics
+from resnetx.measure.machine.nvml import cuda_of_driver
 from resnetx.record import GpuProcess, Unknown
 
 TOPICS = [
-    "system", "packages", "GPU", "torch", "NCCL", "gloo", "DALI", "DALI on the GPU", "torchvision", "CPUs", "bf16",
-    "clocks", "shared memory", "results", "images", "wandb",
+    "system", "packages", "GPU", "torch", "NCCL", "NCCL between GPUs", "gloo", "DALI", "DALI on the GPU", "torchvision",
+    "CPUs", "bf16", "clocks", "shared memory", "results", "images", "wandb",
 ]  # fmt: skip
 
 
 NO_DRIVER = Unknown("no NVIDIA driver answers")
+
+
+def in_this_process(probes, *_):
+    """Probes that see what the test has changed."""
+    return {name: probe() for name, probe in probes.items()}
 
 
 def by_topic(results: Path, images: Path) -> dict[str, Finding]:
@@ -41,6 +55,7 @@ def folder(tmp_path_factory) -> Path:
 def found(folder) -> dict[str, Finding]:
     """The findings on this machine without its GPUs."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examination, "apart", in_this_process)
         patch.setattr(examination, "graphics_here", lambda: no_graphics(NO_DRIVER))
         patch.setattr(examination, "_cards", lambda vendor: [])
         return by_topic(folder / "results/here", folder / "images")
@@ -96,6 +111,7 @@ def test_without_a_gpu_its_findings_say_so_and_nothing_needed_is_missing(found):
 @pytest.fixture
 def broken(tmp_path, monkeypatch) -> dict[str, Finding]:
     """The findings on a machine where much is wrong."""
+    monkeypatch.setattr(examination, "apart", in_this_process)
     (tmp_path / "file").touch()
     (tmp_path / "images/train/cat").mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "torchvision", None)  # import raises ImportError
@@ -158,3 +174,109 @@ def test_extras_that_no_run_needs_are_no_fault(monkeypatch):
     assert examination._packages()[::2] == ("limited", packages.install("pdf", "wandb"))
     monkeypatch.setattr(packages, "installed", lambda module: module not in ("wandb", "torch"))
     assert examination._packages()[::2] == ("missing", packages.install("train", "wandb"))
+
+
+@pytest.mark.parametrize(
+    ("chip", "runs", "fix"),
+    [
+        ("9.0", (12, 4), packages.install("cuda12")),
+        ("9.0", (11, 4), "update the NVIDIA driver to R580 or newer"),
+        ("10.0", (12, 8), "update the NVIDIA driver to R580 or newer"),
+    ],
+)
+def test_a_driver_older_than_torch_is_told_with_what_runs_on_it(monkeypatch, chip, runs, fix):
+    version = runs[0] * 1000 + runs[1] * 10
+    told = SimpleNamespace(nvmlInit=lambda: None, nvmlSystemGetCudaDriverVersion_v2=lambda: version, NVMLError=OSError)
+    assert cuda_of_driver(told) == runs
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(probes, "cuda_of_driver", lambda: cuda_of_driver(told))
+    monkeypatch.setattr(capability, "unfit", lambda *_: "")
+    graphics = Graphics("550.54.15", [SimpleNamespace(name="NVIDIA H100", compute_capability=chip)], [], "", "3f")
+    state, what, found = probes.torch_probe(graphics)
+    assert (state, found) == ("missing", fix)
+    assert f"driver 550.54.15 runs CUDA up to {runs[0]}.{runs[1]}, and this torch needs R580 or newer" in what
+
+
+# ---- what crashes or hangs ------------------------------------------------------------------------------------------
+
+CRASHES = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+
+
+@pytest.mark.slow
+def test_a_library_that_crashes_is_a_finding_and_hides_no_other(tmp_path, monkeypatch):
+    (tmp_path / "torchvision.py").write_text(CRASHES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = by_topic(tmp_path / "results", tmp_path)
+    assert list(found) == TOPICS
+    crashed = Finding("torchvision", "missing", "its probe crashed (SIGSEGV)", reinstall("torchvision"))
+    assert found["torchvision"] == crashed
+    assert found["torch"].state == "ok" and "reduced a tensor" in found["gloo"].what
+    (tmp_path / "pynvml.py").write_text(CRASHES)
+    assert examination._driver().gpus == "a query of the NVIDIA driver crashed (SIGSEGV)"
+
+
+def test_each_probe_ends_by_itself(tmp_path, monkeypatch):
+    (tmp_path / "crashing.py").write_text(CRASHES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    asked = {
+        "aborts": os.abort,
+        "hangs": partial(time.sleep, 600),
+        "leaves": partial(os._exit, 3),
+        "raises": partial(int, "seven"),
+        "answers": partial(int, "7"),
+        "imports": partial(importlib.import_module, "crashing"),
+    }
+    assert apart(asked, {"hangs": 0.5}, imports=("crashing",)) == {
+        "aborts": Lost("crashed (SIGABRT)"),
+        "hangs": Lost("did not end within 0.5 s", late=True),
+        "leaves": Lost("left with exit status 3"),
+        "raises": Lost("left with exit status 1"),
+        "answers": 7,
+        "imports": Lost("crashed (SIGSEGV)"),
+    }
+
+
+@pytest.mark.slow
+def test_ranks_that_reduce_a_tensor_and_ranks_that_cannot():
+    """Over gloo, and over NCCL where no GPU is."""
+    ranks = {
+        "gloo": partial(probes.failures, [[0, 1], [2, 3, 4]], "gloo"),
+        "nccl": partial(probes.failures, [[90, 91]], "nccl"),
+    }
+    found = apart(ranks, imports=("torch",))
+    assert found["gloo"] == ["", ""]
+    assert found["nccl"][0].startswith("the rank on GPU 90: ")
+
+
+@pytest.mark.parametrize("count", [2, 5, 8])
+def test_rounds_have_each_pair_once_and_no_device_twice_at_a_time(count):
+    found = probes.rounds(count)
+    assert sorted(chain(*found)) == list(combinations(range(count), 2))
+    assert all(len(set(chain(*pairs))) == 2 * len(pairs) for pairs in found)
+
+
+@pytest.mark.parametrize(
+    ("broken", "state", "what"),
+    [
+        ([], "ok", "4 ranks, one on each GPU, reduced a tensor"),
+        ([{1, 3}], "missing", "it broke; of two, those on GPUs 1 and 3 did not either (it broke)"),
+        ([set(range(4))], "missing", "it broke; those on each two of them did"),
+    ],
+)
+def test_what_ranks_on_all_gpus_cannot_do_is_tried_in_pairs(monkeypatch, broken, state, what):
+    monkeypatch.setattr(probes, "at_once", lambda _: [4])
+
+    def failures(groups, _):
+        return ["it broke" if any(each <= set(group) for each in broken) else "" for group in groups]
+
+    monkeypatch.setattr(probes, "failures", failures)
+    graphics = Graphics("570.86.15", [SimpleNamespace()] * 4, [], "not asked", "3f")
+    found = probes.nccl_pairs_probe(graphics)
+    assert (found[0], found[1].removeprefix("ranks on all 4 GPUs did not reduce a tensor: ")) == (state, what)
+    assert ("devices=1,3 env.NCCL_P2P_DISABLE=1" in found[2]) == ({1, 3} in broken)
+
+
+def test_a_rank_that_crashes_is_named_before_those_that_waited_for_it():
+    late = Lost("did not end within 20 s", late=True)
+    assert probes._failure([4, 5], [late, Lost("crashed (SIGSEGV)")]) == "the rank on GPU 5 crashed (SIGSEGV)"
+    assert probes._failure([4, 5], [late, late]) == "their ranks did not end within 20 s"

@@ -18,7 +18,7 @@ from statistics import median
 import torch
 
 from resnetx.measure.bench import buffers, checks, copies, interference, nccl_choices, nccl_interference, timing
-from resnetx.measure.launch import slurm
+from resnetx.measure.launch import hang, slurm
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.torchrun import lab_network, on_one_node, run_started
 from resnetx.measure.machine.host_load import cpu_times, host_load
@@ -50,7 +50,9 @@ from resnetx.record import (
     seal,
 )
 from resnetx.record.bench import ELEMENT_BYTES, QUEUE_LENGTH, Counts, counts
+from resnetx.units import size_text
 
+AT_ONCE = 2 * QUEUES * QUEUE_LENGTH  # operations, at most, in queues and beside what computes
 _IN_LAB = Unknown("in the lab ranks stand for GPUs, which do not compute on the cores of this host")
 _UNREAD = Unknown("NCCL's choice was not read: algorithm=auto, or a forced one, has it read")
 _NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its call returns")
@@ -59,6 +61,7 @@ _NO_QUEUE = Unknown("CPU ranks have no queue: each operation has ended when its 
 def run(task: BenchFile, started: Moment) -> BenchRecord | None:
     """Executes one rank of the bench; rank 0 returns the record. `started`: when this process began."""
     request = task.request
+    hang.begin("joining the process group", believed_s=hang.UNCERTAIN_S)
     torch.set_num_threads(request.threads)
     if not torch.cuda.is_available():
         keep_freed_memory()  # as training ranks do: gloo, too, allocates and frees what it works in
@@ -167,11 +170,17 @@ def _point(name: str, array: torch.Tensor, result: torch.Tensor, request: BenchR
     known_of = OPERATIONS[name]
     given = ranks.part(array) if known_of.own_part else array
     operation = ranks.collective(name, given, ranks.part(result) if known_of.gets_part else result)
+    what, expected_s = f"{name} of {size_text(array.nbytes)}", array.nbytes / hang.SLOWEST_BPS
+    hang.begin(f"the warm-up of {what}", is_step=True, expected_s=request.warmup * expected_s)
     for _ in range(request.warmup):
         operation()
     call, operations = timing.as_asked(operation, request.timing, ranks.device)
     often = _counts(operation, array.nbytes, operations, request, ranks)
-    seen = [timed_with_cpu(call, ranks.device, ranks.barrier) for _ in range(often.iterations)]
+    seen = []
+    for _ in range(often.iterations):
+        hang.begin(what, is_step=True, expected_s=operations * expected_s)
+        seen.append(timed_with_cpu(call, ranks.device, ranks.barrier))
+    hang.begin(f"queues of {what}", is_step=True, expected_s=AT_ONCE * max(wall for wall, _ in seen) / operations)
     every = ranks.gather([(wall / operations, cpu / operations) for wall, cpu in seen])
     queued_s = _queued_s(operation, ranks, often.queues, often.queue_length)
     lost = _computing_lost(name, array, queued_s, every, ranks)

@@ -19,6 +19,7 @@ from resnetx.measure.bench.mapped_copies import MappedCopies
 from resnetx.measure.bench.observed import Copier, Observed
 from resnetx.measure.bench.sent_copies import SentCopies
 from resnetx.measure.bench.storage_copies import StorageCopies
+from resnetx.measure.launch import hang
 from resnetx.measure.launch.torchrun import on_one_node
 from resnetx.measure.rank import used_transport
 from resnetx.measure.rank.distributed import Ranks
@@ -57,6 +58,7 @@ def measure(request: BenchRequest, ranks: Ranks) -> TimedCopies:
     copiers = Copiers(request, max(sizes), ranks)
     cells = []
     for entry in shuffled(entries, request.seed):
+        hang.begin(f"copies of {entry.kind}, {size_text(entry.size_bytes)}")
         before = warmups(entry, request.iterations, request.warmup)
         observed = copiers.of(entry.kind).observe(entry, before, timings(entry, request.iterations))
         cells += cells_of(entry, observed, request.numa)

@@ -1,7 +1,7 @@
 """What this machine can run, what it lacks, and the command that fixes it.
 
 Every finding comes from a test: a tensor is reduced, a JPEG is decoded, an unnamed temporary file is written in the
-results folder. A probe that fails is a finding, too: the others still run.
+results folder. A probe that fails, crashes or hangs is a finding, too: each has a process of its own.
 """
 
 import os
@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,11 +22,13 @@ from resnetx.host import kernel_file, kernel_text, visible_cores
 from resnetx.measure.clocks import journal
 from resnetx.measure.clocks.lock import lockable
 from resnetx.measure.doctor.amd import amd_verdict
+from resnetx.measure.doctor.apart import Lost, apart
 from resnetx.measure.doctor.finding import Finding, ProbeResult, limited, missing, ok
 from resnetx.measure.doctor.probes import (
     dali_gpu_probe,
     dali_probe,
     gloo_probe,
+    nccl_pairs_probe,
     nccl_probe,
     reinstall,
     torch_probe,
@@ -40,32 +43,48 @@ from resnetx.record import Gpu, Unknown, if_known
 _GiB = 2**30
 _SHARED_MEMORY_BYTES = _GiB  # the default of a container is 64 MiB, which a few loader processes or NCCL ranks fill
 _FREE_BYTES = _GiB  # a record takes some 10 kB, the logs of a tracker more
+PAIRS = "NCCL between GPUs"
+_PAIRS_S = 180.0  # for a try over all GPUs, and one of each of seven rounds of pairs, as eight GPUs have
+_AFTER_A_LOSS = {  # commands that show more
+    "NCCL": "sudo dmesg --ctime | grep -i -E 'nvrm|xid'   (what the driver says of it)",
+    PAIRS: "resnetx bench collective=allreduce env.NCCL_DEBUG=INFO",
+    "DALI on the GPU": "input.decoder=cpu",
+}
 _COUNTING_S = 1.0  # time for counting images: enough for some 100,000
 
 
 def examine(results: Path, input_root: Path) -> list[Finding]:
     """Findings about this machine. Changes nothing; takes some seconds to load torch, torchvision and DALI."""
     host = machine(input_root)
-    graphics = _graphics()
+    graphics = _driver()
     probes: dict[str, Callable[[], ProbeResult]] = {
-        "system": lambda: _system(host),
+        "system": partial(_system, host),
         "packages": _packages,
-        "GPU": lambda: _gpu(host, graphics),
-        "torch": lambda: torch_probe(graphics),
-        "NCCL": lambda: nccl_probe(graphics),
-        "gloo": lambda: gloo_probe(host),
+        "GPU": partial(_gpu, host, graphics),
+        "torch": partial(torch_probe, graphics),
+        "NCCL": partial(nccl_probe, graphics),
+        PAIRS: partial(nccl_pairs_probe, graphics),
+        "gloo": partial(gloo_probe, host),
         "DALI": dali_probe,
-        "DALI on the GPU": lambda: dali_gpu_probe(graphics),
+        "DALI on the GPU": partial(dali_gpu_probe, graphics),
         "torchvision": torchvision_probe,
-        "CPUs": lambda: _cpus(host),
+        "CPUs": partial(_cpus, host),
         "bf16": _bf16,
-        "clocks": lambda: _clocks(host, graphics),
-        "shared memory": lambda: _shared_memory(host),
-        "results": lambda: _results(results),
-        "images": lambda: _images(input_root),
+        "clocks": partial(_clocks, host, graphics),
+        "shared memory": partial(_shared_memory, host),
+        "results": partial(_results, results),
+        "images": partial(_images, input_root),
         "wandb": _wandb,
     }
-    return [_tried(topic, probe) for topic, probe in probes.items()]
+    found = apart(
+        {topic: partial(_tried, topic, probe) for topic, probe in probes.items()}, {PAIRS: _PAIRS_S}, ("torch",)
+    )
+    return [_lost(topic, each.why) if isinstance(each, Lost) else each for topic, each in found.items()]
+
+
+def _lost(topic: str, why: str) -> Finding:
+    """A probe whose process crashed or hung."""
+    return Finding(topic, "missing", f"its probe {why}", reinstall(topic) or _AFTER_A_LOSS.get(topic, ""))
 
 
 def _tried(topic: str, probe: Callable[[], ProbeResult]) -> Finding:
@@ -97,6 +116,14 @@ def _packages() -> ProbeResult:
     what = ", ".join(f"{package.name} (needed {package.needed})" for package in absent)
     verdict = missing if any(package.extra in (packages.CORE, packages.TRAIN) for package in absent) else limited
     return verdict(f"not installed: {what}", packages.install(*(package.extra for package in absent)))
+
+
+def _driver() -> Graphics:
+    """The driver's data on GPUs, which a broken driver keeps from the examination, but not from ending."""
+    graphics = apart({"driver": _graphics})["driver"]
+    if isinstance(graphics, Lost):
+        return no_graphics(Unknown(f"a query of the NVIDIA driver {graphics.why}"))
+    return graphics
 
 
 def _graphics() -> Graphics:

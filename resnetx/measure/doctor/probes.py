@@ -1,21 +1,27 @@
 """Whether the heavy libraries work here: each does a small task that runs need.
 
-A tensor is reduced over NCCL and gloo, a JPEG is decoded by DALI and torchvision. A library may raise
-anything: the doctor turns it into a finding.
+A tensor is reduced over NCCL and gloo, a JPEG is decoded by DALI and torchvision. A library may raise anything, crash
+or hang: each probe runs in a process of its own (`apart`), and the doctor turns that into a finding.
 """
 
 import io
 import os
 import socket
+import tempfile
+from collections.abc import Sequence
+from functools import partial
 
+from resnetx.errors import shortened
+from resnetx.measure.doctor.apart import Lost, at_once
 from resnetx.measure.doctor.finding import ProbeResult, limited, missing, ok
 from resnetx.measure.machine.host_facts import Host
 from resnetx.measure.machine.nvidia import Graphics
-from resnetx.measure.machine.nvml import open_nvml
+from resnetx.measure.machine.nvml import cuda_of_driver, open_nvml
 from resnetx.measure.machine.software import nccl_version
-from resnetx.packages import KNOWN, hip_version, rocm_torch
+from resnetx.packages import KNOWN, hip_version, install, rocm_torch
 from resnetx.record import Unknown
 
+_RANKS_S = 20.0  # for ranks to start CUDA and NCCL, to meet, and to reduce a tensor
 _JPEG_SHAPE = (48, 64, 3)  # height, width, channels
 
 _NO_CUDA = "cuInitChecked()"  # in DALI 2.4's error when CUDA does not start
@@ -51,6 +57,8 @@ def torch_probe(graphics: Graphics) -> ProbeResult:
         version = gpu.compute_capability
         if version and not isinstance(version, Unknown) and (why := unfit(gpu.name, chip_from(version))):
             return missing(f"{what}: {why.partition(':')[0]}", better_torch(chip_from(version)))
+    if torch.version.cuda and (driver := cuda_of_driver()) and driver[0] < int(torch.version.cuda.partition(".")[0]):
+        return missing(*_older_stack(f"{what}; driver {graphics.driver} runs CUDA", driver, graphics))
     if torch.cuda.is_available():
         seen = torch.cuda.device_count()
         return ok(f"{what}; it finds {seen} GPU{'s' * (seen > 1)}")
@@ -63,8 +71,30 @@ def torch_probe(graphics: Graphics) -> ProbeResult:
         return limited(what, reinstall("torch"))
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         return limited(f"{what} (CUDA_VISIBLE_DEVICES is set)", "unset CUDA_VISIBLE_DEVICES")
-    fix = f"update the NVIDIA driver to one for CUDA {torch.version.cuda}, or install an older torch"
-    return limited(f"{what} (driver {graphics.driver})", fix)
+    return limited(f"{what} (driver {graphics.driver})", "nvidia-smi   (then reboot, if it shows errors)")
+
+
+# Drivers run programs of their own major version of CUDA and of older ones, from these on (CUDA Compatibility guide,
+# "Minor Version Compatibility"). Kernels of the older stack end with Hopper, 9.0 (torch 2.7.1+cu126, get_arch_list()).
+_DRIVERS = {12: "R525", 13: "R580"}
+_OLDER_STACK_CUDA, _OLDER_STACK_LAST_CHIP = 12, (9, 0)
+
+
+def _older_stack(what: str, driver: tuple[int, int], graphics: Graphics) -> tuple[str, str]:
+    """What an older driver means for this torch, and the command that installs another torch, or the driver to get."""
+    import torch
+
+    from resnetx.measure.machine.capability import chip_from
+
+    needed = str(torch.version.cuda)
+    least = _DRIVERS.get(int(needed.partition(".")[0]), "a newer one")
+    said = f"{what} up to {driver[0]}.{driver[1]}, and this torch needs {least} or newer"
+    versions = [] if isinstance(graphics.gpus, Unknown) else [gpu.compute_capability for gpu in graphics.gpus]
+    chips = [chip_from(version) for version in versions if version and not isinstance(version, Unknown)]
+    newer = any(isinstance(chip, tuple) and chip > _OLDER_STACK_LAST_CHIP for chip in chips)
+    if driver[0] < _OLDER_STACK_CUDA or newer:
+        return said, f"update the NVIDIA driver to {least} or newer"
+    return f"{said}: the older stack runs on it", install("cuda12")
 
 
 def nccl_probe(graphics: Graphics) -> ProbeResult:
@@ -81,6 +111,101 @@ def nccl_probe(graphics: Graphics) -> ProbeResult:
     torch.cuda.nccl.all_reduce([ones])
     assert ones.sum().item() == 4, f"an all-reduce over one GPU made {ones.tolist()} of ones"
     return ok(f"{name}; reduced a tensor on one GPU")
+
+
+def nccl_pairs_probe(graphics: Graphics) -> ProbeResult:
+    """A rank of its own on each GPU, as in a run; where that fails, on each two of them. Leaves CUDA as it was here."""
+    import torch.distributed
+
+    if isinstance(graphics.gpus, Unknown) or not torch.distributed.is_nccl_available():
+        return limited("no GPU: there is nothing to connect")
+    gpus = at_once([torch.cuda.device_count])[0]
+    if isinstance(gpus, Lost):
+        return missing(f"CUDA {gpus.why} when it was to count GPUs")
+    if gpus < 2:
+        return limited(f"torch finds {gpus or 'no'} GPU: there is nothing to connect")
+    (why,) = failures([range(gpus)], "nccl")
+    if not why:
+        return ok(f"{gpus} ranks, one on each GPU, reduced a tensor")
+    pairs = failed_pairs(gpus, "nccl")
+    what = f"ranks on all {gpus} GPUs did not reduce a tensor: {why}"
+    if not pairs:
+        return missing(f"{what}; those on each two of them did", f"{_ALL_REDUCE} gpus={gpus} env.NCCL_DEBUG=INFO")
+    shown = ", ".join(f"{one} and {other}" for one, other in [*pairs][:_PAIRS_SHOWN])
+    more = f" and {len(pairs) - _PAIRS_SHOWN} pairs more" * (len(pairs) > _PAIRS_SHOWN)
+    (one, other), why = next(iter(pairs.items()))
+    what += f"; of two, those on GPUs {shown}{more} did not either ({why})"
+    return missing(what, f"{_ALL_REDUCE} devices={one},{other} env.NCCL_P2P_DISABLE=1   {_PEERS}")
+
+
+_PAIRS_SHOWN = 4
+_ALL_REDUCE = "resnetx bench collective=allreduce"
+_PEERS = "(if that works, peer access does not: PCIe ACS, IOMMU, NVLink)"
+
+
+def failed_pairs(count: int, backend: str) -> dict[tuple[int, int], str]:
+    """The pairs of so many devices whose ranks fail, with the reason."""
+    found: dict[tuple[int, int], str] = {}
+    for pairs in rounds(count):
+        found |= {pair: why for pair, why in zip(pairs, failures(pairs, backend), strict=True) if why}
+    return dict(sorted(found.items()))
+
+
+def rounds(count: int) -> list[list[tuple[int, int]]]:
+    """All pairs of so many devices, in rounds in which each device is in one pair at most, to be tried at once.
+
+    By the circle method of round-robin tournaments: one stays where it is, the others turn.
+    """
+    around = [*range(count), *([-1] if count % 2 else [])]  # -1: its partner rests
+    found = []
+    for _ in range(len(around) - 1):
+        half = len(around) // 2
+        pairs = zip(around[:half], reversed(around[half:]), strict=True)
+        found.append([(min(pair), max(pair)) for pair in pairs if -1 not in pair])
+        around = [around[0], around[-1], *around[1:-1]]
+    return found
+
+
+def failures(groups: Sequence[Sequence[int]], backend: str, limit_s: float = _RANKS_S) -> list[str]:
+    """Of each group of devices, why ranks on them did not reduce a tensor; "" where they did. All groups at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [
+            partial(_reduced, backend, f"{folder}/{number}", len(group), rank, device)
+            for number, group in enumerate(groups)
+            for rank, device in enumerate(group)
+        ]
+        results = iter(at_once(ranks, limit_s))
+        return [_failure(group, [next(results) for _ in group]) for group in groups]
+
+
+def _failure(devices: Sequence[int], results: Sequence[str | Lost]) -> str:
+    """What became of the ranks of a group; those that wait for a rank that is lost are late, and not the cause."""
+    for device, result in zip(devices, results, strict=True):
+        if isinstance(result, Lost) and not result.late:
+            return f"the rank on GPU {device} {result.why}"
+    for device, result in zip(devices, results, strict=True):
+        if isinstance(result, str) and result:
+            return f"the rank on GPU {device}: {result}"
+    return next((f"their ranks {result.why}" for result in results if isinstance(result, Lost)), "")
+
+
+def _reduced(backend: str, meeting: str, count: int, rank: int, device: int) -> str:
+    """One rank, on a device; "" where it could reduce a tensor with the others."""
+    import torch
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import FileStore
+
+    try:
+        on = torch.device("cuda", device) if backend == "nccl" else torch.device("cpu")
+        if on.type == "cuda":
+            torch.cuda.set_device(on)
+        dist.init_process_group(backend, store=FileStore(meeting, count), rank=rank, world_size=count)
+        ones = torch.ones(2**20, device=on)
+        dist.all_reduce(ones)
+        right = bool((ones == count).all().item())
+        return "" if right else f"an all-reduce over {count} ranks made {ones[0].item():g} of ones"
+    except Exception as error:
+        return shortened(str(error).strip().partition("\n")[0] or type(error).__name__)
 
 
 def gloo_probe(host: Host) -> ProbeResult:

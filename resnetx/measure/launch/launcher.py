@@ -19,6 +19,7 @@ from resnetx.host import dying_with, exit_status
 from resnetx.measure.launch import ending, slurm
 from resnetx.measure.launch.ending import Ending
 from resnetx.measure.launch.executor import Executor, executor_of
+from resnetx.measure.launch.hang import HangError, HangWatch
 from resnetx.measure.launch.moment import Moment
 from resnetx.measure.launch.results_folder import set_aside, write, write_measured
 from resnetx.measure.launch.scratch import DYING_S, Unbegun, scratch, wait_for_ranks
@@ -63,6 +64,8 @@ def supervise(
             end = Ending(status=_wait(task, folder, private, started, executor, look_up, turn))
         except subprocess.TimeoutExpired:
             end = Ending(stopped="timeout", reason=f"not finished after timeout={task.timeout_s:g} seconds")
+        except HangError as hang:
+            end = Ending(stopped="timeout", reason=str(hang))
         except OSError as error:
             end = Ending(stopped="failed", reason=f"torchrun could not be started: {error}")
         except BaseException as stop:  # Ctrl-C and termination, as a rule; the child is dead by now
@@ -150,9 +153,12 @@ def _wait(
             preexec_fn=dying_with(os.getpid(), command.gently),
         )
         unbegun = Unbegun(child.pid, private, task.request.gpus // task.request.nodes)
+        hang = HangWatch(folder, task.request.gpus)
 
         def look() -> None:
             look_up()
+            if task.request.lab is None:  # where links may be shaped to any rate
+                hang.look()
             if _is_torchrun(task) and (left := unbegun.left()) is not None:
                 ending.report_unbegun(left, folder)
                 child.kill()
@@ -224,8 +230,8 @@ def _settle(task: TaskFile[Ended], folder: RunFolder, private: Path, started: Mo
         known["job"] = _job(end)
         settled = record.cut_short(task, started.epoch_s, outcome, reason, failures=end.failures, **known)
         write(folder.record, settled)
-    for folded in folder.failures():
-        folded.unlink()
+    for read in folder.notes():
+        read.unlink()
     return settled
 
 

@@ -39,6 +39,15 @@ def open_nvml(module: Any = None) -> Nvml | Unknown:
     return Unknown(f"no NVIDIA driver answers ({opened})") if isinstance(opened, Unknown) else nvml
 
 
+def cuda_of_driver(module: Any = None) -> tuple[int, int] | None:
+    """The newest CUDA whose programs the driver runs, as (13, 0); None where it does not tell."""
+    nvml = open_nvml(module)
+    version = nvml if isinstance(nvml, Unknown) else nvml.ask("nvmlSystemGetCudaDriverVersion_v2")
+    if isinstance(version, Unknown):
+        return None
+    return version // 1000, version % 1000 // 10  # 13020 is 13.2
+
+
 def active_nvlinks(nvml: Nvml, handle: Any) -> list[int] | Unknown:
     """The numbers of a GPU's NVLinks that are up."""
     active: list[int] = []

@@ -4,6 +4,7 @@ The only module that measures with `torch.distributed`, which `probes` tries out
 joins no process group.
 """
 
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from torch._C._distributed_c10d import FileStore
 
 from resnetx.errors import ConfigError
 from resnetx.measure.lab.scheduling import sending_first
-from resnetx.measure.launch import nccl_log
+from resnetx.measure.launch import hang, nccl_log
 from resnetx.measure.launch.torchrun import (
     lab_network,
     launched_folder,
@@ -212,6 +213,36 @@ def recorded() -> None:
             store.set(_RECORDED, "")
         else:
             store.wait([_RECORDED])
+
+
+def latest_collective() -> tuple[int, str] | None:
+    """How many collectives this rank has started, and which was the last; None: it has joined no other, or no record.
+
+    By torch's flight recorder, which keeps the latest 2000 of them, of NCCL's and (torch 2.15) gloo's.
+    """
+    if not dist.is_initialized():
+        return None
+    group: Any = dist.group.WORLD
+    number = int(group._get_sequence_number_for_group())
+    dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
+    entries = json.loads(dump(includeCollectives=True, onlyActive=False)).get("entries", []) if dump else []
+    own = [entry for entry in entries if entry.get("process_group", [""])[0] == "0" and not entry.get("is_p2p")]
+    if not own:
+        return number, "a collective"
+    latest = max(own, key=lambda entry: entry["collective_seq_id"])
+    return int(latest["collective_seq_id"]), str(latest["profiling_name"]).partition(":")[2] or "a collective"
+
+
+def limit_collectives(step_s: float) -> None:
+    """Makes NCCL end a run whose collectives last longer than any of its steps may, once a step has shown its time.
+
+    It is what ends ranks that no launcher of ours supervises; that one is quicker, and names the rank (`launch.hang`).
+    """
+    if not dist.is_initialized() or dist.get_backend() != "nccl":
+        return
+    # torch before 2.15 has the same under another name.
+    set_timeout = getattr(dist, "set_timeout", None) or dist.distributed_c10d._set_pg_timeout
+    set_timeout(timedelta(seconds=2 * max(hang.LEAST_S, hang.OF_A_STEP * step_s)))
 
 
 def _check_launch(gpus: int) -> None:

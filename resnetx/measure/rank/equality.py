@@ -38,6 +38,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from resnetx import inputs
 from resnetx.choices import Bucket
 from resnetx.errors import ConfigError
+from resnetx.measure.launch import hang
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.measure.rank.features import missing_feature
 from resnetx.measure.rank.process import StartUpTimer, peak_memory_bytes
@@ -134,7 +135,8 @@ def compare(
 
     step, progress = training_step(replica, repeat((images[mine], batch[1][mine])), request, ranks, mark)
     losses = []
-    for _ in range(steps):
+    for number in range(steps):
+        hang.begin_untimed(f"step {number + 1} of {steps}, {statistics}", on_gpu=ranks.device.type == "cuda")
         if sequential:
             sequential.step()
         result.begin()

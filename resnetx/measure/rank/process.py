@@ -11,6 +11,7 @@ import torch
 
 from resnetx import record
 from resnetx.errors import ConfigError
+from resnetx.measure.launch import hang
 from resnetx.measure.launch.moment import Moment
 from resnetx.record import DeviceMemory, Unknown
 from resnetx.units import size_text
@@ -44,6 +45,12 @@ def limit_memory(limit_bytes: int | None, device: torch.device) -> None:
 
 
 StartUpPart = Literal["imports_s", "process_group_s", "model_s", "input_s", "first_step_s"]
+_BEHIND: dict[StartUpPart, str] = {  # what begins where a part ends
+    "process_group_s": "building the model",
+    "model_s": "opening its input",
+    "input_s": "preparing its first step",
+    "first_step_s": "its warm-up",
+}
 
 
 class StartUpTimer:
@@ -51,11 +58,13 @@ class StartUpTimer:
 
     def __init__(self, started: Moment) -> None:
         now = time.monotonic()
+        hang.begin("joining the process group", believed_s=hang.UNCERTAIN_S)
         self._laps: dict[StartUpPart, float] = {"imports_s": now - started.monotonic_s}
         self._last = now
 
     def lap(self, name: StartUpPart) -> None:
         now = time.monotonic()
+        hang.begin(_BEHIND[name])
         self._laps[name] = now - self._last
         self._last = now
 

@@ -7,6 +7,7 @@ import msgspec
 from resnetx.choices import Folders
 from resnetx.host import node_name
 from resnetx.inputs import stage
+from resnetx.measure.launch import hang
 from resnetx.measure.rank.distributed import Ranks
 from resnetx.record import Staging, Unknown
 from resnetx.request import Request
@@ -21,8 +22,10 @@ def staged(request: Request, ranks: Ranks) -> tuple[Request, list[Staging] | Unk
         return request, Unknown("no images are read")
     if request.input.stage is None:
         return request, Unknown("images are read where they are: input.stage is not set")
+    hang.begin("staging its images", expected_s=hang.UNLIMITED_S)  # where it may wait for what another run copies
     mine = _here(request.input, ranks.rank) if ranks.local_rank == 0 else None
     nodes = [found for found in ranks.gather(mine) if found is not None]
+    hang.begin("describing its node")
     here = next(each for each in reversed(nodes) if each.rank <= ranks.rank)  # ranks of a node follow each other
     reading = msgspec.structs.replace(request.input, root=here.folder)
     return msgspec.structs.replace(request, input=reading), nodes

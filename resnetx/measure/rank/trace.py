@@ -17,6 +17,7 @@ from torch import nn
 from resnetx import inputs
 from resnetx.choices import SyntheticInput
 from resnetx.inputs import nothing
+from resnetx.measure.launch import hang
 from resnetx.measure.rank import results
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.device_time import MOST_LAUNCHES, TOO_SLOW, Hold, timed_on_device
@@ -87,6 +88,7 @@ def watched(step: Step, watch: LayerWatch, steps: int, ranks: Ranks) -> list[Wat
     seen: list[WatchedStep] = []
     watch.watching = True
     for _ in range(ROUNDS):
+        hang.begin_untimed("instrumented steps", on_gpu=ranks.device.type == "cuda")
         timed(step, steps - len(seen), ranks.device, ranks.barrier)
         seen += watch.take()
         if len(seen) == steps:
@@ -160,8 +162,12 @@ def pipeline_s(
     def read() -> None:
         next(batches)
 
-    timed(read, getattr(request.input, "prefetch", 0) + request.warmup, device, nothing)
-    return [timed(read, request.steps, device, nothing) / request.steps for _ in range(REPEATS)]
+    def window_s(batches: int) -> float:
+        hang.begin("reading its input alone")
+        return timed(read, batches, device, nothing)
+
+    window_s(getattr(request.input, "prefetch", 0) + request.warmup)
+    return [window_s(request.steps) / request.steps for _ in range(REPEATS)]
 
 
 def copy_rate_Bps(parameters: Iterable[nn.Parameter], device: torch.device) -> float | Unknown:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 
 from resnetx import record
+from resnetx.measure.launch import hang
 from resnetx.measure.machine.readings import Readings
 from resnetx.measure.machine.sensors import Sensors
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.cuda_graph import LEAST_WARMUP
-from resnetx.measure.rank.distributed import Ranks
+from resnetx.measure.rank.distributed import Ranks, limit_collectives
 from resnetx.measure.rank.process import StartUpTimer, bytes_read, device_memory, difference, peak_memory_bytes
 from resnetx.record import DeviceMemory, Unknown
 from resnetx.request import WINDOW_S, Request
@@ -54,8 +55,11 @@ def measure_windows(
     """
     sensors = Sensors([ranks.device.index] if ranks.device.type == "cuda" else None, ranks.rank)  # NVML takes its time
     clock.skip()
+    hang.begin_untimed("its first step", on_gpu=ranks.device.type == "cuda")
     first = timed(step, 1, ranks.device, ranks.barrier)
+    hang.took(first)
     clock.lap("first_step_s")
+    limit_collectives(first)
     warmup = warm_up(step, request, ranks)
     steps = window_steps(request, warmup.step_s)
     reads = bytes_read()
@@ -65,7 +69,10 @@ def measure_windows(
     windows: list[float] = []
     sensors.start()
     while len(windows) < request.windows:
+        hang.begin(f"window {len(windows) + 1} of {request.windows}", is_step=True, expected_s=steps * warmup.step_s)
         windows.append(timed(step, steps, ranks.device, ranks.barrier))
+        hang.took(windows[-1] / steps)
+        hang.begin(f"what follows window {len(windows)}")
         note(len(windows))
     readings = sensors.stop()
     return RankWindows(
@@ -100,7 +107,9 @@ def warm_up(step: Step, request: Request, ranks: Ranks) -> WarmUp:
     slowest: list[float] = []
     steady, least = False, max(request.warmup, LEAST_WARMUP if request.graph else 0)
     while not steady and len(mine) + 1 < least * MAX_WARMUP:
+        hang.begin(f"step {len(mine) + 2} of its warm-up", is_step=True)
         mine.append(timed(step, 1, ranks.device, ranks.barrier))
+        hang.took(mine[-1])
         slowest.append(max(ranks.gather(mine[-1])))
         steady = len(mine) + 1 >= least and slowest[-1] > slowest[-2] * (1 - STEADY)
     if ranks.device.type == "cuda" and request.measure != "input":  # which no clock of a GPU decides
@@ -118,6 +127,7 @@ def _settle(step: Step, mine: list[float], slowest: list[float], ranks: Ranks) -
     steps_s, step_s, spent_s = [*mine], slowest[-1], sum(slowest)
     while spent_s < LONGEST_WARMUP_S:
         count = max(1, math.ceil(WINDOW_S / step_s))
+        hang.begin(f"step {len(steps_s) + 2} of its warm-up", is_step=True, expected_s=count * step_s)
         mine_s = timed(step, count, ranks.device, ranks.barrier)
         steps_s += [mine_s / count] * count
         slowest_s = max(ranks.gather(mine_s))
