@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from resnetx import bounds
+from resnetx import bounds, progress
 from resnetx.api.calibrations import Calibrations
 from resnetx.api.curves import Wanted
 from resnetx.api.known_rates import KnownRates, Rate
@@ -129,10 +129,26 @@ def _check(settings: PredictSettings) -> None:
 
 
 def by_framework(settings: PredictSettings) -> list[PredictSettings]:
-    """The same settings with each framework by itself."""
+    """The same settings with each framework by itself; of those that nothing parts, the first alone."""
     if not settings.framework:
         raise ConfigError(f"framework=[]: expected one of {', '.join(FRAMEWORKS)}, or several")
-    return [msgspec.structs.replace(settings, framework=[name]) for name in dict.fromkeys(settings.framework)]
+    first: dict[object, str | None] = {}
+    for name in dict.fromkeys(settings.framework):
+        same = first.setdefault(_as_trained(name), name)
+        if same != name:
+            progress.note(
+                f"framework={name}: trains as {same} does, but for its parameter server (strategy=server); both are "
+                f"predicted as {same}"
+            )
+    return [msgspec.structs.replace(settings, framework=[name]) for name in first.values()]
+
+
+def _as_trained(framework: str | None) -> object:
+    """What tells a framework from others where gradients go through collectives."""
+    if framework is None:
+        return None
+    strategy, overlap = FRAMEWORKS[framework]
+    return strategy, overlap.input, overlap.host_to_device
 
 
 def wanted_of(
