@@ -111,6 +111,8 @@ def _of_marks(found: Works, marks: list[Window]) -> Iterations:
             so_far = 1
         marked, last = max(marked, so_far), own[-1]
         most = max(most, len({bisect_left(ended, node) for node in own}))
+    if not joined:  # no backward pass is in any
+        return Iterations(marks, "")
     remarks = []
     if marked > 1:
         remarks.append(f"{marked} step marks up to an update, one for each micro-batch, were taken for one iteration")

@@ -255,6 +255,15 @@ def test_a_mark_of_an_evaluation_is_left_out() -> None:
     assert (iterations(found), found.remarks) == (4, ("1 step mark without a backward pass (evaluation) left out",))
 
 
+def test_marks_without_any_backward_pass_beside_one_outside_of_them_count() -> None:
+    program = Program()
+    program.train()
+    for number in range(3):
+        with program.marked(number):
+            program.forward()
+    assert (iterations(program.parse()), program.parse().remarks) == (3, ())
+
+
 NETWORK = ("aten::conv2d", "aten::batch_norm", "aten::relu", "aten::conv2d", "aten::linear")
 
 
