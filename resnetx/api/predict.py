@@ -190,6 +190,7 @@ def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: S
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
         batches = {point.images for each in wanted for point in each.points}
         known.check(requests, batches, [fabric.described for fabric in on])
+        known.note_other_inputs(requests)
 
 
 def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:
