@@ -104,7 +104,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     on = fabrics(settings, found)
     trained = [
         (curve, setting)
-        for own in by_framework(settings)
+        for own in by_framework(settings, workload.get("strategy"))
         for curve, setting in _trained(paths, workload, own, known, found)
     ]
     wanted = [each for each, _ in trained]

@@ -128,13 +128,17 @@ def _check(settings: PredictSettings) -> None:
         raise ConfigError("clock: a known rate has the clock of its GPU in it; leave clock or rate out")
 
 
-def by_framework(settings: PredictSettings) -> list[PredictSettings]:
-    """The same settings with each framework by itself; of those that nothing parts, the first alone."""
+def by_framework(settings: PredictSettings, strategy: object = None) -> list[PredictSettings]:
+    """The same settings with each framework by itself; of those that nothing parts, the first alone.
+
+    `strategy`: of the workload, as it is asked for: parameter servers part those that had one from others.
+    """
     if not settings.framework:
         raise ConfigError(f"framework=[]: expected one of {', '.join(FRAMEWORKS)}, or several")
+    served = "server" in (strategy if isinstance(strategy, list) else [strategy])
     first: dict[object, str | None] = {}
     for name in dict.fromkeys(settings.framework):
-        same = first.setdefault(_as_trained(name), name)
+        same = first.setdefault(name if served else _as_trained(name), name)
         if same != name:
             progress.note(
                 f"framework={name}: trains as {same} does, but for its parameter server (strategy=server); both are "

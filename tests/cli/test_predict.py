@@ -179,6 +179,7 @@ def test_tensorflow_keeps_a_parameter_server_and_fetches_while_the_next_forward_
     ("words", "sentence"),
     [
         (["strategy=server", "framework=mxnet"], "this framework is not known to have trained with a parameter server"),
+        (["strategy=server", "framework=[tensorflow,mxnet]"], "this framework is not known to have trained with"),
         (["overlap.parameters=true"], "only a parameter server sends parameters"),
         (["strategy=server", "transport=peer"], "transport=peer with strategy.device=cpu"),
     ],
