@@ -193,3 +193,55 @@ def test_schemas_have_no_patterns():
     """Which other programs match in other ways."""
     for path in Path(resnetx.__file__).parent.rglob("*.schema.json"):
         assert '"pattern":' not in path.read_text(), path
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+# A type of which msgspec takes 0.5 s to make what it keeps, read by a second thread in the middle of that.
+READ_BY_TWO = """
+import threading, time
+import msgspec
+from resnetx.errors import prepared
+
+def slowly():
+    begun.set()
+    time.sleep(0.5)
+    return int
+
+class Inner(msgspec.Struct):
+    value: "slowly()"
+
+class Outer(msgspec.Struct):
+    inner: Inner
+
+def read():
+    print(msgspec.convert({"inner": {"value": 1}}, prepared(Outer)).inner.value)
+
+begun = threading.Event()
+one = threading.Thread(target=read)
+one.start()
+begun.wait()
+read()
+one.join()
+"""
+
+
+@pytest.mark.slow
+def test_two_threads_read_one_type_for_the_first_time(light_python):
+    ended = subprocess.run([light_python, "-c", READ_BY_TWO], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "1\n1\n"), "-11: the second thread saw what was half made"
+
+
+@pytest.mark.slow
+def test_whatever_is_read_as_a_type_goes_through_what_threads_may_share():
+    read = re.compile(r"msgspec\.(?:convert|json\.(?:decode|Decoder))\(")
+    found = [
+        (path.name, ast.unparse(node))
+        for path in sorted(Path(resnetx.__file__).parent.rglob("*.py"))
+        if read.search(program := path.read_text())
+        for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.Call) and read.match(ast.unparse(node))
+    ]
+    assert len(found) > 10
+    allowed = {"msgspec.json.Decoder(kind)", "msgspec.json.decode(without_passwords(msgspec.json.encode(part)))"}
+    assert [(name, call) for name, call in found if "prepared(" not in call and call not in allowed] == []

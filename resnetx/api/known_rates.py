@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
 
+from resnetx import progress
 from resnetx.api.studies import loaded_study, only_study
 from resnetx.choices import SyntheticInput
 from resnetx.errors import ConfigError
@@ -66,6 +67,15 @@ class KnownRates:
             raise ConfigError(
                 f"{self.where}: the rate of one workload, and several are asked for ({'; '.join(labels)}); predict "
                 "them one by one, or give the folder of a study that has them all"
+            )
+
+    def note_other_inputs(self, requests: Iterable[Request]) -> None:
+        """Says where its study measured points with real images, and none but synthetic ones are predicted."""
+        ran = {run.request.input.kind for run in self.runs if run.rates} - {"synthetic"}
+        if ran and {request.input.kind for request in requests} == {"synthetic"}:
+            progress.note(
+                f"{self.where}: its study ran with input={' and '.join(sorted(ran))}, too, and input=synthetic is "
+                f"predicted; add input={min(ran)} to predict those points"
             )
 
 

@@ -1,4 +1,4 @@
-"""The settings of the paper's own comparison, where its systems and its study are asked for."""
+"""The settings of the paper's own comparison, where its systems and its workloads are asked for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,9 @@ from resnetx.settings.compose import options_of
 from resnetx.settings.words import written
 from resnetx.study import Point
 
+# Studies of the paper's workloads: its own, parts of it, and the same workloads with weak scaling.
+OF_ITS_WORKLOADS = ("paper", "paper-resnetx", "paper-alexnet-googlenet", "weak")
+
 
 def is_the_papers(asked: Mapping[str, Any]) -> bool:
     """Whether its systems and its study are asked for."""
@@ -17,8 +20,10 @@ def is_the_papers(asked: Mapping[str, Any]) -> bool:
 
 
 def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
-    """The settings to add for a comparison; says each with where the paper has it."""
-    left = left_to_the_paper(asked) if is_the_papers(asked) else {}
+    """The settings to add for a comparison of its systems on its workloads; says each with where the paper has it."""
+    systems = asked.get("systems")
+    pair = isinstance(systems, list) and sorted(map(str, systems)) == sorted(published("tallent2017").systems)
+    left = left_to_the_paper(asked) if pair and asked.get("study") in OF_ITS_WORKLOADS else {}
     added = {key: each.value for key, each in left.items()}
     if added:
         progress.note(f"as in the paper: {' '.join(written(added))}", indent=2, warning=True)

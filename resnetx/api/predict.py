@@ -104,7 +104,7 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
     on = fabrics(settings, found)
     trained = [
         (curve, setting)
-        for own in by_framework(settings)
+        for own in by_framework(settings, workload.get("strategy"))
         for curve, setting in _trained(paths, workload, own, known, found)
     ]
     wanted = [each for each, _ in trained]
@@ -190,6 +190,7 @@ def _refuse_other_rates(known: KnownRates | None, wanted: Sequence[Curve], on: S
         requests = [each.subject.request for each in wanted if each.subject.request is not None]
         batches = {point.images for each in wanted for point in each.points}
         known.check(requests, batches, [fabric.described for fabric in on])
+        known.note_other_inputs(requests)
 
 
 def _refuse_unsaid(found: Mapping[int | None, MeasuredCollective], wanted: Sequence[Curve], calibration: str) -> None:

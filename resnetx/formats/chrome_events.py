@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from resnetx.errors import prepared
 from resnetx.loading import File, UnboundedError, refuse_unbounded
 from resnetx.loading.json_file import Data, fault
 from resnetx.units import size_text
@@ -91,7 +92,7 @@ def decode(data: Data, path: Path) -> ChromeTrace:
     kind: Any = list[Event] if data[:4096].lstrip()[:1] == b"[" else ChromeTrace
     try:
         _refuse_large(data)
-        decoded = msgspec.json.decode(data, type=kind, strict=False)
+        decoded = msgspec.json.decode(data, type=prepared(kind), strict=False)
     except UnboundedError as error:
         raise file.error(f"{error}; profile fewer iterations") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -111,7 +112,7 @@ def _refuse_large(data: Data) -> None:
 def first_of(raw: msgspec.Raw, kind: Any) -> Any:
     """The first of a list in an event as `kind`; None where it is no such list."""
     try:
-        each = msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw else []
-        return msgspec.json.decode(each[0], type=kind) if each else None
+        each = msgspec.json.decode(raw, type=prepared(list[msgspec.Raw])) if raw else []
+        return msgspec.json.decode(each[0], type=prepared(kind)) if each else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

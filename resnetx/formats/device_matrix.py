@@ -199,6 +199,19 @@ def _divide(matrix: DeviceMatrix, row: str) -> None:
         matrix.rows[row], matrix.fields[row] = cells, parts[columns:]
 
 
+def _last(matrix: DeviceMatrix) -> str:
+    return max(matrix.lines, key=matrix.lines.__getitem__)
+
+
+def _is_cut_off(matrix: DeviceMatrix) -> bool:
+    """Whether the text ends within the last row: it has fewer cells than columns, or none of the fields behind them."""
+    last = _last(matrix)
+    most = max(len(matrix.devices) if matrix.headed else 0, *map(len, matrix.rows.values()))
+    has_fields = {row for row, words in matrix.fields.items() if words}
+    others = has_fields if len(matrix.rows) > 1 else matrix.header
+    return len(matrix.rows[last]) < most or (bool(others) and last not in has_fields)
+
+
 def _check(file: File, matrix: DeviceMatrix) -> None:
     """Completes a matrix without a header; refuses one that has its diagonal elsewhere, or that is too large."""
     for row in matrix.rows if matrix.headed else ():
@@ -207,10 +220,9 @@ def _check(file: File, matrix: DeviceMatrix) -> None:
         matrix.devices = list(matrix.rows)
         for row, cells in matrix.rows.items():
             matrix.fields[row], matrix.rows[row] = cells[len(matrix.devices) :], cells[: len(matrix.devices)]
+    if _is_cut_off(matrix):  # its last word may be half of one: NV1 of NV12
+        del matrix.rows[_last(matrix)][-1:]
     matrix.devices += [row for row in matrix.rows if row not in matrix.devices]  # columns that are cut off
-    last = matrix.rows[max(matrix.lines, key=matrix.lines.__getitem__)]
-    if len(last) < max(map(len, matrix.rows.values())):  # cut off: its last word may be half of one
-        del last[-1:]
     if len(matrix.devices) > MAX_DEVICES:
         raise file.error(f"a matrix of {len(matrix.devices)} devices; expected at most {MAX_DEVICES}")
     if len(set(matrix.devices)) < len(matrix.devices):

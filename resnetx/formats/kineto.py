@@ -35,6 +35,9 @@ NO_BACKWARD = Unknown("the profile has no backward pass, so no gradients")
 NO_GRADIENTS = Unknown("the profile has no gradients of parameters (torch::autograd::AccumulateGrad)")
 WARMING_UP = 1.5  # times as long as the others: assumed, as iterations differ less, and first ones mostly more
 MOST_UNLIKE = 1 / 3  # of the iterations
+EVALUATED = (
+    "each iteration also runs the network without a backward pass (evaluation, or a teacher): its times have that"
+)
 ALL_PROFILED = Unknown("all steps of a profile are profiled, which slows them")
 
 
@@ -50,6 +53,7 @@ class Profile:
     taken: str = ""  # what was taken for an iteration, in words; "": they are marked
     trains: bool = True  # it has a backward pass
     accumulated: int = 1  # passes of a micro-batch each whose gradients are added up before an update
+    remarks: tuple[str, ...] = ()  # sentences on what its iterations are
 
 
 def parse(data: bytes | bytearray, path: Path) -> Profile:
@@ -61,7 +65,7 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
     marked = find_iterations(found, events, path)
     iterations = iterations_in(found, marked.windows)
     steps_s = _steps_s(iterations, found.on_device)
-    alike = _alike(iterations)
+    alike = _alike(iterations, by_gradients=bool(marked.taken))
     _refuse_mixed(marked, len(alike), path)
     warm, warmed_up = _warm([iterations[index] for index in alike]) if marked.taken else (0, "")
     kept = [iterations[index] for index in alike[warm:]]
@@ -76,6 +80,7 @@ def parse(data: bytes | bytearray, path: Path) -> Profile:
         taken=marked.taken + warmed_up,
         trains=marked.trains,
         accumulated=kept[0].accumulated,
+        remarks=(*marked.remarks, *[EVALUATED] * kept[0].evaluated),
     )
 
 
@@ -100,11 +105,20 @@ def _refuse_unusable(usual: ProfiledIteration, iterations: int, path: Path) -> N
 # ---- iterations -----------------------------------------------------------------------------------------------------
 
 
-def _alike(iterations: Sequence[ProfiledIteration]) -> list[int]:
-    """The places of those that executed the same layers as most did."""
-    names = [tuple(layer.name for layer in iteration.layers) for iteration in iterations]
-    ((usual, _),) = Counter(names).most_common(1)
-    return [index for index, own in enumerate(names) if own == usual]
+def _alike(iterations: Sequence[ProfiledIteration], by_gradients: bool) -> list[int]:
+    """The places of those that executed the same layers as most did.
+
+    `by_gradients`: those of two networks that take turns may have layers of the same names.
+    """
+    kinds = [
+        (
+            iteration.evaluated,
+            *((layer.name, str(layer.gradient_bytes) if by_gradients else "") for layer in iteration.layers),
+        )
+        for iteration in iterations
+    ]
+    ((usual, _),) = Counter(kinds).most_common(1)
+    return [index for index, own in enumerate(kinds) if own == usual]
 
 
 def _refuse_mixed(marked: Iterations, alike: int, path: Path) -> None:

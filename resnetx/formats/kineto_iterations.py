@@ -15,6 +15,8 @@ from resnetx.formats.kineto_work import ONE_PROCESS, Call, Work, Works, is_copy_
 from resnetx.record.unknown import Unknown
 
 UNATTRIBUTED = "unattributed"
+UPDATE = "Optimizer.step"
+LEAST_ALIKE = 4  # operations by which a network is known
 NO_SHAPES = Unknown("the profile has no shape of its gradients (record_shapes=True)")
 
 Window = tuple[float, float]  # begin and end, microseconds
@@ -44,6 +46,7 @@ class ProfiledIteration:
     input_wait_s: float = 0.0
     host_to_device_s: float = 0.0
     accumulated: int = 1  # passes whose gradients are added up before the update: of a micro-batch each
+    evaluated: bool = False  # the network ran without a backward pass, too
 
     @property
     def compute_s(self) -> float:
@@ -96,6 +99,7 @@ def _iteration(contents: _Contents, on_device: bool) -> ProfiledIteration:
     passes = _accumulating(contents.works, set(undone.values()))
     again = {work for earlier in passes[:-1] for work in earlier}  # gradients that the last pass has, too
     iteration.accumulated = max(1, len(passes))
+    iteration.evaluated = _evaluated(contents.works, set(undone.values()))
     for work in contents.works:
         owner = layer_of.get(undone.get(work, work), iteration.rest)
         cost = _device_cost(work.device) if on_device else _host_cost(work)
@@ -118,20 +122,46 @@ def _span(contents: _Contents, on_device: bool) -> Window:
 def _accumulating(works: Sequence[Work], undone: set[Work]) -> list[list[Work]]:
     """What accumulates gradients in each of several passes through the same network; empty where they are not the same.
 
-    A pass begins with an operation that is undone, behind nodes of the backward pass.
+    A pass begins with an operation that is undone, behind nodes of the backward pass. An update between passes takes
+    the gradients of those before it: they are of several optimizers, or steps.
     """
     passes: list[list[Work]] = []
-    forward = False
+    forward = updated = False
     for work in works:
+        updated |= bool(passes) and work.part == "update" and work.event.name.startswith(UPDATE)
         if work in undone and work.part == "operation":
             forward = True
         elif work.part == "node":
+            if forward and updated:
+                return []
             if forward or not passes:
                 passes.append([])
                 forward = False
             passes[-1] += [work] * work.accumulates
     sizes = {tuple(work.gradient_bytes for work in each) for each in passes}
     return passes if len(passes) > 1 and len(sizes) == 1 and () not in sizes else []
+
+
+def _evaluated(works: Sequence[Work], undone: set[Work]) -> bool:
+    """Whether the network ran once more without a backward pass: a call of it, or half of its operations in turn."""
+    operations = [work for work in works if work.part == "operation" and not work.copies_from_host]
+    calls = {work.call.outermost for work in operations if work.call is not None}
+    trained = {work.call.outermost for work in operations if work.call is not None and work in undone}
+    if trained:
+        return any(call.name in {own.name for own in trained} for call in calls - trained)
+    places = [place for place, work in enumerate(operations) if work in undone]
+    if not places:
+        return False
+    own = [operations[place].event.name for place in places if "dropout" not in operations[place].event.name]
+    half = own[: max(LEAST_ALIKE, len(own) // 2)]
+    outside = [operations[: places[0]], operations[places[-1] + 1 :]]
+    return len(half) >= LEAST_ALIKE and any(_within(half, [work.event.name for work in part]) for part in outside)
+
+
+def _within(some: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether these stand in the names one after the other, with or without others between them."""
+    left = iter(names)
+    return all(name in left for name in some)
 
 
 def _add(iteration: ProfiledIteration, work: Work, owner: ProfiledLayer, cost: "_Cost", *, accumulates: bool) -> None:

@@ -4,6 +4,9 @@
 the optimizer ends: a pass forward and backward up to `Optimizer.step#...`, or where no optimizer of torch steps, up to
 the next `Optimizer.zero_grad`, or the next pass. Of a profile without a backward pass, an iteration is a call of the
 outermost modules, or what repeats in the sequence of operations. What lies before the first iteration is set-up.
+
+Marks are read beside the updates: those of micro-batches whose gradients one update takes are one iteration, and those
+without a backward pass among training steps are evaluation.
 """
 
 import re
@@ -15,12 +18,12 @@ from pathlib import Path
 
 from resnetx.errors import FileError
 from resnetx.formats.chrome_events import Event
-from resnetx.formats.kineto_iterations import Window, undone_by
+from resnetx.formats.kineto_iterations import UPDATE, Window, undone_by
 from resnetx.formats.kineto_work import Work, Works
 
 MAX_STEPS = 10_000
 STEP = re.compile(r"ProfilerStep#\d+")
-UPDATE, CLEARING = "Optimizer.step", "Optimizer.zero_grad"
+CLEARING = "Optimizer.zero_grad"
 HOW_TO_MARK = (
     "profile with schedule=torch.profiler.schedule(wait=1, warmup=2, active=10, repeat=1), and call prof.step() at the "
     "end of each step (docs/traces.md shows it)"
@@ -49,6 +52,7 @@ class Iterations:
     windows: list[Window]  # sorted
     taken: str  # what was taken for an iteration, in words; "": they are marked
     trains: bool = True  # the profile has a backward pass
+    remarks: tuple[str, ...] = ()  # sentences on marks that are no iterations, or several updates in one
 
 
 def find_iterations(found: Works, events: Iterable[Event], path: Path) -> Iterations:
@@ -56,8 +60,8 @@ def find_iterations(found: Works, events: Iterable[Event], path: Path) -> Iterat
     trains = any(work.part == "node" for work in found.works)
     if marked := sorted((event.ts, event.end) for event in events if _is_mark(event)):
         _refuse_many(len(marked), path)
-        return Iterations(marked, "", trains)
-    found_iterations = _of_training(found) if trains else _of_inference(found, path)
+        return _of_marks(found, marked) if trains else Iterations(marked, "", trains)
+    found_iterations = _of_training(found, path) if trains else _of_inference(found, path)
     _refuse_many(len(found_iterations.windows), path)
     return found_iterations
 
@@ -87,14 +91,55 @@ class _Pass:
     end: float  # of the last one
 
 
-def _of_training(found: Works) -> Iterations:
+def _of_marks(found: Works, marks: list[Window]) -> Iterations:
+    """The marked iterations of training, each with all marks up to its update."""
+    ended = sorted([*(update.ts for update in _updates(found)), *_Starts(found.works).clearings])
+    nodes = [work.event.ts for work in found.works if work.part == "node"]
+    joined: list[Window] = []
+    most = marked = 1  # backward passes that updates part within a mark; marks up to an update
+    idle, so_far, last = 0, 1, float("-inf")
+    for mark in marks:
+        own = nodes[bisect_left(nodes, mark[0]) : bisect_right(nodes, mark[1])]
+        if not own:
+            idle += 1
+            continue
+        if joined and ended and bisect_left(ended, last) == bisect_right(ended, own[0]):
+            joined[-1] = (joined[-1][0], mark[1])
+            so_far += 1
+        else:
+            joined.append(mark)
+            so_far = 1
+        marked, last = max(marked, so_far), own[-1]
+        most = max(most, len({bisect_left(ended, node) for node in own}))
+    if not joined:  # no backward pass is in any
+        return Iterations(marks, "")
+    remarks = []
+    if marked > 1:
+        remarks.append(f"{marked} step marks up to an update, one for each micro-batch, were taken for one iteration")
+    if idle:
+        remarks.append(f"{_counted(idle, 'step mark')} without a backward pass (evaluation) left out")
+    if most > 1:
+        remarks.append(
+            f"a step mark has {most} backward passes with updates between them (of several optimizers or steps)"
+        )
+    return Iterations(joined, "", remarks=tuple(remarks))
+
+
+def _updates(found: Works) -> list[Event]:
+    return [work.event for work in found.works if work.event.name.startswith(UPDATE)]
+
+
+def _of_training(found: Works, path: Path) -> Iterations:
     """Iterations by what ends them: an update, else the clearing of gradients, else the backward pass itself."""
     passes = _passes(found)
     if not passes:
         return Iterations([_ALL], "nothing in it begins a step, so all of it is one iteration")
-    updates = [work.event for work in found.works if work.event.name.startswith(UPDATE)]
+    updates = _updates(found)
     starts = _Starts(found.works)
     if windows := _updated(passes, updates, starts):
+        ends = {end for _, end in windows}
+        if len(last := sorted({update.name for update in updates if update.end in ends})) > 1:
+            raise FileError(_unclear(path, f"two optimizers update in turn ({', '.join(last)})"))
         steps, iterations = _counted(len(updates), "optimizer step"), _counted(len(windows), "iteration")
         return Iterations(windows, f"its {steps} ended {iterations}")
     together = _apart(passes, starts.clearings) if starts.clearings else passes

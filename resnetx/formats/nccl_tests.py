@@ -271,7 +271,7 @@ def _collective(file: File, table: NcclTable, read: Reading, collective: str | N
         raise file.error(f"{figures}, which no collective has on any number of ranks")
     name = stated or collective
     if name is None:
-        return fitting[0] if len(fitting) == 1 and table.counts_parts else None
+        return fitting[0] if len(fitting) == 1 else None
     if read.ranks_of(name) is None:
         raise file.error(f"{figures}, which {name} has on no number of ranks; it may be of {', '.join(fitting)}")
     return name

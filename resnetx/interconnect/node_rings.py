@@ -14,6 +14,8 @@ from resnetx.interconnect.paths import Transport
 from resnetx.interconnect.rings import Lanes
 from resnetx.interconnect.system import System
 
+AS_FAST = 0.999  # rings over NVLink that are about as fast as the bus are used
+
 
 @dataclass(frozen=True)
 class Ring:
@@ -57,12 +59,12 @@ def join(system: System, devices: tuple[int, ...], library: str, transport: Tran
     nvlink = None
     if transport in ("auto", "peer"):
         nvlink = _switched(system, devices, generation) or _mesh(system, devices, generation)
-    bus = _along_the_bus(system, devices, generation, transport)
+    bus = _along_the_bus(system, devices, generation, transport, nvlink.ring_Bps if nvlink else 0.0)
     if bus is None:
         return nvlink if nvlink and nvlink.rings else _refuse_unjoined(system, devices, transport)
     if nvlink is None:
         return replace(bus, notes=(*_nvlink_unused(system, devices), *bus.notes)) if transport == "auto" else bus
-    if nvlink.ring_Bps > 0.999 * bus.ring_Bps:
+    if nvlink.ring_Bps > AS_FAST * bus.ring_Bps:
         return nvlink
     # The bus carries the rings; chains may still go over NVLink.
     trees = nvlink if nvlink.chain_Bps > bus.chain_Bps else bus
@@ -105,14 +107,20 @@ def _switched(system: System, devices: tuple[int, ...], generation: Generation) 
 
 
 def _along_the_bus(
-    system: System, devices: tuple[int, ...], generation: Generation, transport: Transport
+    system: System, devices: tuple[int, ...], generation: Generation, transport: Transport, nvlink_Bps: float
 ) -> NodeRings | None:
-    """One ring over PCIe, staged in the host between GPUs that are no peers there; None where there is no such path."""
+    """One ring over PCIe, staged in the host between GPUs that are no peers there.
+
+    None where there is no such path, or its slowest link by itself is no faster than the rings over NVLink.
+    """
     order = _order(system, devices)
     cross_cpus = generation.peers_cross_cpus or transport == "peer"
     flows = [paths.bus_flow(system, a, b, transport, cross_cpus) for a, b in rings.directions(order)]
     usable = [flow for flow in flows if flow]
     if len(usable) < len(flows):
+        return None
+    links = [link.leaving(before) for flow in usable for before, _, link in flow.steps]
+    if nvlink_Bps > AS_FAST * min(max(link.kernel_Bps, link.copy_Bps) for link in links):
         return None
     shown = "-".join(map(str, (*order[:16], *(["..."] if len(order) > 16 else []), order[0])))
     notes = [f"One ring in the order of the bus: {shown}."]

@@ -3,7 +3,8 @@
 Anti-locality (Li et al. 2019, section 3.1): GPUs below one switch copy more slowly than GPUs of different sockets. Its
 usual cause is that peer access is off: both directions of a staged copy then cross the one uplink of the switch.
 Peers stand out that copy more slowly than through host memory, where both were timed.
-A pair or GPU stands out if it is slower than those like it by far more than they differ among themselves.
+A pair or GPU stands out if it is slower than those like it by far more than they differ among themselves. So does a
+direction that is far slower than the way back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from resnetx.units import size_text
 
 SLOWER = 0.1  # relative: by less than this, no pair or GPU is named
 SPREADS = 5  # and by so many times as much as others differ
+SLOWER_THAN_BACK = 0.5  # relative: of links that carry as much both ways, timings differ by less
 SLOWER_THAN_STAGED = 0.25  # relative, of some pairs alone: one timing of a staged copy is 10 % off at times
 NEAR_SLOWER = 0.03  # relative, of a class nearer than another
 _NEAR_SPREADS = 2
@@ -32,7 +34,7 @@ _MOST_NAMED = 4  # pairs, in a sentence
 class Finding:
     """One thing that stands out."""
 
-    what: Literal["anti-locality", "slow pair", "slow GPU", "slow rank", "slow peers"]
+    what: Literal["anti-locality", "slow pair", "slow direction", "slow GPU", "slow rank", "slow peers"]
     sizes_bytes: tuple[int, ...]  # at which it does
     ratio: float  # of times, where it is largest
     pairs: tuple[Pair, ...]
@@ -52,7 +54,8 @@ def findings(
     profiles = residuals if names else {size: _by_profile(at) for size, at in apart.items()}
     gpus = _slow_gpus(profiles, unit)
     pairs = [] if gpus or not names else _slow_pairs(residuals, unit)
-    return [*_anti_locality(apart, names, kinds), *gpus, *pairs]
+    named = {pair for each in pairs for pair in each.pairs}
+    return [*_anti_locality(apart, names, kinds), *gpus, *pairs, *_slow_directions(apart, names, named, unit)]
 
 
 # ---- near and far
@@ -188,6 +191,33 @@ def _slow_pair(pair: Pair, ratios: Mapping[int, float], unit: Unit) -> Finding:
     return Finding(
         "slow pair", tuple(sorted(ratios)), ratios[worst], (pair,), text + size_text(worst), _SLOW_PAIR[unit]
     )
+
+
+def _slow_directions(times: Times, names: Mapping[Pair, str], named: set[Pair], unit: Unit) -> list[Finding]:
+    """Pairs of one class both ways round, of which one direction is far slower at most sizes; in one sentence."""
+    seen: dict[Pair, dict[int, float]] = {}
+    for size, at in times.items():
+        for pair, value in at.items():
+            back = pair[::-1]
+            if pair in named or back not in at or names.get(pair) != names.get(back):
+                continue
+            if value > (1 + SLOWER_THAN_BACK) * at[back]:
+                seen.setdefault(pair, {})[size] = value / at[back]
+    lasting = {pair: ratios for pair, ratios in seen.items() if 2 * len(ratios) > len(times)}
+    if not lasting:
+        return []
+    pair = max(lasting, key=lambda each: max(lasting[each].values()))
+    worst = max(lasting[pair], key=lambda size: lasting[pair][size])
+    others = f" ({len(lasting) - 1} more so)" if len(lasting) > 1 else ""
+    text = (
+        f"copies from {pair[0]} to {pair[1]} take {lasting[pair][worst]:.2f} times as long as those back at "
+        f"{size_text(worst)}{others}"
+    )
+    return [
+        Finding(
+            "slow direction", tuple(sorted(lasting[pair])), lasting[pair][worst], tuple(lasting), text, _SLOW_PAIR[unit]
+        )
+    ]
 
 
 # ---- peers

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.errors import shortened
+from resnetx.errors import prepared, shortened
 from resnetx.loading.content import File
 
 Data = bytes | bytearray
@@ -39,7 +39,7 @@ def decode(file: File, data: Data, kind: Any) -> Any:
     """The same from the content of a file."""
     try:
         refuse_unbounded(data)
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=prepared(kind))
     except UnboundedError as error:
         raise file.error(f"{error}; expected {file.what}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from resnetx.errors import FileError, sentence, shortened
+from resnetx.errors import FileError, prepared, sentence, shortened
 from resnetx.loading.content import File
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class YamlFile:
         """The value at `where` as `kind`, or an error with its line. `given`: use this value instead."""
         value = self._at(where) if given is None else given
         try:
-            return msgspec.convert(value, kind)
+            return msgspec.convert(value, prepared(kind))
         except msgspec.ValidationError as error:
             raise self.mistake(error, kind, where, value) from None
 

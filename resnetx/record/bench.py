@@ -8,7 +8,7 @@ from resnetx.choices import Lab
 from resnetx.launching import Launch
 from resnetx.operations import OPERATIONS, Place
 from resnetx.record.base import SCHEMA, RecordPart, timestamp
-from resnetx.record.copies import CopyCell, Direction, Endpoint, Verdict
+from resnetx.record.copies import CopyCell, Direction, Endpoint, Times, Verdict
 from resnetx.record.machine import Device, Environment, Job, OtherNode, Unit, unit_of
 from resnetx.record.outcome import Failure, Outcome, Warning
 from resnetx.record.readings import HostLoad
@@ -124,7 +124,7 @@ class BenchPoint(RecordPart, frozen=True):
 
     collective: str
     size_bytes: int  # of the whole array, as it was used
-    times_s: list[float]  # of each operation, the slowest rank's; an imported mean is a list of one
+    times_s: Times  # of each operation, the slowest rank's; an imported mean is a list of one
     wrong: int | None  # elements that were not what they should be, over all ranks, in a check behind the timing
     # CPU seconds (all threads, user and system) that a rank spends for each second of the operation; what computing
     # loses to it on CPU ranks. null on GPUs.
@@ -134,7 +134,7 @@ class BenchPoint(RecordPart, frozen=True):
     computing_lost: float | None = None
     # Seconds of one operation among `queue_length` that follow each other on GPUs, the slowest rank's; of each queue.
     # They lack what `times_s` have: the host's time to start an operation, and to notice its end. null on CPUs.
-    queued_s: list[float] | None = None
+    queued_s: Times | None = None
     expected_s: float | None = None  # what the described topology allows; null: none described
     verdict: Verdict = "not judged"  # of the median time beside `expected_s`
     causes: list[str] = msgspec.field(default_factory=list)  # to check where it is low, the likeliest first

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from resnetx.errors import FileError
+from resnetx.errors import FileError, prepared
 from resnetx.loading import File, UnboundedError, decode, refuse_unbounded
 from resnetx.passwords import without_passwords
 from resnetx.record.base import SCHEMA
@@ -101,7 +101,7 @@ def _encoded(path: Path, content: msgspec.Struct) -> bytes:
             data = msgspec.json.format(packed, indent=1) + b"\n"
             if len(data) <= MAX_BYTES:
                 refuse_unbounded(data)
-                msgspec.json.decode(data, type=type(content))
+                msgspec.json.decode(data, type=prepared(type(content)))
                 return data
     except (UnboundedError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise RecordError(f"{path}: not written, as it could not be read again: {error}") from None

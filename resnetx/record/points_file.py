@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 import msgspec
 
-from resnetx.errors import shortened
+from resnetx.errors import prepared, shortened
 from resnetx.loading import File, UnboundedError, refuse_unbounded
 from resnetx.record.files import RecordError
 from resnetx.record.parquet_pages import PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, PageError, pages
@@ -257,7 +257,7 @@ def _points(
             for field, why in (reasons[place] or {}).items():
                 limit.take(4 * VALUE_BYTES)
                 unknown[f"points.{len(points)}.{field}"] = why
-            points.append(msgspec.convert(row, PredictedPoint))
+            points.append(msgspec.convert(row, prepared(PredictedPoint)))
     return points, unknown
 
 
@@ -265,7 +265,7 @@ class _Decoder:
     """Decodes the JSON in texts, of those that are equal once."""
 
     def __init__(self, kind: Any, limit: _Limit) -> None:
-        self._decoder = msgspec.json.Decoder(kind)
+        self._decoder = msgspec.json.Decoder(prepared(kind))
         self._limit = limit
         self._known: dict[str | None, Any] = {None: None}
 

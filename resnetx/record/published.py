@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from resnetx.errors import prepared
 from resnetx.record.bench import BenchRecord, BenchRequest
 from resnetx.record.machine import Environment, OtherNode
 from resnetx.record.run import RunRecord
@@ -192,7 +193,7 @@ def _path(path: str | None, names: Names) -> str | None:
 
 def _renamed(record: Published, names: Names) -> Published:
     """The record with all names in its texts replaced."""
-    renamed: Published = msgspec.convert(_texts(msgspec.to_builtins(record), names), type(record))
+    renamed: Published = msgspec.convert(_texts(msgspec.to_builtins(record), names), prepared(type(record)))
     return renamed
 
 

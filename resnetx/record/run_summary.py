@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from resnetx.errors import prepared
 from resnetx.record.files import RecordError, RunFolder, read
 from resnetx.record.limits import LONGEST_s, SHORTEST_s
 from resnetx.record.machine import Device, Environment
@@ -121,7 +122,7 @@ class RunSummaryReader:
 
     def _environment(self, text: bytes) -> Environment | None:
         if text not in self._environments:
-            self._environments[text] = msgspec.json.decode(text, type=Environment | None)
+            self._environments[text] = msgspec.json.decode(text, type=prepared(Environment | None))
         return self._environments[text]
 
 

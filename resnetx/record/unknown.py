@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from resnetx.errors import prepared
+
 T = TypeVar("T")
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -53,7 +55,7 @@ def _checked(part: Record) -> Record:
         if isinstance(items := getattr(part, name), list) and items and isinstance(items[0], msgspec.Struct)
     }
     rest = msgspec.structs.replace(part, **dict.fromkeys(lists, ())) if lists else part
-    checked: Record = msgspec.convert(msgspec.to_builtins(rest), type(part))
+    checked: Record = msgspec.convert(msgspec.to_builtins(rest), prepared(type(part)))
     return msgspec.structs.replace(checked, **lists) if lists else checked
 
 

@@ -117,6 +117,10 @@ def _of_profile(
 
 def _of_iterations(profile: kineto.Profile) -> Iterator[Warning]:
     """What was taken for an iteration where the profile does not say; every figure depends on it."""
+    for remark in profile.remarks:
+        yield Warning(
+            code="step-marks", message=remark, remedy="profile training steps alone, each with one prof.step()"
+        )
     if profile.taken:
         message = f"the profile has no step marks (ProfilerStep#n): {profile.taken}"
         yield Warning(code="no-step-marks", message=message, remedy=HOW_TO_MARK)

@@ -246,10 +246,13 @@ def test_models_of_ones_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_changes_a_result_is_a_warning(caplog):
+@pytest.mark.parametrize("systems", [["dgx1-p100", "gx8"], ["gx8", "dgx1-p100"]])
+@pytest.mark.parametrize("study", ["weak", "paper-alexnet-googlenet"])
+def test_what_changes_a_result_is_a_warning(caplog, systems, study):
+    """Whichever of the paper's workloads its systems are compared on, with its assumptions."""
     with caplog.at_level(logging.WARNING, "resnetx"):
-        resnetx.compare(systems=["dgx1-p100", "gx8"], study="paper")
-    assert any("as in the paper" in message for message in caplog.messages)
+        resnetx.compare(systems=systems, study=study, gpus=[4])
+    assert any("as in the paper: clock=1227" in message for message in caplog.messages)
 
 
 def test_a_long_collection_shows_its_size():

@@ -146,6 +146,15 @@ def test_frameworks_are_an_axis(predict, tmp_path, capsys):
     assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk"]
 
 
+def test_frameworks_that_nothing_parts_are_predicted_once(predict, capsys):
+    _, found = predict("systems=gx8", *ALEXNET, "gpus=8", "framework=[tensorflow,cntk,mxnet]")
+    assert [each["framework"] for each in found] == ["tensorflow", "cntk"]
+    assert main(["predict", "systems=gx8", *ALEXNET, "gpus=8", "framework=[tensorflow,mxnet]"]) == 0
+    assert "framework=mxnet: trains as tensorflow does, but for its parameter server" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 def test_a_framework_that_is_not_asked_for_is_in_no_point_and_in_no_digest(predict, tmp_path):
     predict("systems=gx8", *ALEXNET, "gpus=1", "out=kept")
     file = prediction_file(tmp_path / "kept")
@@ -171,6 +180,7 @@ def test_tensorflow_keeps_a_parameter_server_and_fetches_while_the_next_forward_
     ("words", "sentence"),
     [
         (["strategy=server", "framework=mxnet"], "this framework is not known to have trained with a parameter server"),
+        (["strategy=server", "framework=[tensorflow,mxnet]"], "this framework is not known to have trained with"),
         (["overlap.parameters=true"], "only a parameter server sends parameters"),
         (["strategy=server", "transport=peer"], "transport=peer with strategy.device=cpu"),
     ],

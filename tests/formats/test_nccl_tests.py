@@ -97,7 +97,8 @@ def test_until_2018_times_are_milliseconds(read):
         f"  {size / time_s / 1e9 * 1.75:.2f}  2e-06\n"
         for size, time_s in TIMES_s.items()
     ]
-    assert times(read(text + "".join(lines), "allreduce")) == TIMES_s
+    found = read(text + "".join(lines))
+    assert (times(found), found.collective, found.gpus) == (TIMES_s, "allreduce", 8), "the only one that fits"
 
 
 def test_until_june_2020_gathering_counted_less_as_its_rate(read):

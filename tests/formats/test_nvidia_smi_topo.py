@@ -91,6 +91,13 @@ def test_a_text_that_is_cut_off_says_what_it_still_can():
     )
 
 
+@pytest.mark.parametrize("cut", ["GPU0 X NV12 NV1", "GPU0 X NV12 NV12 NV1"])
+def test_the_last_word_of_a_text_that_is_cut_off_may_be_half_of_one(cut):
+    found = topo(f"     GPU0 GPU1 GPU2 GPU3 CPU Affinity\n{cut}")
+    assert set(found.words.values()) == {"NV12"}
+    assert found.notes[-1].startswith("how near these are is not said: GPU0-GPU")
+
+
 def test_columns_that_are_cut_off_are_found_in_rows():
     lines = [line.expandtabs(8)[:56] for line in DUAL_ROOT.splitlines()[:9]]  # columns of six GPUs, rows of eight
     found = topo("\n".join(lines))

@@ -192,6 +192,14 @@ def test_a_slow_pair_is_named(dgx1):
     assert [(each.what, each.pairs) for each in found] == [("slow pair", ((2, 3),))]
 
 
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_a_direction_that_is_ten_times_slower_than_the_way_back_is_named(gpus):
+    cells = [cell(a, b, 1e-2 if (a, b) == (1, 0) else 1e-3) for a in range(gpus) for b in range(gpus) if a != b]
+    ((found,),) = findings_of(cells, None).values()
+    assert (found.what, found.pairs) == ("slow direction", ((1, 0),))
+    assert found.text.startswith("copies from 1 to 0 take 10.00 times as long as those back at ")
+
+
 def test_noise_has_no_slow_gpu():
     false = 0
     for seed in range(40):

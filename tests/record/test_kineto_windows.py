@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,18 @@ class Program:
              "args": told}
         )  # fmt: skip
 
+    @contextmanager
+    def marked(self, number: int) -> Iterator[None]:
+        """What runs within is one step as `prof.step()` marks it."""
+        begin = self.time
+        yield
+        mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 7, "tid": 1}
+        self.events.append({**mark, "ts": begin, "dur": self.time - begin})
+        self.time += 1
+
+    def update(self, name: str = "SGD") -> None:
+        self.event("user_annotation", f"Optimizer.step#{name}.step")
+
     def train(self, *layers: str, took: int = 5, optimizer: bool = True, clears: str = "") -> None:
         """A step; `clears`: gradients are cleared "first", or "late", as some do it behind the forward pass."""
         if clears == "first":
@@ -83,7 +97,7 @@ class Program:
             self.event("user_annotation", "Optimizer.zero_grad#SGD.zero_grad")
         self.backward(numbers, [[10, 4]])
         if optimizer:
-            self.event("user_annotation", "Optimizer.step#SGD.step")
+            self.update()
         else:
             self.operation("aten::add_")  # an update by hand
 
@@ -209,15 +223,75 @@ def test_passes_that_differ_somewhere_are_refused() -> None:
 def test_marks_count_where_there_are_any() -> None:
     program = Program()
     for number in range(2):
-        begin = program.time
-        program.train()
-        program.train()
-        program.events.append(
-            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 7, "tid": 1, "ts": begin,
-             "dur": program.time - begin}
-        )  # fmt: skip
+        with program.marked(number):
+            program.train()
+            program.train()
     found = program.parse()
-    assert (iterations(found), found.taken) == (2, "")
+    assert (iterations(found), found.taken, found.accumulated) == (2, "", 1)
+    assert found.remarks == (
+        "a step mark has 2 backward passes with updates between them (of several optimizers or steps)",
+    )
+
+
+def test_marks_of_micro_batches_are_one_iteration_up_to_the_update() -> None:
+    program = Program()
+    for number in range(8):
+        with program.marked(number):
+            program.backward(program.forward(), [[10, 4]])
+            if number % 4 == 3:
+                program.update()
+    found = program.parse()
+    assert (iterations(found), found.accumulated) == (2, 4)
+    assert "4 step marks up to an update, one for each micro-batch, were taken for one iteration" in found.remarks
+    assert sum(layer.gradient_bytes for layer in found.times.layers) == 160
+
+
+def test_a_mark_of_an_evaluation_is_left_out() -> None:
+    program = Program()
+    for number in range(5):
+        with program.marked(number):
+            program.train() if number != 2 else program.forward()
+    found = program.parse()
+    assert (iterations(found), found.remarks) == (4, ("1 step mark without a backward pass (evaluation) left out",))
+
+
+def test_marks_without_any_backward_pass_beside_one_outside_of_them_count() -> None:
+    program = Program()
+    program.train()
+    for number in range(3):
+        with program.marked(number):
+            program.forward()
+    assert (iterations(program.parse()), program.parse().remarks) == (3, ())
+
+
+NETWORK = ("aten::conv2d", "aten::batch_norm", "aten::relu", "aten::conv2d", "aten::linear")
+
+
+@pytest.mark.parametrize("marks", [True, False])
+def test_a_step_with_an_evaluation_is_left_out_or_said_to_have_one(marks: bool) -> None:
+    program, always = Program(), Program()
+    for made, every in ((program, 4), (always, 1)):
+        for number in range(4):
+            with made.marked(number) if marks else nullcontext():
+                if number % every == every - 1:
+                    for name in NETWORK:
+                        made.operation(name)
+                made.train(*NETWORK)
+    found = program.parse()
+    assert (iterations(found), found.left_out, found.remarks) == (3, 1, ())
+    assert always.parse().remarks == (kineto.EVALUATED,)
+
+
+def test_two_optimizers_that_take_turns_are_refused_without_marks() -> None:
+    program = Program()
+    for _ in range(3):
+        for name in ("Adam", "SGD"):
+            program.backward(program.forward())
+            program.update(name)
+    with pytest.raises(
+        ConfigError, match=r"two optimizers update in turn \(Optimizer.step#Adam.step, Optimizer.step#SGD"
+    ):
+        program.parse()
 
 
 # ---- inference ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tests.patience import PATIENCE_S, until
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 PACKAGES = "slurmctld slurmd slurm-client munge"  # of Debian and Ubuntu
 NODES = ("node1", "node2")
+LINES = 60  # of the end of each log of Slurm, where a test waits in vain
 
 CONF = """\
 ClusterName=resnetx
@@ -89,6 +90,23 @@ class Cluster:
         """What Slurm says of a job: {"JobState": "RUNNING", ...}."""
         words = self.say("scontrol", "--oneliner", "show", "job", number).splitlines()[0].split()
         return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def seen(self) -> str:
+        """What Slurm shows of its nodes and jobs, and the ends of its logs: for who waits in vain."""
+        asked = (
+            ["sinfo", "--Node", "--long"], ["squeue", "--all", "--long"], ["squeue", "--all", "--steps"],
+            ["scontrol", "show", "nodes"], ["scontrol", "--details", "show", "jobs"],
+        )  # fmt: skip
+        shown = [f"$ {' '.join(words)}\n{self._answer(*words)}" for words in asked]
+        logs = sorted(self.folder.glob("slurm*.log"))
+        shown += [f"{log.name} ends:\n" + "\n".join(log.read_text().splitlines()[-LINES:]) for log in logs]
+        return "\n".join(shown)
+
+    def _answer(self, *words: str) -> str:
+        try:
+            return self.say(*words)
+        except subprocess.SubprocessError as error:
+            return f"{error}\n"
 
     def states(self) -> list[str]:
         return self.say("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%T").split()

@@ -37,13 +37,13 @@ def folder(tmp_path):
 
 
 @contextmanager
-def without_node2(slurm, state):
+def without_node2(slurm, folder, state):
     """Has an administrator take node2 away, and give it back."""
     slurm.say("scontrol", "update", "NodeName=node2", f"State={state}", "Reason=test")
     try:
         yield
     finally:
-        until(lambda: "completing" not in slurm.states(), lambda: str(slurm.states()))
+        awaited(slurm, folder, lambda: "completing" not in slurm.states())
         slurm.say("scontrol", "update", "NodeName=node2", "State=RESUME")
 
 
@@ -73,10 +73,48 @@ def log(folder) -> str:
     return "\n".join(path.read_text() for path in sorted(folder.rglob("jobs/*.log")))
 
 
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+
+
+def awaited(slurm, folder, holds, runs=1, job=None):
+    """The first true value of `holds`, in the time of so many runs; fails with all that tells why there is none.
+
+    `job`: it comes before the end of this one, if at all.
+    """
+
+    def told() -> str:
+        return "\n".join([slurm.seen(), processes(folder), *texts(folder)])
+
+    def look():
+        over = job is not None and slurm.job(job)["JobState"] in OVER
+        found = holds()
+        assert found or not over, told()
+        return found
+
+    return until(look, told, runs * PATIENCE_S)
+
+
+def texts(folder) -> list[str]:
+    """What jobs and their runs have written so far."""
+    paths = sorted([*folder.rglob("*.log"), *folder.rglob("record.json")])
+    return [f"{path.relative_to(folder)}:\n{path.read_text(errors='replace')[-4000:]}" for path in paths]
+
+
+def processes(folder) -> str:
+    """Processes that work below a folder: number, parent, state, what each waits for in the kernel, command."""
+    lines = ["process, parent, state, waits in, command"]
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink().is_relative_to(folder):
+                state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+                words = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                lines.append(f"{process.name} {parent} {state} {(process / 'wchan').read_text()} {words}")
+    return "\n".join(lines)
+
+
 def ended(slurm, number, folder, runs=1):
     """Waits for the end of a job of so many runs."""
-    over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
-    until(lambda: slurm.job(number)["JobState"] in over, lambda: log(folder), runs * PATIENCE_S)
+    awaited(slurm, folder, lambda: slurm.job(number)["JobState"] in OVER, runs)
 
 
 def begun(slurm, number, folder) -> Path:
@@ -85,25 +123,26 @@ def begun(slurm, number, folder) -> Path:
     def found():
         return [path.parent / "record.json" for path in folder.rglob("stderr.log")]
 
-    until(lambda: f"{number}.0" in slurm.say("squeue", "--noheader", "--steps", "--format=%i"), lambda: log(folder))
-    return until(found, lambda: log(folder))[0]
+    steps = ("squeue", "--noheader", "--steps", "--format=%i")
+    awaited(slurm, folder, lambda: f"{number}.0" in slurm.say(*steps), job=number)
+    return awaited(slurm, folder, found, job=number)[0]
 
 
-def cut_short(path, folder) -> RunRecord:
+def cut_short(slurm, path, folder) -> RunRecord:
     """The record of a run once it says why its job ended."""
 
     def told():
         found = record.read(path, RunRecord)
         return found if found.job.ended else None
 
-    return until(told, lambda: log(folder))
+    return awaited(slurm, folder, told)
 
 
 def goes_on(slurm, number, path, folder):
     """Waits until Slurm has started the job again, and ends it."""
-    until(lambda: slurm.job(number)["JobState"] == "PENDING", lambda: log(folder))
+    awaited(slurm, folder, lambda: slurm.job(number)["JobState"] == "PENDING")
     slurm.say("scontrol", "update", f"JobId={number}", "StartTime=now")
-    until(lambda: record.read(path, RunRecord).job.restarts == 1, lambda: log(folder))
+    awaited(slurm, folder, lambda: record.read(path, RunRecord).job.restarts == 1)
     slurm.say("scancel", number)
 
 
@@ -126,12 +165,12 @@ def test_a_cancelled_job_says_so_and_the_next_one_measures_its_run(slurm, folder
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
     path = begun(slurm, number, folder)
     slurm.say("scancel", number)
-    assert cut_short(path, folder).reason == "Slurm ended the job: cancelled"
+    assert cut_short(slurm, path, folder).reason == "Slurm ended the job: cancelled"
     ended(slurm, number, folder)
-    until(lambda: not slurm.say("squeue", "--noheader", "--steps"), lambda: "a step goes on")
+    awaited(slurm, folder, lambda: not slurm.say("squeue", "--noheader", "--steps"))
     again = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
     study = path.parents[1] / "study.json"
-    stops = until(lambda: record.read(study, StudyRecord).stops, lambda: log(folder))
+    stops = awaited(slurm, folder, lambda: record.read(study, StudyRecord).stops)
     slurm.say("scancel", again)
     assert [(stop.run, stop.job, stop.ended) for stop in stops] == [(path.parent.name, number, "cancelled")]
 
@@ -142,7 +181,7 @@ def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder):
     path = begun(slurm, number, folder)
     used = slurm.say("squeue", "--noheader", f"--jobs={number}", "--format=%M").strip()  # 0:41
     slurm.say("scontrol", "update", f"JobId={number}", f"TimeLimit={int(used.split(':')[-2]) + 1}")
-    found = cut_short(path, folder)
+    found = cut_short(slurm, path, folder)
     assert (found.reason, found.job.ended) == ("Slurm ended the job: time limit", "time limit")
     ended(slurm, number, folder)
 
@@ -150,8 +189,8 @@ def test_a_job_ahead_of_its_time_limit_says_so(slurm, folder):
 def test_a_lost_node_is_named_and_its_job_starts_again_by_itself(slurm, folder):
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
     path = begun(slurm, number, folder)
-    with without_node2(slurm, "DOWN"):
-        assert "node" in cut_short(path, folder).job.ended
+    with without_node2(slurm, folder, "DOWN"):
+        assert "node" in cut_short(slurm, path, folder).job.ended
     goes_on(slurm, number, path, folder)
 
 
@@ -159,20 +198,20 @@ def test_a_preempted_job_says_so_and_starts_again_by_itself(slurm, folder):
     number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
     path = begun(slurm, number, folder)
     slurm.say("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
-    assert cut_short(path, folder).job.ended == "preempted"
+    assert cut_short(slurm, path, folder).job.ended == "preempted"
     goes_on(slurm, number, path, folder)
 
 
 def test_a_job_waits_for_a_drained_node_and_a_requeued_one_goes_on(slurm, folder):
-    with without_node2(slurm, "DRAIN"):
+    with without_node2(slurm, folder, "DRAIN"):
         number = submit(slurm, folder, "sweep", {**LONG, "gpus": 2})
-        until(lambda: "DRAIN" in slurm.job(number)["Reason"].upper(), lambda: slurm.say("squeue"))
+        awaited(slurm, folder, lambda: "DRAIN" in slurm.job(number)["Reason"].upper())
         assert not list(folder.rglob("record.json"))
-        until(lambda: "drained" in slurm.states(), lambda: str(slurm.states()))  # draining, while an earlier job ends
+        awaited(slurm, folder, lambda: "drained" in slurm.states())  # draining, while an earlier job ends
         assert "nodes=2 would wait; node2 is drained (test)" in resnetx(slurm, folder, "doctor", {}, status=1)
     path = begun(slurm, number, folder)
     slurm.say("scontrol", "requeue", number)
-    assert cut_short(path, folder).job.ended == "requeued"
+    assert cut_short(slurm, path, folder).job.ended == "requeued"
     slurm.say("scancel", number)
 
 
@@ -246,7 +285,7 @@ def test_a_check_of_all_nodes_measures_both_and_their_pair(slurm, folder, preloa
 
 def test_a_check_names_the_node_whose_rank_is_killed_and_keeps_the_other(slurm, folder, preloaded):
     number = submit(slurm, folder, "check", CHECKED)
-    os.kill(until(lambda: rank_of(folder, "training_node2"), lambda: log(folder)), signal.SIGKILL)
+    os.kill(awaited(slurm, folder, lambda: rank_of(folder, "training_node2"), job=number), signal.SIGKILL)
     ended(slurm, number, folder, runs=3)
     found = checked(folder)
     assert slurm.job(number)["ExitCode"] == "1:0", log(folder)

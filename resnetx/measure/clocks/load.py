@@ -14,7 +14,7 @@ import msgspec
 import torch
 
 from resnetx import inputs
-from resnetx.errors import ConfigError
+from resnetx.errors import ConfigError, prepared
 from resnetx.measure.rank.clock import timed
 from resnetx.measure.rank.distributed import Ranks, joined
 from resnetx.measure.rank.main import prepare
@@ -29,7 +29,7 @@ _STEPS = 10  # between two looks at the device: they are queued ahead, so that i
 
 def main() -> int:
     """Trains until it is killed; status 2 and one sentence where the GPU cannot do what is asked."""
-    request: Request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    request: Request = msgspec.json.decode(sys.stdin.buffer.read(), type=prepared(Request))
     try:
         prepare(request)
         with joined(request.gpus, request.devices, _TIMEOUT_S) as ranks:

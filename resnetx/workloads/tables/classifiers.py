@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from resnetx.errors import unknown_name
+from resnetx.errors import prepared, unknown_name
 
 FILE = Path(__file__).with_name("classifiers.json")
 
@@ -24,7 +24,7 @@ class Classifiers(msgspec.Struct, frozen=True):
 @cache
 def kept() -> Classifiers:
     """Those that resnetx comes with."""
-    return msgspec.json.decode(FILE.read_bytes(), type=Classifiers)
+    return msgspec.json.decode(FILE.read_bytes(), type=prepared(Classifiers))
 
 
 def check(name: str) -> None:
