@@ -61,6 +61,20 @@ def test_batches_of_dali_are_born_on_the_gpu_and_show_the_same_pixels(decoder: s
 
 
 @pytest.mark.dali
+def test_a_batch_of_dali_stays_as_it_is_while_a_slow_step_reads_it(one_each: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    batches, sums = opened(dali(one_each), GPU), []
+    for _ in range(20):
+        found, _ = next(batches)
+        before = found.double().sum()
+        torch.cuda._sleep(200_000_000)  # cycles, 0.1 s at 2 GHz: DALI makes several batches meanwhile
+        sums.append((before, found.double().sum()))
+        del found  # as torch does, once the last kernel that reads it is launched
+    assert all(before.item() == after.item() for before, after in sums)
+    batches.close()
+
+
+@pytest.mark.dali
 def test_a_file_that_must_not_reach_a_decoder_is_refused_by_name_on_the_gpu_too(one_each: Path, tmp_path: Path) -> None:
     pytest.importorskip("nvidia.dali")
     images.make(tmp_path, classes=CLASSES, per_class=1, size="256", seed=0, workers=1)

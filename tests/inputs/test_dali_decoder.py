@@ -1,5 +1,7 @@
 """Where DALI decodes on a GPU, and what it is told beforehand: through the library that it decodes with, on CPUs."""
 
+import types
+import weakref
 from itertools import count
 
 import numpy as np
@@ -33,13 +35,21 @@ def decoding(monkeypatch):
     real = nvimgcodec.Decoder
 
     class OnCpu:
-        takes = True
+        takes, open = True, 0
 
         def __init__(self, device_id, backends):
             self.own = real(
                 device_id=nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY,
                 backends=[nvimgcodec.Backend(nvimgcodec.BackendKind.CPU_ONLY)],
             )
+            OnCpu.open += 1
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            OnCpu.open -= 1
+            return self.own.__exit__(*error)
 
         def decode(self, stream):
             return self.own.decode(stream) if self.takes else None
@@ -51,6 +61,7 @@ def decoding(monkeypatch):
         OnCpu.takes = takes
         monkeypatch.setattr(nvimgcodec, "Decoder", refuse if takes is None else OnCpu)
 
+    choose.open = lambda: OnCpu.open
     return choose
 
 
@@ -60,6 +71,7 @@ def test_the_decoder_that_is_recorded_is_the_one_that_takes_crops(made, decoding
     assert dali._decoder(given(made), on_gpu, tree) == "gpu hardware"
     decoding(False)
     assert dali._decoder(given(made), on_gpu, tree) == "gpu"
+    assert decoding.open() == 0, "the decoder that was tried keeps its memory"
     decoding(None)
     unknown = dali._decoder(given(made), on_gpu, tree)
     assert isinstance(unknown, Unknown) and "Could not create decoder" in unknown
@@ -89,3 +101,77 @@ def decoded_by(decoder: str) -> InputState:
     return InputState(
         images=8, classes=2, size_bytes=1000, encoded=True, page_cache_share=1.0, reads_bytes=0, decoder=decoder
     )
+
+
+# ---- DALI's memory ---------------------------------------------------------------------------------------------------
+
+
+class Gpu:
+    """A stream whose steps end when the test says so; events behind them are torch's to the code under test."""
+
+    def __init__(self):
+        self.queued = self.ended = self.waited_for = 0
+
+    def event(self, blocking):
+        gpu = self
+
+        class Event:
+            def record(self, stream):
+                assert stream is gpu, "recorded on another stream than the step's"
+                self.behind = gpu.queued
+
+            def query(self):
+                return gpu.ended >= self.behind
+
+            def synchronize(self):
+                gpu.waited_for += not self.query()
+                gpu.ended = max(gpu.ended, self.behind)
+
+        return Event()
+
+
+class StandIn:
+    """A pipeline whose buffers note how many steps had ended when their memory went back to it."""
+
+    def __init__(self, gpu):
+        self.gpu, self.deaths, self.batches = gpu, {}, 0
+
+    def run(self, stream):
+        assert stream is self.gpu
+        self.batches += 1
+        return [self.output(part) for part in ("images", "labels")]
+
+    def output(self, part):
+        memory = np.zeros((2, 4, 4, 3), np.float32)
+        weakref.finalize(memory, self.note, (self.batches, part))
+        return types.SimpleNamespace(as_tensor=lambda: memory)
+
+    def note(self, buffer):
+        self.deaths[buffer] = self.gpu.ended
+
+
+@pytest.fixture
+def held_back(made, monkeypatch):
+    """The batches of a rank on a GPU that is behind its host, with the GPU and the pipeline."""
+    gpu = Gpu()
+    pipeline = StandIn(gpu)
+    monkeypatch.setattr(dali, "_pipeline", lambda *_: pipeline)
+    monkeypatch.setattr(dali._Given, "returned", lambda _: None)  # the stand-in reads no files
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: gpu)
+    monkeypatch.setattr(torch.cuda, "Event", gpu.event)
+    return dali.DaliBatches(given(made, decoder="cpu"), share("cuda:0")), gpu, pipeline
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2, 3, 100])
+def test_no_memory_of_a_batch_returns_to_dali_before_its_step_has_ended(held_back, lag):
+    batches, gpu, pipeline = held_back
+    for step in range(1, 21):
+        images, labels = next(batches)
+        gpu.queued = step  # launched; the host drops the batch, as torch does behind the backward pass
+        del images, labels
+        gpu.ended = max(gpu.ended, step - lag)
+    assert len(pipeline.deaths) >= 2 * 15, "memory is not given back"
+    assert (gpu.waited_for == 0) == (lag < 4), "the host waits for the GPU only where it is far ahead of it"
+    batches.close()
+    assert len(pipeline.deaths) == 2 * 20
+    assert all(ended >= step for (step, _), ended in pipeline.deaths.items())
