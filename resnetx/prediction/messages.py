@@ -1,7 +1,7 @@
 """What the ranks of a point send each other, and what that costs on a system."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resnetx import choices
 from resnetx.hashed import HashedTuple
@@ -41,6 +41,16 @@ class Exchange:
     def time_s(self) -> float:
         """All messages, one after the other."""
         return sum(message.time_s for message in (*self.messages, *self.fetched))
+
+    def with_more(self, first_layer: str, more_s: float) -> "Exchange":
+        """With time beyond what is modelled, which rates of several GPUs show; it has no error as messages have."""
+        messages = HashedTuple((*self.messages, more_message(first_layer, more_s)))
+        return replace(self, messages=messages, error=self.error * self.time_s / (self.time_s + more_s))
+
+
+def more_message(first_layer: str, more_s: float) -> TimedMessage:
+    """What messages take beyond what is modelled; it is sent when the backward pass has ended."""
+    return TimedMessage((first_layer,), more_s, name="beyond what is modelled")
 
 
 NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)
