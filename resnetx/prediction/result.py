@@ -169,7 +169,7 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     if (lab := point.fabric.lab) is not None:
         links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
     source = exchange.calibrated or links
-    return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
+    return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
 
 
 def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:

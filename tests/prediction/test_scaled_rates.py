@@ -3,7 +3,9 @@
 import pytest
 
 from resnetx.errors import ConfigError
+from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaled_rates import Beyond, ScaledRates
+from resnetx.prediction.step import TimedMessage
 
 WAIT_S = 0.05  # that no factor on the step changes
 
@@ -79,3 +81,9 @@ def test_errors_are_those_of_twice_as_many_gpus_or_grow_with_the_distance():
 def test_a_rate_that_no_step_of_the_gpus_explains_is_refused(step_s):
     with pytest.raises(ConfigError, match=r"calibration=mine.yaml: .* images/s on 16 GPUs is more than 10 times off"):
         taking(of_16=step_s)
+
+
+def test_what_messages_take_beyond_the_model_has_no_error_and_that_of_the_model_stays():
+    modelled_ones = Exchange((TimedMessage(("conv",), 0.03),), (1000,), "nccl2", 0.4, "", "a link", 1.0)
+    more = modelled_ones.with_more("conv", 0.09)
+    assert (more.time_s, more.error, more.modelled_error) == pytest.approx((0.12, 0.1, 0.4))
