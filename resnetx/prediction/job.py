@@ -53,6 +53,10 @@ class Job:
     def without_messages(self) -> "Job":
         return replace(self, messages=(), fetched=())
 
+    def with_message(self, message: TimedMessage) -> "Job":
+        """With one more, behind the others."""
+        return replace(self, messages=HashedTuple((*self.messages, message)))
+
     def computing_longer(self, more_s: float) -> "Job":
         """With so much more computing at the end of each rank's step."""
         classes = (

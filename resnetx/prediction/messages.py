@@ -1,7 +1,7 @@
 """What the ranks of a point send each other, and what that costs on a system."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resnetx import choices
 from resnetx.hashed import HashedTuple
@@ -36,11 +36,28 @@ class Exchange:
     link_share: float | None  # of the rate that large messages reach, while these move
     contention: float = 0.0  # of the time they are on their way, what computing loses to them
     fetched: tuple[TimedMessage, ...] = ()  # parameters, which come while the forward pass runs
+    more_s: float = 0.0  # of the messages, beyond what is modelled: as rates of several GPUs show it, without an error
 
     @property
     def time_s(self) -> float:
         """All messages, one after the other."""
         return sum(message.time_s for message in (*self.messages, *self.fetched))
+
+    def with_more(self, first_layer: str, more_s: float) -> "Exchange":
+        """With time beyond what is modelled, which rates of several GPUs show."""
+        messages = HashedTuple((*self.messages, more_message(first_layer, more_s)))
+        error = self.error * self.time_s / (self.time_s + more_s)
+        return replace(self, messages=messages, error=error, more_s=more_s)
+
+    @property
+    def modelled_error(self) -> float:
+        """Relative, of what is modelled alone."""
+        return self.error * self.time_s / (self.time_s - self.more_s) if self.more_s else self.error
+
+
+def more_message(first_layer: str, more_s: float) -> TimedMessage:
+    """What messages take beyond what is modelled; it is sent when the backward pass has ended."""
+    return TimedMessage((first_layer,), more_s, name="beyond what is modelled")
 
 
 NOTHING_SENT = Exchange((), (), "none", 0.0, "", None, None)

@@ -22,9 +22,10 @@ from resnetx.prediction.input import InputTimes
 from resnetx.prediction.iteration import LAB_MESSAGES_ERROR, Iteration
 from resnetx.prediction.job import HostShare, Job, RankClass
 from resnetx.prediction.memory_check import memory_need
-from resnetx.prediction.messages import Exchange
+from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
+from resnetx.prediction.scaled_rates import Beyond
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
@@ -56,6 +57,8 @@ def simulated(point: Point) -> Iteration:
     exchange = _exchange(point, computes[0])
     if point.fabric.lab is not None:
         exchange = replace(exchange, error=LAB_MESSAGES_ERROR)
+    if (more_s := _beyond(point).message_s) > 0:
+        exchange = exchange.with_more(computes[0].step.layers[0].name, more_s)
     return Iteration(point, _job(point, computes, inputs, exchange), exchange, computes, inputs)
 
 
@@ -84,7 +87,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
-        classes.append(RankClass(ranks, step.slowed(_slowness(point), with_host=True)))
+        classes.append(RankClass(ranks, step.slowed(_beyond(point).factor, with_host=True)))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
@@ -107,22 +110,26 @@ def _waiting(point: Point, computed: Compute) -> float:
     return slowest_of(point.gpus, jitter) * (1 + costs.host_load * host_load.busy(point, computed.step))
 
 
-def _slowness(point: Point) -> float:
-    """How many times as long a step takes as modelled, where rates of several GPUs are known."""
-    return 1.0 if point.setting.slowness is None else point.setting.slowness.at(point.gpus)
+def _beyond(point: Point) -> Beyond:
+    """What a step takes beyond what is modelled, where rates of several GPUs are known."""
+    return Beyond() if point.setting.residual is None else point.setting.residual.at(point.gpus)
 
 
 def calibrated(subject: Subject, fabric: Fabric, setting: TrainingSetup) -> TrainingSetup:
     """The setting with what the known rates of several GPUs say of the machine as it is described."""
     if subject.scaled is None:
         return setting
-    plain, on = replace(setting, slowness=None, straggler=1.0), fabric.as_described
+    plain, on = replace(setting, residual=None, straggler=1.0), fabric.as_described
 
-    def step_s(gpus: int, images: int) -> Callable[[float], float]:
+    def step_s(gpus: int, images: int) -> Callable[[Beyond], float]:
         job = simulated(Point(subject, on, tuple(range(gpus)), images, plain)).job
-        return lambda factor: iteration_s(job, Stretch(compute=factor, host=factor, queueing=factor))
+        first = job.classes[0].step.layers[0].name
+        return lambda beyond: iteration_s(
+            job.with_message(more_message(first, beyond.message_s)) if beyond.message_s else job,
+            Stretch(compute=beyond.factor, host=beyond.factor, queueing=beyond.factor),
+        )
 
-    return replace(setting, slowness=subject.scaled.slowness(step_s))
+    return replace(setting, residual=subject.scaled.residual(step_s, on.node_gpus))
 
 
 def _crowding(point: Point) -> float:

@@ -176,20 +176,19 @@ def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     if (lab := point.fabric.lab) is not None:
         links = f"the links of {system}, shaped to 1/{lab.scale:g} of their rates"
     source = exchange.calibrated or links
-    return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.error),)
+    return (RecordInput(what, f"limited by {exchange.limiting_link}", origin, source, exchange.modelled_error),)
 
 
 def _scaling_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """What scaling costs beyond messages, and how far off predictions of such scaling were."""
     error, point = iteration.scaling_error, iteration.point
-    slowness = point.setting.slowness if point.gpus > 1 else None
+    residual = point.setting.residual if point.gpus > 1 else None
     what = f"scaling by {Kind.of_point(point).text}"
-    if slowness is not None:
-        value = f"steps take {slowness.at(point.gpus):.3f} times as long as modelled, by {slowness.text}"
-        rates = slowness.rates
+    if residual is not None:
+        rates = residual.rates
         origin: Origin = measured_on(rates.nodes) if rates.source == "measured" else "assumed"
         off = CPU_RANKS_ERROR if error is None else max(error.slower, error.faster)
-        return (RecordInput(what, value, origin, slowness.rates.where, off),)
+        return (RecordInput(what, residual.text(point.gpus), origin, rates.where, off),)
     if error is None:
         return ()
     variation = (point.setting.costs or scaling_errors().costs).variation

@@ -96,12 +96,12 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def of_point(self, point: Point) -> KindError:
         """The errors of a point's kind; where rates on as many nodes (one, several) are known, of points like that."""
-        kind, slowness = Kind.of_point(point), point.setting.slowness
-        known = [] if slowness is None else [gpus for gpus, _, _ in slowness.rates.by_gpus]
-        if slowness is None or not any(_nodes(point.fabric.nodes_of(gpus)) == kind.nodes for gpus in known):
+        kind, residual = Kind.of_point(point), point.setting.residual
+        known = [] if residual is None else [gpus for gpus, _, _ in residual.rates.by_gpus]
+        if residual is None or not any(_nodes(point.fabric.nodes_of(gpus)) == kind.nodes for gpus in known):
             return self.of(kind)
         (error,) = (error for error in self.calibrated if error.nodes == kind.nodes)
-        further = slowness.octaves(point.gpus) ** 0.5
+        further = residual.octaves(point.gpus) ** 0.5
         return msgspec.structs.replace(error, slower=error.slower * further, faster=error.faster * further)
 
     def of(self, kind: Kind) -> KindError:

@@ -19,7 +19,7 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.prediction.job import Overlap
-from resnetx.prediction.scaled_rates import ScaledRates, Slowness
+from resnetx.prediction.scaled_rates import Residual, ScaledRates
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
@@ -130,9 +130,14 @@ class Fabric:
         """Without what-if changes."""
         return replace(self, bandwidth={}, latency=1.0) if self.bandwidth or self.latency != 1 else self
 
+    @property
+    def node_gpus(self) -> int:
+        """GPUs of a node."""
+        return len(self.described.gpus) // self.described.nodes
+
     def nodes_of(self, gpus: int) -> int:
         """How many nodes so many GPUs are on."""
-        return -(-gpus * self.described.nodes // len(self.described.gpus))
+        return -(-gpus // self.node_gpus)
 
     def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""
@@ -220,7 +225,7 @@ class TrainingSetup:
     sensitivity: bool = False
     timeline: bool = False
     costs: ScalingCosts | None = None  # null: as fitted to published rates
-    slowness: Slowness | None = None  # of steps on several GPUs, by rates that are known; null: as modelled
+    residual: Residual | None = None  # of steps on several GPUs, by rates that are known; null: as modelled
 
     @property
     def loop(self) -> str | None:

@@ -1,40 +1,89 @@
-"""Rates of several GPUs as a calibration: the factor on a step, between known counts and beyond them."""
-
-import math
+"""Rates of several GPUs as a calibration: what is beyond the model, between known counts and beyond them."""
 
 import pytest
 
 from resnetx.errors import ConfigError
-from resnetx.prediction.scaled_rates import ScaledRates
+from resnetx.prediction.messages import Exchange
+from resnetx.prediction.scaled_rates import Beyond, ScaledRates
+from resnetx.prediction.step import TimedMessage
 
 WAIT_S = 0.05  # that no factor on the step changes
 
 
 def modelled(gpus, images):
-    return lambda factor: WAIT_S + 0.1 * factor
+    return lambda beyond: WAIT_S + 0.1 * beyond.factor + beyond.message_s
 
 
 def rates(*by_gpus):
     return ScaledRates(by_gpus, "stated", "mine.yaml")
 
 
-def test_the_factor_is_the_one_with_which_the_known_rate_comes_out():
-    found = rates((16, 1600, 1600 / 0.25)).slowness(modelled)  # a step of 0.25 s
-    assert found.at(16) == pytest.approx(2)
-    assert modelled(16, 1600)(found.at(16)) == pytest.approx(0.25)
+def taking(node_gpus=16, **steps_s):
+    """What rates of steps of so long show, by "of_" and the number of GPUs."""
+    counts = {int(name.removeprefix("of_")): step_s for name, step_s in steps_s.items()}
+    return rates(*((gpus, 100 * gpus, 100 * gpus / step_s) for gpus, step_s in counts.items())).residual(
+        modelled, node_gpus
+    )
 
 
-def test_one_gpu_is_as_modelled_counts_between_are_interpolated_and_beyond_the_largest_the_factor_stays():
-    found = rates((4, 400, 400 / 0.25), (16, 1600, 1600 / 0.45)).slowness(modelled)  # 2 and 4 times
-    assert [found.at(gpus) for gpus in (1, 2, 4, 8, 16, 64)] == pytest.approx([1, math.sqrt(2), 2, math.sqrt(8), 4, 4])
+@pytest.mark.parametrize("step_s", [0.1, 0.15, 0.25])
+def test_the_known_rate_comes_out(step_s):
+    beyond = taking(of_16=step_s).at(16)
+    assert modelled(16, 1600)(beyond) == pytest.approx(step_s)
+    assert beyond.factor == 1 or beyond.message_s == 0
+
+
+def test_what_steps_take_longer_grows_as_the_bytes_of_a_ring_and_one_gpu_is_as_modelled():
+    found = taking(of_2=0.17)
+    assert [found.at(gpus).message_s for gpus in (1, 2, 4, 8)] == pytest.approx([0, 0.02, 0.03, 0.035])
+    assert "messages take 35 ms more than modelled, growing with 2(n-1)/n, by" in found.text(8)
+
+
+@pytest.mark.parametrize(
+    ("of_4", "eight_s"),
+    [
+        (0.15 + 1.5 * 0.03, 1.75 * 0.03),  # each byte costs the same
+        (0.15 + 1.5 * 0.06, 1.75 * 0.12),  # one path that all share
+        (0.15 + 1.5 * 0.30, 1.75 * 0.60),  # no more than that
+        (0.15 + 1.5 * 0.02, 1.75 * 0.02),  # a byte that costs less goes on costing that
+    ],
+)
+def test_two_counts_show_whether_a_path_is_shared(of_4, eight_s):
+    assert taking(of_2=0.18, of_4=of_4).at(8).message_s == pytest.approx(eight_s)
+
+
+def test_growth_ends_with_the_node_and_is_not_seen_across_nodes():
+    within, across = (taking(node_gpus=gpus, of_2=0.18, of_4=0.15 + 1.5 * 0.06) for gpus in (8, 2))
+    assert (within.growth, across.growth) == (pytest.approx(1), 0)
+    assert within.at(16).message_s == pytest.approx(2 * 15 / 16 * 0.12)
+    assert across.at(16).message_s == pytest.approx(2 * 15 / 16 * 0.06)
+
+
+def test_what_is_within_the_error_of_rates_is_a_factor_and_shows_no_growth():
+    found = taking(of_2=0.155, of_4=0.15 + 1.5 * 0.02)
+    assert found.at(2) == Beyond(factor=pytest.approx(1.05))
+    assert found.at(8) == Beyond(message_s=pytest.approx(1.75 * 0.02))
+
+
+def test_what_steps_take_less_is_a_factor_that_stays_and_is_interpolated_below():
+    found = taking(of_4=0.1)
+    assert [found.at(gpus).factor for gpus in (1, 2, 4, 64)] == pytest.approx([1, 0.5**0.5, 0.5, 0.5])
+    assert found.at(64) == Beyond(factor=pytest.approx(0.5))
+    assert found.text(4).startswith("steps take 0.500 times as long as modelled, by 4,000 images/s on 4 GPUs")
 
 
 def test_errors_are_those_of_twice_as_many_gpus_or_grow_with_the_distance():
-    found = rates((16, 1600, 1600 / 0.25)).slowness(modelled)
+    found = taking(of_16=0.25)
     assert [found.octaves(gpus) for gpus in (4, 8, 16, 32, 256)] == [2, 1, 1, 1, 4]
 
 
 @pytest.mark.parametrize("step_s", [0.04, 5.0])
 def test_a_rate_that_no_step_of_the_gpus_explains_is_refused(step_s):
     with pytest.raises(ConfigError, match=r"calibration=mine.yaml: .* images/s on 16 GPUs is more than 10 times off"):
-        rates((16, 1600, 1600 / step_s)).slowness(modelled)
+        taking(of_16=step_s)
+
+
+def test_what_messages_take_beyond_the_model_has_no_error_and_that_of_the_model_stays():
+    modelled_ones = Exchange((TimedMessage(("conv",), 0.03),), (1000,), "nccl2", 0.4, "", "a link", 1.0)
+    more = modelled_ones.with_more("conv", 0.09)
+    assert (more.time_s, more.error, more.modelled_error) == pytest.approx((0.12, 0.1, 0.4))
