@@ -28,7 +28,7 @@ from resnetx.prediction.host_step import NO_HOST, HostStep, LaunchedStep, launch
 from resnetx.prediction.replay import step_of
 from resnetx.prediction.scenario import CPU, Point
 from resnetx.prediction.stated_rate import StatedRates
-from resnetx.prediction.step import LayerTime, StepTimes
+from resnetx.prediction.step import LEAST_COMPUTE, LayerTime, StepTimes
 from resnetx.prediction.traced_step import TracedStep, traced_step
 from resnetx.record.prediction import ComputeSource, Origin, measured_on
 from resnetx.record.trace import Trace
@@ -62,9 +62,16 @@ class Compute:
     jitter: float | None = None  # standard deviation of one step from the next over their mean; null: not measured
     queue_error: float = 0.0  # relative, of the host's time to queue a step
     faster: float | None = None  # how much shorter the step may be, relative; null: as much as longer (`error`)
+    # (shorter, longer) by each thing that is not known; `error` and `faster` have all of them. (): there is but one
+    causes: tuple[tuple[float, float], ...] = ()
     whole_step: bool = False  # `error` is that of the step with the host's part, not of the GPU's alone
     device: "Compute | None" = None  # the GPU's part alone, where the source says nothing of the host's
     launch: HostStep | None = None  # the host's part then
+
+    @property
+    def best(self) -> float:
+        """How much shorter the step may be, relative."""
+        return self.error if self.faster is None else self.faster
 
 
 def of_point(point: Point, images: int) -> Compute:
@@ -187,7 +194,8 @@ def _at_pace(modelled: Compute, known: LaunchedStep) -> Compute:
         step=_launched_by(step, known.host),
         note=modelled.note + _launching(known),
         error=known.slower,
-        faster=known.faster,
+        faster=min(known.faster, 1 - LEAST_COMPUTE),
+        causes=(known.by_device, known.by_host),
         whole_step=True,
     )
 

@@ -1,5 +1,6 @@
 """The simulated iteration of a point: how long it takes, what limits it, and how far off it may be."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, hypot, log
@@ -11,7 +12,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import iteration_s, timeline
-from resnetx.prediction.step import AS_IT_IS, Errors, StepTimes, Stretch
+from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, StepTimes, Stretch
 from resnetx.prediction.task_graph import ALL_RANKS
 from resnetx.record.prediction import Limit, PredictedTask
 
@@ -96,7 +97,7 @@ class Iteration:
             copying=max(times.copying_error for times in self.inputs),
             host=HOST_ERROR if self.point.setting.host_s else queueing,
             queueing=queueing,
-            faster=max(compute.error if compute.faster is None else compute.faster for compute in self.computes),
+            faster=max(compute.best for compute in self.computes),
         )
 
     @cached_property
@@ -119,9 +120,12 @@ class Iteration:
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
+        return self._by_compute_s(max(compute.best for compute in self.computes), self.errors.compute)
+
+    def _by_compute_s(self, faster: float, slower: float) -> list[float]:
         errors = self.errors
         host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
-        return self._between(Errors(compute=errors.compute, faster=errors.faster, host=host, queueing=queueing))
+        return self._between(Errors(compute=slower, faster=faster, host=host, queueing=queueing))
 
     @cached_property
     def interval_s(self) -> list[float]:
@@ -129,14 +133,28 @@ class Iteration:
 
         Each is the logarithm of how much longer, or shorter, the iteration is with that part at its worst, or best.
         """
-        errors = self.errors
-        others = replace(errors, compute=0.0, faster=None, messages=0.0)
-        parts = [self.interval_by_compute_s, self._by_messages_s]
-        if self.input_s or self.alone_s["host"]:
-            parts.append(self._between(others))
-        parts.append(self.interval_by_scaling_s)
-        shorter, longer = ([abs(log(part[end] / self.time_s)) for part in parts] for end in (0, 1))
+        parts = [self.interval_by_compute_s, self._by_messages_s, self._by_others_s, self.interval_by_scaling_s]
+        shorter, longer = zip(*map(self._deviation, parts), strict=True)
         return [self.time_s * exp(-hypot(*shorter)), self.time_s * exp(hypot(*longer))]
+
+    @cached_property
+    def deviations(self) -> Deviations:
+        """The same part by part."""
+        causes = zip(*(each.causes or ((each.best, each.error),) for each in self.computes), strict=True)
+        computed = [self._by_compute_s(*map(max, zip(*cause, strict=True))) for cause in causes]
+        parts = [*computed, self._by_messages_s, self._by_others_s]
+        return Deviations(tuple(map(self._deviation, parts)), self._deviation(self.interval_by_scaling_s))
+
+    def _deviation(self, interval_s: Sequence[float]) -> tuple[float, float]:
+        low_s, high_s = interval_s
+        return log(low_s / self.time_s), log(high_s / self.time_s)
+
+    @property
+    def _by_others_s(self) -> list[float]:
+        """With input, and what the host does beside launching, at both ends."""
+        if not (self.input_s or self.alone_s["host"]):
+            return [self.time_s, self.time_s]
+        return self._between(replace(self.errors, compute=0.0, faster=None, messages=0.0))
 
     @property
     def _by_messages_s(self) -> list[float]:

@@ -12,6 +12,7 @@ from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
 from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, scaling_errors
+from resnetx.prediction.step import Deviations
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.prediction import Domain, Origin, PredictedPoint, Prediction, PredictionInput, digest
 from resnetx.request import Request
@@ -47,6 +48,7 @@ class SourcedPoint:
 
     point: PredictedPoint  # with an `Unknown` where a field cannot be known, until it is sealed
     inputs: tuple[RecordInput, ...] = ()  # none where nothing is predicted
+    deviations: Deviations | None = None  # null: likewise
 
 
 def prediction(

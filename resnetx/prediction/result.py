@@ -5,6 +5,7 @@ A point is made by the constructor of `PredictedPoint`. What cannot be known is 
 """
 
 from dataclasses import dataclass
+from math import exp
 from typing import Literal, TypedDict
 
 import msgspec
@@ -16,6 +17,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
+from resnetx.prediction.step import Deviations
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, measured_on
@@ -28,6 +30,13 @@ class Baseline:
 
     gpus: int
     images_per_s: float
+    deviations: Deviations
+
+    def interval(self, speedup: float, deviations: Deviations) -> list[float]:
+        """Of a speed-up over it."""
+        if deviations is self.deviations:
+            return [speedup, speedup]
+        return [speedup * exp(end) for end in self.deviations.of_ratio(deviations)]
 
 
 class Description(TypedDict):
@@ -95,8 +104,10 @@ def predicted(
     """The point of an iteration. Its speed-up is over `baseline`, or over itself."""
     point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
     images_per_s = point.batch_size / iteration.time_s
-    base = baseline or Baseline(point.gpus, images_per_s)
+    base = baseline or Baseline(point.gpus, images_per_s, iteration.deviations)
     speedup, errors = images_per_s / base.images_per_s, iteration.errors
+    speedup_interval = base.interval(speedup, iteration.deviations)
+    of_linear = base.gpus / point.gpus
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = PredictedPoint(
@@ -109,7 +120,9 @@ def predicted(
         interval_by_scaling_s=iteration.interval_by_scaling_s,
         images_per_s=images_per_s,
         speedup=speedup,
-        efficiency=speedup * base.gpus / point.gpus,
+        speedup_interval=speedup_interval,
+        efficiency=speedup * of_linear,
+        efficiency_interval=[end * of_linear for end in speedup_interval],
         baseline_gpus=base.gpus,
         compute_s=iteration.slowest.device_s,
         communication_s=exchange.time_s,
@@ -132,7 +145,7 @@ def predicted(
         timeline=iteration.timeline() if point.setting.timeline else [],
     )
     inputs = (_compute_input, _exchange_input, _scaling_input, _input_inputs)
-    return SourcedPoint(record, tuple(line for lines in inputs for line in lines(iteration)))
+    return SourcedPoint(record, tuple(line for lines in inputs for line in lines(iteration)), iteration.deviations)
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
@@ -246,7 +259,9 @@ def missing(
             interval_by_scaling_s=known(unknown),
             images_per_s=known(unknown),
             speedup=known(unknown),
+            speedup_interval=known(unknown),
             efficiency=known(unknown),
+            efficiency_interval=known(unknown),
             baseline_gpus=known(unknown),
             compute_s=known(unknown),
             communication_s=known(unknown),

@@ -44,8 +44,9 @@ def curve(
 
 def _baseline(sourced: SourcedPoint) -> Baseline | None:
     """What other points are compared with; None where the point cannot run."""
-    images_per_s = sourced.point.images_per_s
-    return Baseline(sourced.point.gpus, images_per_s) if isinstance(images_per_s, float) else None
+    if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
+        return None
+    return Baseline(sourced.point.gpus, sourced.point.images_per_s, sourced.deviations)
 
 
 def _too_few(point: Point) -> str:

@@ -52,10 +52,10 @@ class StatedRates:
         time_s, error = self._time_s(images, host, fixed_s), self._shape_error(images)
         line_s = self._line_s(images)
         ends_s = (min(times_s), max([*times_s, *([line_s] if line_s is not None else [])]))
-        faster, slower = (math.hypot(end_s / time_s - 1, error) for end_s in ends_s)
+        by_host = (1 - ends_s[0] / time_s, ends_s[1] / time_s - 1)
         fixed_s, image_s, host = self._parts(images, host, fixed_s)
         level = (host.time_s - fixed_s) / image_s
-        return LaunchedStep(fixed_s + image_s * images, host, time_s, faster, slower, level)
+        return LaunchedStep(fixed_s + image_s * images, host, time_s, (error, error), by_host, level)
 
     def _host(self, assumed: HostStep) -> HostStep:
         """The host's part: no longer than any known step, and as long as two that differ little."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
+from math import hypot
 
 from resnetx.hashed import HashedTuple
 
@@ -141,6 +142,24 @@ class Errors:
             compute if self.host is None else max(0.0, 1 + sign * self.host),
             compute if self.queueing is None else max(0.0, 1 + sign * self.queueing),
         )
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """ln of the shortest and the longest iteration over the predicted one, by each thing that is not known."""
+
+    parts: tuple[tuple[float, float], ...]  # of computing, messages and the rest: they are as wrong in other points
+    scaling: tuple[float, float]  # each number of GPUs has its own
+
+    def of_ratio(self, other: "Deviations") -> tuple[float, float]:
+        """ln of the least and the greatest of (this time / the other) over what is predicted."""
+        shared = (
+            [own_end - end for own_end, end in zip(own, each, strict=True)]
+            for own, each in zip(self.parts, other.parts, strict=True)
+        )
+        (low, high), (other_low, other_high) = self.scaling, other.scaling
+        lower, higher = zip(*((min(0.0, *ends), max(0.0, *ends)) for ends in shared), strict=True)
+        return -hypot(*lower, low, other_high), hypot(*higher, high, other_low)
 
 
 AS_IT_IS = Stretch()

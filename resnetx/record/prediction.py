@@ -115,7 +115,9 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     interval_s: Interval | None  # what `interval_level` of all measurements should lie within
     images_per_s: float | None
     speedup: float | None  # over `baseline_gpus`
+    speedup_interval: Interval | None = None  # likewise of all measurements; errors that both points share cancel
     efficiency: float | None
+    efficiency_interval: Interval | None = None
     baseline_gpus: int | None
     compute_s: float | None  # forward, backward and update of the slowest rank, alone
     communication_s: float | None  # all messages, one after the other, alone

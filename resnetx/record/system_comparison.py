@@ -44,6 +44,7 @@ class SystemSide(RecordPart, frozen=True):
     iterations_per_s: Estimate | None
     images_per_s: Estimate | None
     speedup: float | None
+    speedup_interval: list[float] | None
     limited_by: str | None
     limit_share: float | None  # of the iteration that would be saved if what limits cost nothing
     compute_s: float | None

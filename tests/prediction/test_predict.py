@@ -13,9 +13,11 @@ from resnetx.interconnect.system import load
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.predict import predict, slowest_of
+from resnetx.prediction.result import Baseline
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
+from resnetx.prediction.step import Deviations
 from resnetx.record import Unknown
 from resnetx.settings.compose import compose
 from tests.prediction.made_traces import batch, layer, trace
@@ -248,3 +250,26 @@ def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     fabric = Fabric(H200, "nccl2", measured=SECONDS)
     found = predict(Point(subject, fabric, (0, 1), 9, TrainingSetup(Overlap(False, False)))).point
     assert found.iteration_s == pytest.approx(4.5, rel=1e-6)
+
+
+# ---- speed-ups
+
+
+def test_what_is_wrong_with_both_points_cancels_in_a_speedup_and_what_scaling_costs_does_not():
+    """One rate, equally wrong on one GPU and on eight, moves no speed-up; that nobody knows the host's part does."""
+    one, other = Deviations(((-0.3, 0.3), (0.0, 0.0)), (0.0, 0.0)), Deviations(((-0.3, 0.3), (-0.1, 0.4)), (-0.2, 0.5))
+    low, high = one.of_ratio(other)
+    assert (low, high) == pytest.approx((-math.hypot(0.4, 0.5), math.hypot(0.1, 0.2)))
+    assert other.of_ratio(one) == pytest.approx((-high, -low))
+
+
+def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
+    base, found = (predict(point(gpus=gpus)) for gpus in (1, 8))
+    over = Baseline(1, base.point.images_per_s, base.deviations)
+    eight = predict(point(gpus=8), over).point
+    low, high = eight.speedup_interval
+    assert low < eight.speedup < high
+    assert eight.efficiency_interval == pytest.approx([low / 8, high / 8])
+    ends = [end_s / found.point.iteration_s for end_s in found.point.interval_s]
+    assert high / low < ends[1] / ends[0] * base.point.interval_s[1] / base.point.interval_s[0]
+    assert base.point.speedup_interval == [1.0, 1.0]

@@ -74,7 +74,8 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]], inputs: Sequence[
     varying = _varying(points)
     rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
     note = (
-        f"step: an iteration of the global batch. interval: holds nine of ten measurements. speed-up: {_over(points)}. "
+        f"step: an iteration of the global batch. interval: holds nine of ten measurements. speed-up: {_over(points)}, "
+        "and what nine of ten are within. "
         f"exposed: communication not hidden by computation. {_common_settings(points[0], alike, inputs)}"
     )
     least = ["compute", "memory GB", "exposed ms", "interval", "strategy"]
@@ -120,8 +121,8 @@ def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]
         f"{point.iteration_s * 1e3:.2f}",
         " to ".join(f"{end * 1e3:.2f}" for end in point.interval_s),
         si(rate or 0.0),
-        _speedup(point),
-        "" if point.efficiency is None else f"{point.efficiency:.0%}",
+        _speedup(point, ends=True),
+        _efficiency(point),
         "" if exposed_s is None else f"{exposed_s * 1e3:.2f}",
         f"{point.limited_by} {point.limit_share:.0%}",
         memory,
@@ -159,8 +160,16 @@ def _missing(point: PredictedPoint) -> str:
     return point.reason if point.outcome == "refused" else "missing: memory"
 
 
-def _speedup(point: PredictedPoint) -> str:
-    return "" if point.speedup is None else f"{point.speedup:.2f}"
+def _speedup(point: PredictedPoint, ends: bool = False) -> str:
+    """With both ends of its interval where these differ from it, and are asked for."""
+    if point.speedup is None:
+        return ""
+    text, interval = f"{point.speedup:.2f}", [f"{end:.2f}" for end in point.speedup_interval or ()]
+    return f"{text} ({' to '.join(interval)})" if ends and set(interval) - {text} else text
+
+
+def _efficiency(point: PredictedPoint) -> str:
+    return "" if point.efficiency is None else f"{point.efficiency:.0%}"
 
 
 def _over(points: Iterable[PredictedPoint]) -> str:

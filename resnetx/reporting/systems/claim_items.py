@@ -88,10 +88,13 @@ def of_points(points: Iterable[SystemPoint], systems: Sequence[str]) -> Iterator
 
 
 def _shares_of(sides: Sequence[SystemSide]) -> Values:
-    """The speed-up, the times of a step, and the share of communication that is exposed; nobody states their errors."""
+    """The speed-up; the times of a step and the share of communication that is exposed, whose errors nobody states."""
     values: dict[str, dict[str, Estimate]] = defaultdict(dict)
     for side in sides:
-        for name in ("speedup", "compute_s", "communication_s"):
+        if side.speedup is not None:
+            low, high = side.speedup_interval or (side.speedup, side.speedup)
+            values["speedup"][side.system] = Estimate(value=side.speedup, low=low, high=high)
+        for name in ("compute_s", "communication_s"):
             if (found := getattr(side, name)) is not None:
                 values[name][side.system] = exact(found)
         if side.communication_s and side.exposed_communication_s is not None:

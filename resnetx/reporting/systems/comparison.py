@@ -139,6 +139,7 @@ def _side(point: PredictedPoint) -> SystemSide:
         iterations_per_s=rate,
         images_per_s=images,
         speedup=point.speedup,
+        speedup_interval=point.speedup_interval,
         limited_by=point.limited_by,
         limit_share=point.limit_share,
         compute_s=point.compute_s,

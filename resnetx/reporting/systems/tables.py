@@ -31,6 +31,8 @@ class SystemPointRow(msgspec.Struct, frozen=True, kw_only=True):
     iterations_per_s: Estimate | None
     images_per_s: Estimate | None
     speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
     limited_by: str | None
     limit_share: float | None
     compute_s: float | None
@@ -91,6 +93,8 @@ def _row(point: SystemPoint, side: SystemSide) -> SystemPointRow:
         iterations_per_s=side.iterations_per_s,
         images_per_s=side.images_per_s,
         speedup=side.speedup,
+        speedup_low=side.speedup_interval[0] if side.speedup_interval else None,
+        speedup_high=side.speedup_interval[1] if side.speedup_interval else None,
         limited_by=side.limited_by,
         limit_share=side.limit_share,
         compute_s=side.compute_s,
