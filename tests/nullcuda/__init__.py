@@ -3,6 +3,10 @@
 import ctypes
 
 VARIABLE = "NULLCUDA_GPUS"  # how many GPUs the process sees that this device plays; not there: a real driver, or none
+IN_CI = (
+    "tests/nullcuda/test_device.py",
+    "tests/gpu/test_device_time.py",
+)  # of the tests of GPUs, those in each test run
 GPUS = 2  # those of `pytest -m gpu` where no GPU is
 
 

@@ -87,11 +87,8 @@ def built(folder: Path) -> Path:
 
 def kept(folder: Path) -> Path:
     """What `built` makes, built again only where a source, torch or the compiler has changed."""
-    parts = [
-        *sorted(HERE.rglob("*.[ch]*")),
-        *sorted(HERE.glob("*.py")),
-        Path(machines.__file__).with_name("mock_nvml.c"),
-    ]
+    own = [*sorted(HERE.rglob("*.cpp")), *sorted(HERE.rglob("*.h")), HERE / "build.py", HERE / "bindings.py"]
+    parts = [*own, Path(machines.__file__).with_name("mock_nvml.c")]
     known = [torch.__version__, _run("g++", "--version"), *(part.read_text() for part in parts)]
     mine = folder / sha256("\0".join(known).encode()).hexdigest()[:16]
     if not mine.exists():
@@ -99,6 +96,7 @@ def kept(folder: Path) -> Path:
         built(half)
         with suppress(OSError):  # another process was faster
             half.rename(mine)
+        shutil.rmtree(half, ignore_errors=True)
     return mine
 
 
