@@ -21,6 +21,7 @@ from resnetx.reporting.study.results import Results, points
 from resnetx.request import Request
 from resnetx.settings.compose import compose
 from resnetx.workloads import workload
+from tests import nullcuda
 from tests.preloaded.start import OF_VERBS, serving
 from tests.sealed_part import sealed_part
 
@@ -34,6 +35,20 @@ def pytest_configure(config):
     """
     if not _on_gpus(config):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    elif nullcuda.VARIABLE not in os.environ and not hasattr(config, "workerinput"):
+        _start_on_null_gpus(config)
+
+
+def _start_on_null_gpus(config) -> None:
+    """Where there is no driver: starts pytest once more, on GPUs that tests/nullcuda plays, if it can be built."""
+    from tests.nullcuda import build
+
+    if nullcuda.has_driver() or build.missing():
+        return
+    folder = build.kept(config.cache.mkdir("nullcuda"))
+    config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
+    command = [sys.executable, "-m", "pytest", *config.invocation_params.args]
+    os.execve(sys.executable, command, build.playing(folder, nullcuda.GPUS))
 
 
 def pytest_ignore_collect(collection_path, config):

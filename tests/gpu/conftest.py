@@ -1,7 +1,12 @@
 """GPUs as they are here: one is enough for every test, and with more the ranks spread out.
 
 pytest -m gpu tests/gpu
+
+Where no GPU is, tests/nullcuda plays two of them (`NULLCUDA_GPUS=1`: one); what it cannot show is skipped by name.
 """
+
+import os
+import sys
 
 import msgspec
 import pytest
@@ -9,15 +14,36 @@ import torch
 
 from resnetx.measure.machine.software import nccl_version
 from resnetx.measure.rank.distributed import SHARING_NCCL
+from tests import nullcuda
 from tests.gpu.resuming import pytest_collection_modifyitems, pytest_runtest_logreport  # noqa: F401  (pytest's hooks)
 
 RANKS = 2
+ON_NULL_GPUS = nullcuda.VARIABLE in os.environ
+_DALI = "DALI asks a driver, which null GPUs have none of"
+NOT_ON_NULL_GPUS = {
+    "test_batches_of_dali_are_born_on_the_gpu_and_show_the_same_pixels": _DALI,
+    "test_a_file_that_must_not_reach_a_decoder_is_refused_by_name_on_the_gpu_too": _DALI,
+    "test_the_doctor_used_nccl_and_where_it_is_installed_dali": _DALI,
+    "test_the_backward_pass_goes_on_while_a_bucket_is_on_its_way": "the host computes for null GPUs, here for minutes",
+    "test_a_gpu_without_memory_ends_a_run_as_oom": "torch then asks NVML what the mock of it does not know",
+    "test_more_elements_than_32_bits_count_are_right": "null GPUs have the host's memory, and this takes 48 GB",
+}
 
 
 @pytest.fixture(autouse=True)
 def _a_gpu():
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device (or `-m gpu` was not given)")
+
+
+@pytest.fixture(autouse=True)
+def _on_null_gpus(request, monkeypatch):
+    """Skips what null GPUs cannot show; runs of the others start without importing torch in each rank."""
+    if not ON_NULL_GPUS:
+        return
+    if reason := NOT_ON_NULL_GPUS.get(request.node.originalname):
+        pytest.skip(reason)
+    monkeypatch.setattr(sys, "executable", request.getfixturevalue("preloaded_python"))
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ class Machine:
         return "\n".join([*lines, ""])
 
 
+H100 = ("NVIDIA H100 80GB HBM3", (9, 0), 80 * GiB, 700, 1980)
 H200 = ("NVIDIA H200", (9, 0), 141 * GiB, 700, 1980)
 P100 = ("Tesla P100-SXM2-16GB", (6, 0), 16 * GiB, 300, 1480)
 V100 = ("Tesla V100-SXM2-16GB", (7, 0), 16 * GiB, 300, 1530)
@@ -85,7 +86,7 @@ MACHINES = {
     "dgx1-v100": Machine(*V100, count=8, driver="570.86.15", pcie=3, mig=-1, direct=_CUBE | _BACKBONE),
     "worn": Machine(*V100, count=2, driver="570.86.15", pcie=3, mig=-1, direct={(0, 1): 2}, worn=((1, 8, 17, 3),)),
     "pcie box": Machine("NVIDIA L40S", (8, 9), 48 * GiB, 350, 2520, count=4, pcie=4, levels={(0, 1): PIX, (2, 3): PIX}),
-    "mig": Machine("NVIDIA H100 80GB HBM3", (9, 0), 80 * GiB, 700, 1980, mig=1, instances=2),
+    "mig": Machine(*H100, mig=1, instances=2),
     "shared": Machine(*H200, processes=((0, NOBODY, 3 * GiB),)),
     "no permission": Machine(*H200, errors={"nvmlInitWithFlags": NO_PERMISSION}),
     "no driver": Machine(*H200, errors={"nvmlInitWithFlags": DRIVER_NOT_LOADED}),
