@@ -13,7 +13,6 @@ from resnetx.interconnect.system import load
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.predict import predict, slowest_of
-from resnetx.prediction.result import Baseline
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
@@ -264,12 +263,16 @@ def test_what_is_wrong_with_both_points_cancels_in_a_speedup_and_what_scaling_co
 
 
 def test_a_speedup_has_an_interval_that_is_narrower_than_those_of_its_points():
-    base, found = (predict(point(gpus=gpus)) for gpus in (1, 8))
-    over = Baseline(1, base.point.images_per_s, base.deviations)
-    eight = predict(point(gpus=8), over).point
+    request = request_from(compose({"model": "alexnet", "batch_size": 512, "input": "synthetic"}))
+    subject = Subject.of(request, workloads.table(request.model, request.image_size), "caffe")
+    system = load("gx8")
+    placements = [Placement(tuple(range(gpus)), 512) for gpus in (1, 8)]
+    one, eight = (
+        each.point
+        for each in curve(subject, Fabric(system, system.library), placements, placements[0], TrainingSetup())
+    )
     low, high = eight.speedup_interval
     assert low < eight.speedup < high
     assert eight.efficiency_interval == pytest.approx([low / 8, high / 8])
-    ends = [end_s / found.point.iteration_s for end_s in found.point.interval_s]
-    assert high / low < ends[1] / ends[0] * base.point.interval_s[1] / base.point.interval_s[0]
-    assert base.point.speedup_interval == [1.0, 1.0]
+    assert high / low < math.prod(point.interval_s[1] / point.interval_s[0] for point in (one, eight))
+    assert one.speedup_interval == [1.0, 1.0]
