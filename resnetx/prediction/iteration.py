@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, hypot, log
+from math import exp, hypot, log, log1p
 
 from resnetx.prediction.compute import Compute
+from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.input import RATE_ERRORS, InputTimes
 from resnetx.prediction.job import Job
 from resnetx.prediction.messages import Exchange
-from resnetx.prediction.scaling_errors import KindError, scaling_errors
+from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
 from resnetx.prediction.ssgd import iteration_s, timeline
 from resnetx.prediction.step import AS_IT_IS, Deviations, Errors, StepTimes, Stretch
@@ -115,7 +116,9 @@ class Iteration:
         if self.point.fabric.lab:
             unknown = LAB_ERROR
         faster, slower = (unknown, unknown) if error is None else (error.faster, error.slower)
-        return [self.time_s * exp(-faster), self.time_s * exp(slower)]
+        share, most = parallel_s(self.point) / self.time_s, PARALLEL_SPREAD
+        shorter, longer = log1p(-share * (1 - 1 / most)), log1p(share * (most - 1))
+        return [self.time_s * exp(-hypot(faster, shorter)), self.time_s * exp(hypot(slower, longer))]
 
     @cached_property
     def interval_by_compute_s(self) -> list[float]:

@@ -26,7 +26,7 @@ from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.provenance import SourcedPoint
 from resnetx.prediction.result import Baseline, missing, predicted
 from resnetx.prediction.scaled_rates import Beyond
-from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
 from resnetx.prediction.step import Stretch
@@ -87,6 +87,7 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
+        step = replace(step, host_s=step.host_s + parallel_s(point))
         classes.append(RankClass(ranks, step.slowed(_beyond(point).factor, with_host=True)))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from resnetx.choices import DaliInput, SyntheticInput, TorchvisionInput
 from resnetx.config import request_from
 from resnetx.prediction import compute, host_load, host_step, roofline
+from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import calibrated, simulated, slowest_of
@@ -25,7 +26,7 @@ from resnetx.settings.compose import compose
 Floats = NDArray[np.float64]
 
 FETCHED = Overlap(host_to_device=False, parameters=True)  # TensorFlow's, as `api.predict_settings` has it
-FREE = ScalingCosts(variation=0.0, host_load=0.0)
+FREE = ScalingCosts(variation=0.0, host_load=0.0, parallel_s=PARALLEL_s)  # which is not fitted
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ScalingCase:
 
     @cached_property
     def free_s(self) -> tuple[float, float, float]:
-        """(seconds of an iteration in which scaling costs nothing but messages, of computing, share of busy cores)."""
+        """(seconds of an iteration without what is fitted, of computing, share of busy cores)."""
         iteration = self.iteration(FREE)
         step = iteration.computes[0].step
         return iteration.time_s, step.compute_s, host_load.busy(self.point, step)

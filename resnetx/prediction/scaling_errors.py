@@ -11,12 +11,14 @@ the intervals are made of. `python -m resnetx.prediction.scaling_fit` writes the
 """
 
 from functools import cache
+from math import log2
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from resnetx.choices import TorchvisionInput
 from resnetx.loading import own_yaml
+from resnetx.prediction.host_step import PARALLEL_s, PARALLEL_TENSORFLOW_s
 from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scenario import Point, ScalingCosts
 
@@ -116,3 +118,17 @@ class ScalingErrors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 @cache
 def scaling_errors() -> ScalingErrors:
     return own_yaml(FILE, ScalingErrors)
+
+
+def parallel_s(point: Point) -> float:
+    """What the host of a rank takes in a step because it is one of several that exchange gradients by all-reduce."""
+    subject, fabric = point.subject, point.fabric
+    replayed = subject.request is not None and subject.request.replay is not None
+    if subject.strategy.kind == "server" or fabric.on_cpus or fabric.lab or replayed:
+        return 0.0
+    if point.setting.communication == "trace" or not subject.gradients:
+        return 0.0
+    each_s = (point.setting.costs or scaling_errors().costs).parallel_s
+    if point.setting.framework == "tensorflow":
+        each_s *= PARALLEL_TENSORFLOW_s / PARALLEL_s
+    return each_s * log2(point.gpus)

@@ -15,12 +15,13 @@ from itertools import product
 import msgspec
 import numpy as np
 
+from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.scaling_check import Floats, ScalingCase, cases
 from resnetx.prediction.scaling_errors import ANY, FEWEST_POINTS, FILE, LEVEL, KindError, ScalingErrors
 from resnetx.prediction.scenario import ScalingCosts
 
 # What is searched: variation to 5 %, in steps of 0.05 %, and host load to 50 % in steps of 1 %.
-_GRID = [ScalingCosts(variation / 2000, load / 100) for variation, load in product(range(101), range(51))]
+_GRID = [ScalingCosts(variation / 2000, load / 100, PARALLEL_s) for variation, load in product(range(101), range(51))]
 _FEWEST_PUBLISHERS = 4  # of a kind by which it is counted how wide intervals must be
 _DIGITS = 5
 

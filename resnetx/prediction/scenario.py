@@ -204,6 +204,7 @@ class ScalingCosts:
 
     variation: float  # standard deviation of a rank's step from one to the next, over its mean
     host_load: float  # how much longer a step takes where decoding keeps all cores of the host busy, relative
+    parallel_s: float  # of the host in each step, for each doubling of the GPUs that exchange gradients by all-reduce
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ CALIBRATED = "dgx1-alexnet-2017"
 LAYERWISE, ITERATIONS = "layerwise", "tallent2017-alexnet"
 ONE_GPU = "one GPU, its rate not known"
 SMALLER = "one GPU, from its rate at about 8 times the batch"
+STRONG = "one global batch on several GPUs, from its rate on one"
 _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
@@ -95,7 +96,7 @@ class TrainingSummary:
 def validate() -> tuple[TrainingRow, ...]:
     """All published rates with their predictions, group by group."""
     published, scaled = training(), list(cases())
-    rows = list(_steps())
+    rows = [*_steps(), *_strong()]
     rows += [_scaling(case) for case in scaled]
     rows += [_from_nothing(case) for case in scaled]
     rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
@@ -225,6 +226,31 @@ def _steps() -> Iterator[TrainingRow]:
             low=predicted / (1 + row.step.slower),
             high=predicted / max(1 - row.step.faster, LEAST_STEP),
             linear=pair.batch / pair.proportional_s,
+        )
+
+
+def _strong() -> Iterator[TrainingRow]:
+    """One global batch on several GPUs."""
+    for case in host_check.strong_cases():
+        iteration, of, samples = case.predicted(), case.of, case.gpus * case.batch
+        predicted, (shortest_s, longest_s) = samples / iteration.time_s, iteration.interval_s
+        yield TrainingRow(
+            group=f"{STRONG}: {_LOOPS[of.loop]}; what going parallel costs was chosen on these",
+            source=of.text,
+            system=iteration.point.fabric.described.name,
+            library=iteration.point.fabric.library,
+            what=f"{of.network}, batch {samples}, {of.precision}",
+            gpus=case.gpus,
+            unit="samples/s",
+            given=f"{of.samples_per_s[samples]:g} samples/s on one GPU",
+            measured=case.measured,
+            predicted=predicted,
+            error=predicted / case.measured - 1,
+            seen=True,
+            publisher=of.source,
+            low=samples / longest_s,
+            high=samples / shortest_s,
+            linear=case.linear,
         )
 
 

@@ -14,7 +14,7 @@ from resnetx.prediction.job import Overlap
 from resnetx.prediction.messages import CONTENTION
 from resnetx.prediction.predict import predict, slowest_of
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
-from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
+from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
 from resnetx.prediction.speedup import Placement, curve
 from resnetx.prediction.step import Deviations
 from resnetx.record import Unknown
@@ -37,11 +37,16 @@ def flat(**seconds_by_bytes):
 SECONDS = flat(_8=0.5, _4000=0.5, _8000=0.5, _12000=0.5)
 
 
+FREE = ScalingCosts(variation=0.0, host_load=0.0, parallel_s=0.0)
+
+
 def tiny(strategy, gpus=2, fabric=None, **setting):
     subject = Subject.of_import(TINY, strategy)
     fabric = fabric or Fabric(H200, "nccl2", measured=SECONDS)
     return predict(
-        Point(subject, fabric, tuple(range(gpus)), 4 * gpus, TrainingSetup(Overlap(False, False), **setting))
+        Point(
+            subject, fabric, tuple(range(gpus)), 4 * gpus, TrainingSetup(Overlap(False, False), **setting, costs=FREE)
+        )
     ).point
 
 
@@ -178,7 +183,7 @@ GOOGLENET = Point(googlenet(64), FABRIC, tuple(range(8)), 64, TrainingSetup(sens
 def test_speedups_are_over_one_gpu_and_points_beyond_the_system_are_refused():
     subject, fabric = Subject.of_import(TINY, After()), Fabric(H200, "nccl2", measured=SECONDS)
     placements = [Placement(tuple(range(gpus)), 4 * gpus) for gpus in (2, 16)]
-    answers = curve(subject, fabric, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False)))
+    answers = curve(subject, fabric, placements, Placement((0,), 4), TrainingSetup(Overlap(False, False), costs=FREE))
     two, sixteen = (answer.point for answer in answers)
     assert two.speedup == pytest.approx(2 * 7.0 / 7.5, rel=1e-6)
     assert two.baseline_gpus == 1
@@ -247,7 +252,7 @@ def test_an_uneven_batch_is_as_slow_as_the_larger_share():
     steps = trace(batch(4, [layer("a", 1.0, 1.0, 4)]), batch(5, [layer("a", 2.0, 2.0, 4)]))
     subject = Subject.of_import(steps, After())
     fabric = Fabric(H200, "nccl2", measured=SECONDS)
-    found = predict(Point(subject, fabric, (0, 1), 9, TrainingSetup(Overlap(False, False)))).point
+    found = predict(Point(subject, fabric, (0, 1), 9, TrainingSetup(Overlap(False, False), costs=FREE))).point
     assert found.iteration_s == pytest.approx(4.5, rel=1e-6)
 
 

@@ -13,7 +13,14 @@ from resnetx.record.system_comparison import Estimate, SystemSide
 from resnetx.reporting.systems.rate_ratios import SHARED_SCALING, lead, ratio
 
 PARTS = {"outcome": "ok", "reason": "", "images_per_s": None, "speedup": None, "limited_by": None, "limit_share": None}
-TIMES = ("compute_s", "communication_s", "exposed_communication_s", "compute_source", "compute_error")
+TIMES = (
+    "speedup_interval",
+    "compute_s",
+    "communication_s",
+    "exposed_communication_s",
+    "compute_source",
+    "compute_error",
+)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from resnetx.interconnect.published import published_points
 from resnetx.interconnect.system import load
 from resnetx.operations import OPERATIONS
 from resnetx.prediction import compute, scaling_fit
+from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.predict import predict
 from resnetx.prediction.published import training
 from resnetx.prediction.published_scaling import series
@@ -89,7 +90,7 @@ def test_every_published_rate_is_predicted_with_and_without_the_rate_of_one_gpu(
 def test_nine_of_ten_rates_lie_within_their_intervals(rows):
     for start in ("from the rate of one GPU", "its rate not known", "one GPU"):
         held = [row.held for row in rows if row.group.startswith(start)]
-        assert 0.85 <= fmean(held) <= 0.98, start
+        assert 0.85 <= fmean(held) <= 0.99, start
 
 
 def test_the_intervals_would_not_hold_if_they_were_half_as_wide(rows):
@@ -109,7 +110,7 @@ def test_the_shipped_costs_of_scaling_are_fresh():
 
 
 def test_a_fit_finds_the_costs_that_made_the_rates():
-    truth = ScalingCosts(variation=0.02, host_load=0.3)
+    truth = ScalingCosts(variation=0.02, host_load=0.3, parallel_s=PARALLEL_s)
     made = [replace(case, measured=float(case.nearly(truth.variation, truth.host_load))) for case in cases()]
     assert scaling_fit.fit(made) == truth
 
@@ -131,7 +132,7 @@ def test_alexnet_of_tallent_et_al_is_predicted_with_each_batch_and_library_that_
     }
     assert {row.measured for row in found} == {11.0, 8.1}
     assert min(abs(row.error) for row in found) < 0.1  # one of them is near, and the worst
-    assert max(abs(row.error) for row in found) > 1.9  # three times as fast as stated
+    assert max(abs(row.error) for row in found) > 1.6  # far faster than stated
 
 
 def test_that_is_what_the_same_point_is_predicted_to_take(rows):
