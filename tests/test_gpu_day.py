@@ -5,11 +5,19 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from resnetx.api.bench import benches_of
 from resnetx.api.images import images
+from resnetx.api.sweep import study_of
+from resnetx.api.trace import traces_of
+from resnetx.api.train import asked_run
+from resnetx.api.verify import execute as verify
+from resnetx.cli.words import settings_of
+from resnetx.errors import ConfigError
 from resnetx.host import node_name
 from resnetx.measure.machine.revision import revision
 
@@ -130,24 +138,82 @@ def test_other_words_are_refused(day_without_ranks, words):
     assert "expected hour or day" in out
 
 
+def test_every_command_of_eight_gpus_is_one_that_its_verb_reads(day_without_ranks, monkeypatch):
+    """With the settings that the script has where none are given; points are counted, and nothing is started."""
+    defaults = dict.fromkeys(("STUDY", "ONE", "IMAGES", "TRAIN", "VERIFY", "POINTS", "MORE", "TRACE", "BENCH"), "")
+    _, _, out = day_without_ranks("day", "--dry-run", GPUS="1,2,4,8", **defaults)
+    lines = re.findall(r"^(\S+) .*  resnetx (\w+) (.*)", out, re.MULTILINE)
+    asks = {"train": partial(asked_run, None), "bench": benches_of, "sweep": study_of, "trace": traces_of}
+    asked = {
+        name: asks[verb](settings_of([word for word in words.split() if word != "dirty=true"], verb))
+        for name, verb, words in lines
+        if verb in asks
+    }
+    trained = {name: asked[name][0].request for name in ("train", "train-1", "phases")}
+    assert [(r.gpus, r.batch_size, r.measure, r.model.name) for r in trained.values()] == [
+        (8, 1024, "step", "resnet50"),
+        (1, 128, "step", "resnet50"),
+        (8, 1024, "phases", "resnet50"),
+    ]
+    assert (len(asked["points"].tasks), len(asked["points"].plan())) == (12, 12)
+    assert len(asked["scaling"].tasks) == 88
+    assert [task.request.gpus for task in asked["bench"].tasks] == [2, 4, 8]
+    (verified,) = (words for _, verb, words in lines if verb == "verify")
+    monkeypatch.setattr("resnetx.api.verify.obstacle_to", lambda *_: "here it would run")
+    with pytest.raises(ConfigError, match="here it would run"):
+        verify(settings_of(verified.split(), "verify"))
+
+
+STAND_IN = """\
+#!/usr/bin/env bash
+echo "$(basename "$0") $*" >>"$CALLS"
+case " $* " in *" $FAILING "*) exit 3 ;; esac
+"""
+
+
+def test_a_step_that_fails_stops_no_other_and_is_the_only_one_that_runs_again(day_without_ranks, tmp_path):
+    calls = tmp_path / "calls"
+    (tmp_path / "bin").mkdir()
+    for name in ("resnetx", "pytest"):
+        (tmp_path / "bin" / name).write_text(STAND_IN)
+        (tmp_path / "bin" / name).chmod(0o755)
+    path = ":".join([str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    def run(mode, failing):
+        calls.write_text("")
+        ended = day_without_ranks(mode, PATH=path, CALLS=str(calls), FAILING=failing)
+        return *ended, [line.split()[1] for line in calls.read_text().splitlines()]
+
+    names = [name for name in HOUR if name != "images"]
+    status, steps, out, called = run("hour", "measure=phases")
+    assert (status, [*steps], len(called)) == (1, names, len(names)), out
+    assert steps["phases"].startswith("FAILED with status 3")
+    assert all(ended.startswith("done in ") for name, ended in steps.items() if name != "phases")
+    status, steps, _, called = run("day", "nothing")
+    assert (status, [*steps]) == (0, [name for name in STEPS if name != "images"])
+    assert called == ["train", "predict", "sweep", "sweep", "trace", "bench", "sweep", "compare"]
+    assert {steps[name] for name in names if name != "phases"} == {"done earlier"}
+    assert run("day", "nothing")[3] == ["compare"]  # of what has been measured by now
+
+
 @pytest.mark.dist
 @pytest.mark.dali
-@pytest.mark.slow
-def test_a_step_that_fails_stops_no_other_and_is_the_only_one_that_runs_again(day, tmp_path):
+@pytest.mark.long
+def test_the_hour_and_the_day_run(day, tmp_path):
+    """Without images at first, so that the steps that train from them fail and are repeated."""
+    names = [name for name in STEPS if name != "images"]
     status, steps, out = day("hour")
-    expected = [name for name in HOUR if name != "images"]
-    assert (status, [*steps]) == (1, expected), out
+    assert (status, [*steps]) == (1, [name for name in HOUR if name in names]), out
     no_images = ["train", "train-1", "phases"]
-    assert [name for name in expected if steps[name].startswith("FAILED with status 2")] == no_images, out
-    assert all(steps[name].startswith("done in ") for name in expected if name not in no_images)
+    assert [name for name in steps if steps[name].startswith("FAILED with status 2")] == no_images, out
     images(tmp_path / "images", images={"classes": 2, "per_class": 16, "size": "256"})
-    status, steps, out = day("hour")
-    assert status == 0, out
-    assert [name for name in expected if steps[name].startswith("done in ")] == no_images
-    assert {steps[name] for name in expected if name not in no_images} == {"done earlier"}
-    runs = [
-        json.loads(file.read_text()) for file in (tmp_path / "results" / node_name() / "train").rglob("record.json")
-    ]
+    status, steps, out = day("day")
+    assert (status, [*steps]) == (0, names), out
+    assert {name for name in HOUR if steps.get(name) == "done earlier"} == {*HOUR} - {*no_images, "images"}
+    assert "How far off" in out
+    here = tmp_path / "results" / node_name()
+    assert (here / "gpu_day/predicted/prediction.json").exists()
+    runs = [json.loads(file.read_text()) for file in (here / "train").rglob("record.json")]
     trained = [run for run in runs if run["request"]["input"]["kind"] == "dali"]
     assert sorted((run["request"]["gpus"], run["request"]["measure"], run["outcome"]) for run in trained) == [
         (1, "step", "ok"),
@@ -155,19 +221,6 @@ def test_a_step_that_fails_stops_no_other_and_is_the_only_one_that_runs_again(da
         (2, "step", "ok"),
     ]
     assert {run["request"]["precision"] for run in trained} == {"bf16"}
-
-
-@pytest.mark.dist
-@pytest.mark.dali
-@pytest.mark.long
-def test_the_whole_day_runs(day, tmp_path):
-    images(tmp_path / "images", images={"classes": 2, "per_class": 16, "size": "256"})
-    status, steps, out = day("day")
-    assert status == 0, out
-    assert [*steps] == [name for name in STEPS if name != "images"]
-    assert all(ended.startswith("done in ") for ended in steps.values())
-    assert "How far off" in out
-    assert (tmp_path / "results" / node_name() / "gpu_day/predicted/prediction.json").exists()
 
 
 TESTS = "def test_one():\n    pass\n\n\ndef test_other():\n    assert False\n"
