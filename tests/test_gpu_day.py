@@ -86,6 +86,8 @@ def test_a_dry_run_shows_every_step_with_its_limit_in_the_order_of_the_page(day_
     assert sum(int(limit) for _, limit, _ in steps) == int(total[1])
     page = (ROOT / "docs/gpu.md").read_text()
     assert re.findall(r"^\| `([\w-]+)` \| (\d+) min \|", page, re.MULTILINE) == [(name, at) for name, at, _ in steps]
+    hour = sum(int(limit) for name, limit, _ in steps if name in HOUR)
+    assert f"the hour adds up to {hour} min, and the day to {total[1]}:" in page
     assert not (tmp_path / "results").exists()
 
 
