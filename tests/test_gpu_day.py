@@ -212,7 +212,8 @@ def test_the_hour_and_the_day_run(day, tmp_path):
     status, steps, out = day("day")
     assert (status, [*steps]) == (0, names), out
     assert {name for name in HOUR if steps.get(name) == "done earlier"} == {*HOUR} - {*no_images, "images"}
-    assert "How far off" in out
+    assert "measured by study tiny on" in out
+    assert "mean |error|" in out
     here = tmp_path / "results" / node_name()
     assert (here / "gpu_day/predicted/prediction.json").exists()
     runs = [json.loads(file.read_text()) for file in (here / "train").rglob("record.json")]
