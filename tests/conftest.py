@@ -1,7 +1,5 @@
 """What tests share: composed requests, run files, and records of runs that never ran."""
 
-import os
-import re
 import signal
 import sys
 import time
@@ -23,19 +21,15 @@ from resnetx.settings.compose import compose
 from resnetx.workloads import workload
 from tests import nullcuda
 from tests.preloaded.start import OF_VERBS, serving
+from tests.scheduling import on_gpus
 from tests.sealed_part import sealed_part
 
 pytest_plugins = ["tests.scheduling"]
 
 
 def pytest_configure(config):
-    """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
-
-    All other tests then mean the same on every machine.
-    """
-    if not _on_gpus(config):
-        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    elif nullcuda.VARIABLE not in os.environ and not hasattr(config, "workerinput"):
+    """Tests with the mark `gpu` run on GPUs that tests/nullcuda plays where there are none."""
+    if on_gpus(config) and nullcuda.VARIABLE not in os.environ and not hasattr(config, "workerinput"):
         _start_on_null_gpus(config)
 
 
@@ -49,28 +43,6 @@ def _start_on_null_gpus(config) -> None:
     config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
     command = [sys.executable, "-m", "pytest", *config.invocation_params.args]
     os.execve(sys.executable, command, build.playing(folder, nullcuda.GPUS))
-
-
-def pytest_ignore_collect(collection_path, config):
-    """Spares the imports of modules, and of the folder `gpu`, of which `-m` leaves out every test."""
-    left_out = _left_out(config)
-    if collection_path.is_dir():
-        return collection_path.name in left_out or None
-    if collection_path.suffix != ".py":
-        return None
-    of_all = "".join(re.findall(r"^pytestmark = (.*)", collection_path.read_text(), re.MULTILINE))
-    return not left_out.isdisjoint(re.findall(r"\bmark\.(\w+)", of_all)) or None
-
-
-def _left_out(config) -> set[str]:
-    """The marks of which no test is selected: all that `-m` has after `not`, if it joins them by `and` only."""
-    selected = config.option.markexpr
-    named = set() if re.search(r"\bor\b|\(", selected) else set(re.findall(r"\bnot (\w+)", selected))
-    return named if _on_gpus(config) else named | {"gpu"}
-
-
-def _on_gpus(config) -> bool:
-    return bool(re.search(r"(?<!not )\bgpu\b", config.option.markexpr))
 
 
 @pytest.fixture(autouse=True, scope="session")

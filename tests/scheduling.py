@@ -1,13 +1,16 @@
-"""Which process runs which tests, where pytest-xdist has several: a file is in one of them, as its fixtures are shared.
+"""Which tests are left out, and which process runs which, where pytest-xdist has several.
 
-So are tests of several files that need one long calculation. Files that take long start first, so that no process ends
-long after the others.
+A file is in one of them, as its fixtures are shared. So are tests of several files that need one long calculation.
+Files that take long start first, so that no process ends long after the others.
+
+Tests on GPUs (`-m gpu`) are spread over them, test by test: a process for every two, of which it sees no others.
 
 A machine may be so slow that not all tests end in the time that there is. With TESTS_BEGIN_BEFORE (seconds since 1970)
 the quick ones are first, and those that have not begun by then are skipped and counted.
 """
 
 import os
+import re
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from resnetx.host import cores
+from resnetx.measure.machine.visible_gpus import gpus_here
 
 # The first predict all that was published, which takes seconds once in a process; the others start `light_python`.
 GROUPS = {
@@ -38,12 +42,52 @@ GROUPS = {
 # About what a test with such a mark takes; one without: nothing.
 SECONDS = {"slurm": 20.0, "dist": 8.0, "dali": 2.0, "slow": 1.0}
 LIMITED = os.environ.get("TESTS_BEGIN_BEFORE")
+GPUS_EACH = 2  # that a process sees: as many as the ranks of a test
+
+
+def on_gpus(config) -> bool:
+    """Whether tests with the mark `gpu` are asked for."""
+    return bool(re.search(r"(?<!not )\bgpu\b", config.option.markexpr))
+
+
+def pytest_configure(config):
+    """Hides GPUs, from child processes too, unless tests with the mark `gpu` are asked for (`pytest -m gpu`).
+
+    All other tests then mean the same on every machine. A process of pytest-xdist sees its own GPUs.
+    """
+    if not on_gpus(config):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    elif name := os.environ.get("PYTEST_XDIST_WORKER"):
+        given = os.environ.get("CUDA_VISIBLE_DEVICES")
+        names = given.split(",") if given else [str(number) for number in range(gpus_here())]
+        first = int(name.removeprefix("gw")) * GPUS_EACH % max(len(names), 1)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names[first : first + GPUS_EACH])
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Spares the imports of modules, and of the folder `gpu`, of which `-m` leaves out every test."""
+    left_out = _left_out(config)
+    if collection_path.is_dir():
+        return collection_path.name in left_out or None
+    if collection_path.suffix != ".py":
+        return None
+    of_all = "".join(re.findall(r"^pytestmark = (.*)", collection_path.read_text(), re.MULTILINE))
+    return not left_out.isdisjoint(re.findall(r"\bmark\.(\w+)", of_all)) or None
+
+
+def _left_out(config) -> set[str]:
+    """The marks of which no test is selected: all that `-m` has after `not`, if it joins them by `and` only."""
+    selected = config.option.markexpr
+    named = set() if re.search(r"\bor\b|\(", selected) else set(re.findall(r"\bnot (\w+)", selected))
+    return named if on_gpus(config) else named | {"gpu"}
 
 
 class InFilesAndGroups(LoadScopeScheduling):
-    """Gives a process a file, or a group."""
+    """Gives a process a file, or a group; on GPUs a test."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if on_gpus(self.config):
+            return nodeid
         groups = (name for name, starts in GROUPS.items() if nodeid.startswith(starts))
         return next(groups, nodeid.partition("::")[0])
 
@@ -54,10 +98,15 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """For all tests, or a folder of them: one process more than cores, as many tests wait. Else, and on GPUs: none."""
-    several = all(Path(each).is_dir() for each in config.args)
-    on_gpus = "gpu" in config.option.markexpr and "not gpu" not in config.option.markexpr
-    return cores() + 1 if several and not on_gpus else 0
+    """For all tests, or a folder of them: one process more than cores, as many tests wait; on GPUs one for every two.
+
+    0: all tests run in one process, which sees all GPUs.
+    """
+    if not all(Path(each).is_dir() for each in config.args):
+        return 0
+    if on_gpus(config):
+        return gpus_here() // GPUS_EACH if gpus_here() > GPUS_EACH else 0
+    return cores() + 1
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -32,13 +32,14 @@ from resnetx.interconnect import bench_reading
 from resnetx.interconnect.measured import telling_times
 from resnetx.interconnect.system import System
 from resnetx.launching import Launch, check_nodes, nodes_of, of_ranks, ranks_per_node
+from resnetx.measure.study.continuity import check_known_code
 from resnetx.operations import OPERATIONS
 from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest, RunFolder
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, points_of, struct_of
-from resnetx.settings.verbs import group_of
+from resnetx.settings.verbs import READS, group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
 from resnetx.transports import Way
@@ -103,7 +104,8 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     """What is asked for; refuses what no machine could run."""
     given = asked("bench", settings)
     own, workloads_asked = split(given)
-    wanted = struct_of(own, BenchSettings, listed=LISTED)
+    wanted = struct_of({**READS["bench"].own, **own}, BenchSettings, listed=LISTED)
+    check_known_code(wanted.dirty)
     none = wanted.size in ([], ["none"])  # as where messages of a workload are all that is timed
     sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)
     run = run_settings_from(compose(own))

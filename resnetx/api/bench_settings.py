@@ -36,6 +36,7 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | str
     results: str
     oversubscribe: bool
+    dirty: bool
     registered: bool
     lab: dict[str, str | float | None]
     systems: list[str]

@@ -17,6 +17,7 @@ from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
 from resnetx.launching import Launch
 from resnetx.measure.launch import slurm
+from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import BenchFile, RunFile
 from resnetx.record.check import Measure
 from resnetx.settings.compose import asked, compose, struct_of
@@ -45,6 +46,7 @@ class CheckSettings(msgspec.Struct, frozen=True, kw_only=True):
     nics: int | None
     budget: float | str | None
     prometheus: str | None
+    dirty: bool
 
     @property
     def prometheus_file(self) -> Path | None:
@@ -137,6 +139,7 @@ def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
     given = asked("check", given_settings)
     tree = compose({**READS["check"].own, **given})
     settings = struct_of({**READS["check"].own, **given}, CheckSettings, listed=("systems",))
+    check_known_code(settings.dirty)
     if len(settings.systems) > 1:
         raise ConfigError(
             f"systems={settings.systems}: the nodes of a check are of one kind; expected one name or file"

@@ -13,9 +13,11 @@ from resnetx.api.runs import Kept, announce, check_file, note_copies, run_folder
 from resnetx.config import check, given_path, request_from, run_settings_from
 from resnetx.errors import ConfigError
 from resnetx.loading import is_file
+from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import RunFile, RunRecord, read_task
 from resnetx.settings import keywords
 from resnetx.settings.compose import asked, compose, one_point
+from resnetx.settings.verbs import READS
 from resnetx.settings.words import written
 from resnetx.study import Point
 
@@ -77,12 +79,14 @@ def task_of(path: Path | None, given: Point, gpus: int | None = None) -> tuple[R
             raise ConfigError(f"{next(written(given))}: a run file is complete; edit it, or give settings without it")
         return read_task(path, RunFile), Path("results")
     by_torchrun = {} if gpus is None else {"gpus": gpus}
-    tree = compose(one_point({**by_torchrun, **given}, "`resnetx sweep` runs several"))
+    tree = compose(one_point({**READS["train"].own, **by_torchrun, **given}, "`resnetx sweep` runs several"))
     request = request_from(tree, None if gpus is None else _ranks_here())  # who share the cores of a node
     if gpus is not None:
         request = msgspec.structs.replace(request, nodes=max(1, gpus // _ranks_here()))
     check(request)
-    return runs.run_file(request, run_settings_from(tree), None), Path(tree["results"])
+    run_settings = run_settings_from(tree)
+    check_known_code(run_settings.dirty)
+    return runs.run_file(request, run_settings, None), Path(run_settings.results)
 
 
 def _ranks_here() -> int:

@@ -10,6 +10,7 @@ from resnetx.api.runs import Kept, announce, run_file, run_folder
 from resnetx.choices import NoExchange
 from resnetx.config import check, request_from, run_settings_from
 from resnetx.errors import ConfigError
+from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import RunFile, RunRecord
 from resnetx.request import Request
 from resnetx.settings import keywords
@@ -57,4 +58,5 @@ def _task(settings: Mapping[str, object]) -> tuple[RunFile, Path]:
             "layerwise, after or server"
         )
     run_settings = run_settings_from(tree)
+    check_known_code(run_settings.dirty)
     return run_file(request, run_settings, None), Path(run_settings.results)

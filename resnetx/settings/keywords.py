@@ -160,6 +160,7 @@ class TrainingKeywords(TypedDict, total=False):
     results: Text
     convention: Convention
     oversubscribe: bool
+    dirty: bool
 
 
 class LaunchKeywords(TypedDict, total=False):
@@ -240,7 +241,6 @@ class SweepKeywords(TrainingKeywords, LaunchKeywords, total=False):
     twins: int
     budget: float | str | None
     baseline: int
-    dirty: bool
     publish: Text | None
 
 
@@ -255,7 +255,6 @@ class TraceKeywords(TrainingKeywords, LaunchKeywords, total=False):
     warmup: int
     tracker: str | TrackerSettings | Tracker
     iterations: int | None
-    dirty: bool
     device: str | None
     workload: str | None
 
@@ -283,6 +282,7 @@ class BenchKeywords(LaunchKeywords, total=False):
     timeout: float | str
     results: Text
     oversubscribe: bool
+    dirty: bool
     registered: bool
     lab: LabSettings
     systems: Sequence[Text] | Text
@@ -327,6 +327,7 @@ class CheckKeywords(TypedDict, total=False):
     timeout: float | str
     results: Text
     oversubscribe: bool
+    dirty: bool
     prometheus: Text | None
 
 

@@ -33,17 +33,20 @@ def _names(kind: type) -> tuple[str, ...]:
 # Nothing has been measured of a host that would feed a machine which is only described.
 _PREDICTED = {"input": "synthetic", "gpus": [1, 2, 4, 8]}
 
+# The record of a single run names the changes by their digest; runs that are compared need code that a commit has.
+_SINGLE = {"dirty": True}
+
 READS = {
     "describe": Reads(_names(keywords.DescribeKeywords), {"study": "paper"}),
     "images": Reads(_names(keywords.ImagesKeywords)),
-    "train": Reads(_names(keywords.TrainKeywords)),
+    "train": Reads(_names(keywords.TrainKeywords), own=_SINGLE),
     "sweep": Reads(_names(keywords.SweepKeywords), {"study": "quickstart"}),
     "trace": Reads(_names(keywords.TraceKeywords)),
     "report": Reads(_names(keywords.ReportKeywords)),
-    "verify": Reads(_names(keywords.VerifyKeywords), own={"gpus": 2, "steps": 3}),
+    "verify": Reads(_names(keywords.VerifyKeywords), own={"gpus": 2, "steps": 3} | _SINGLE),
     "compare": Reads(_names(keywords.CompareKeywords), own=_PREDICTED),
-    "bench": Reads(_names(keywords.BenchKeywords)),
-    "check": Reads(_names(keywords.CheckKeywords), own={"budget": "2m", "input": "synthetic", "windows": 3}),
+    "bench": Reads(_names(keywords.BenchKeywords), own=_SINGLE),
+    "check": Reads(_names(keywords.CheckKeywords), own={"budget": "2m", "input": "synthetic", "windows": 3} | _SINGLE),
     "topology": Reads(_names(keywords.TopologyKeywords)),
     "predict": Reads(_names(keywords.PredictKeywords), own=_PREDICTED),
     "steer": Reads(_names(keywords.SteerKeywords)),

@@ -22,6 +22,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_runtest_logreport(report):
     """Notes what has passed, test by test: whatever ends the others, it counts."""
-    if VARIABLE in os.environ and report.when == "call" and report.passed:
+    first = "PYTEST_XDIST_WORKER" not in os.environ  # to which the others report
+    if first and VARIABLE in os.environ and report.when == "call" and report.passed:
         with Path(os.environ[VARIABLE]).open("a") as file:
             file.write(f"{report.nodeid}\n")

@@ -74,6 +74,19 @@ def test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went(tmp_
     assert ("oversubscribed" in {warning.code for warning in ended.warnings}) == shared
 
 
+@pytest.mark.dali
+def test_several_ranks_train_on_images_that_dali_decodes_on_the_gpu(tmp_path, on_ranks, has_bf16):
+    pytest.importorskip("nvidia.dali")
+    images.make(tmp_path / "images", classes=2, per_class=16, size="256", seed=0, workers=1)
+    settings = {**SHORT, "input": "dali", "input.root": str(tmp_path / "images")}
+    settings["precision"] = "bf16" if has_bf16 else "fp16"
+    ended = launcher.execute(on_ranks(settings), RunFolder(tmp_path / "run"))
+    assert (ended.outcome, ended.backend) == ("ok", "nccl"), ended.reason
+    assert ended.input_state.images == 32
+    assert ended.input_state.decoder in ("gpu", "gpu hardware")
+    assert all(loss == loss for loss in ended.loss)
+
+
 def test_the_backward_pass_goes_on_while_a_bucket_is_on_its_way(tmp_path, task_of):
     if torch.cuda.device_count() < 2:
         pytest.skip("on one GPU ranks take turns")

@@ -1,7 +1,13 @@
+from functools import partial
+
 import msgspec
 import pytest
 
 from resnetx import record, workloads
+from resnetx.api.bench import benches_of
+from resnetx.api.check_settings import asked_check
+from resnetx.api.train import asked_run
+from resnetx.api.verify import execute as verify
 from resnetx.errors import ConfigError
 from resnetx.measure.launch import launcher
 from resnetx.measure.machine.revision import has_changes
@@ -82,6 +88,27 @@ def test_uncommitted_changes_are_refused_unless_they_are_wanted(monkeypatch):
     check_known_code(dirty=True)
     monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: Unknown("installed from a wheel"))
     check_known_code(dirty=False)
+
+
+def asked_verify(settings):
+    """`verify`, up to where it would start ranks."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("resnetx.api.verify.obstacle_to", lambda *_: "here it would run")
+        try:
+            verify(settings)
+        except ConfigError as error:
+            if str(error) != "here it would run":
+                raise
+
+
+@pytest.mark.parametrize("ask", [partial(asked_run, None), benches_of, asked_check, asked_verify])
+def test_a_single_run_is_refused_with_uncommitted_changes_only_where_that_is_asked_for(monkeypatch, ask):
+    monkeypatch.setattr("resnetx.measure.study.continuity.has_changes", has_changes)
+    monkeypatch.setattr("resnetx.measure.study.continuity.revision", lambda: "abc+changes-12345678")
+    ask({"gpus": 2})
+    ask({"gpus": 2, "dirty": True})
+    with pytest.raises(ConfigError, match=r"uncommitted changes \(abc\+changes-12345678\)"):
+        ask({"gpus": 2, "dirty": False})
 
 
 # ---- what is kept, and what is not tried again ----------------------------------------------------------------------
