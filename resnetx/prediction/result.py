@@ -16,6 +16,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
+from resnetx.prediction.staged import closing_command
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, measured_on
@@ -27,7 +28,7 @@ class Baseline:
     """The denominator of a speed-up."""
 
     gpus: int
-    images_per_s: float
+    images_per_s: float | None  # null: open
 
 
 class Description(TypedDict):
@@ -96,7 +97,12 @@ def predicted(
     point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
     images_per_s = point.batch_size / iteration.time_s
     base = baseline or Baseline(point.gpus, images_per_s)
-    speedup, errors = images_per_s / base.images_per_s, iteration.errors
+    errors = iteration.errors
+    speedup: float | Unknown = Unknown(f"the rate of {base.gpus} GPUs, which it is over, is open")
+    efficiency = speedup
+    if base.images_per_s is not None:
+        speedup = images_per_s / base.images_per_s
+        efficiency = speedup * base.gpus / point.gpus
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = PredictedPoint(
@@ -108,8 +114,8 @@ def predicted(
         interval_by_compute_s=iteration.interval_by_compute_s,
         interval_by_scaling_s=iteration.interval_by_scaling_s,
         images_per_s=images_per_s,
-        speedup=speedup,
-        efficiency=speedup * base.gpus / point.gpus,
+        speedup=known(speedup),
+        efficiency=known(efficiency),
         baseline_gpus=base.gpus,
         compute_s=iteration.slowest.device_s,
         communication_s=exchange.time_s,
@@ -133,6 +139,24 @@ def predicted(
     )
     inputs = (_compute_input, _exchange_input, _scaling_input, _input_inputs)
     return SourcedPoint(record, tuple(line for lines in inputs for line in lines(iteration)))
+
+
+def opened(fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None) -> SourcedPoint:
+    """A point of which no more is known than the two ends: what each class of a box without peers would take."""
+    sourced, other = (predicted(each, memory, baseline, []) for each in (fast, slow))
+    unknown = dict.fromkeys(_OPEN, known(Unknown(OPEN)))
+    ends = [fast.interval_s[0], slow.interval_s[1]]
+    closing = closing_command(fast.point.fabric.node_gpus)
+    record = msgspec.structs.replace(sourced.point, **unknown, interval_s=ends, timeline=[], open=closing)
+    return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))))
+
+
+OPEN = "whether the GPUs share one path through the host is neither told (staged=) nor measured"
+_OPEN = (
+    *("iteration_s", "interval_by_compute_s", "interval_by_scaling_s", "images_per_s", "speedup", "efficiency"),
+    *("communication_s", "exposed_communication_s", "communication_error", "limited_by", "limit_share"),
+    *("limiting_link", "link_share"),
+)  # of an open point: what its class decides
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:

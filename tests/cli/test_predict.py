@@ -413,6 +413,11 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_time=-1"], "host_time=-1: expected at least 0"),
         (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, e.g. 0.03s"),
         (["systems=gx8", "host_step=20 parsecs"], "host_step=20 parsecs: expected a duration, e.g. 0.03s"),
+        (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
+        (
+            ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],
+            "what_if: changes described links",
+        ),
         (["systems=gx8", "host_step=2ms", "graph=true"], "graph=true launches a step as one, in no time"),
         (["systems=cpu-host", "rate=80", "gpus=1", "host_step=2ms"], "ranks on CPUs have no GPU to launch work on"),
         (["systems=gx8", "memory=1GB", "gpus=1"], "GB of memory on each GPU, which has 1.0"),
