@@ -30,7 +30,7 @@ from resnetx.prediction.scaled_rates import Beyond
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
-from resnetx.prediction.staged import CLASSES, ENDS, SHOWN_BY, StagedPaths
+from resnetx.prediction.staged import CLASSES, ENDS, SHOWN_BY, SHOWN_BY_RATES, StagedPaths
 from resnetx.prediction.step import Stretch
 from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
@@ -61,10 +61,15 @@ def _is_open(point: Point) -> bool:
     modelled = point.setting.communication == "model" and not isinstance(point.subject.strategy, Server)
     if gpus == 1 or not modelled or not fabric.no_peers:
         return False
-    rates = point.subject.scaled.by_gpus if point.subject.scaled else ()
-    known = [count for count, _, _ in rates if count <= fabric.node_gpus]
+    known = _known_counts(point)
     shown = gpus in known or len(known) >= len(SHOWN_BY)
     return not shown and fabric.measured_on(gpus) is None and fabric.staged_on(gpus) is None
+
+
+def _known_counts(point: Point) -> list[int]:
+    """Numbers of GPUs of one node whose rates are known."""
+    rates = point.subject.scaled.by_gpus if point.subject.scaled else ()
+    return [count for count, _, _ in rates if count <= point.fabric.node_gpus]
 
 
 def _told(point: Point, box: StagedPaths) -> Point:
@@ -97,7 +102,10 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.exchange(point, computed, bytes_each)
-    if (paths := point.fabric.staged_on(point.gpus)) is not None:
+    paths = point.fabric.staged_on(point.gpus)
+    if paths is None and point.fabric.no_peers and len(_known_counts(point)) >= len(SHOWN_BY):
+        paths = SHOWN_BY_RATES
+    if paths is not None:
         if point.fabric.bandwidth or point.fabric.latency != 1:
             raise ConfigError(
                 "what_if: changes described links, and between GPUs that are no peers published or measured rates of "

@@ -16,7 +16,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
-from resnetx.prediction.staged import closing_command
+from resnetx.prediction.staged import SHOWN_BY_RATES, closing_command
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
 from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, measured_on
@@ -182,7 +182,7 @@ def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """Where the cost of the messages is from; empty where none are sent."""
     point, exchange = iteration.point, iteration.exchange
-    if not exchange.messages:
+    if not exchange.messages or exchange.calibrated == SHOWN_BY_RATES.source:  # scaling has those
         return ()
     system = point.fabric.described.name
     if exchange.limiting_link is None:

@@ -42,6 +42,9 @@ CLASSES: Mapping[StagedClass, StagedPaths] = {
     "shared": StagedPaths("one path through the host that all GPUs share", _PUBLISHED, 0.32, 6.44e9, 1.0),
     "per-gpu": StagedPaths("each GPU's path through the host", _PUBLISHED, 0.32, 4.86e9, 0.0),
 }
+# Rates of several numbers of GPUs say all of what messages take: nothing of it is modelled.
+_FREE_Bps = 1e15  # so that a message takes next to nothing
+SHOWN_BY_RATES = StagedPaths("paths through the host", "rates of several numbers of GPUs", 0.0, _FREE_Bps, 0.0)
 ENDS: tuple[StagedClass, StagedClass] = ("per-gpu", "shared")  # the fast one, and the slow one
 
 

@@ -102,7 +102,7 @@ def test_all_reduces_on_2_and_4_gpus_show_the_class():
     assert fabric.staged_on(4) is None  # as it was measured
 
 
-@pytest.mark.parametrize(("name", "error"), [("shared", 0.16), ("per-gpu", 0.02)])
+@pytest.mark.parametrize(("name", "error"), [("shared", 0.089), ("per-gpu", 0.023)])
 def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
     errors = []
     for of in staged_series(name):
@@ -111,4 +111,4 @@ def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
         errors.append(abs(log(case.predicted(scaling_errors().costs) / case.measured)))
         assert not predict(case.point).point.open
         assert predict(replace(case, known=(2,)).point).point.open
-    assert sum(errors) / len(errors) == pytest.approx(error, abs=0.005)
+    assert sum(errors) / len(errors) == pytest.approx(error, abs=0.001)
