@@ -1,5 +1,6 @@
 """What tests share: composed requests, run files, and records of runs that never ran."""
 
+import os
 import signal
 import sys
 import time

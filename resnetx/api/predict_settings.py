@@ -21,6 +21,7 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.scenario import Fabric, TrainingSetup
+from resnetx.prediction.staged import CLASSES, StagedClass
 from resnetx.settings.compose import struct_of
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
@@ -38,16 +39,29 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 SERVERS = ("tensorflow",)
 
 # Settings by which a point is predicted otherwise than its machine is described.
-ASSUMED = ("clock", "framework", "gradients", "host_step", "host_time", "memory", "overlap", "straggler", "what_if")
+ASSUMED = (
+    *(
+        "clock",
+        "framework",
+        "gradients",
+        "host_step",
+        "host_time",
+        "memory",
+        "overlap",
+        "staged",
+        "straggler",
+        "what_if",
+    ),
+)
 
 # Settings that say which machine, or how its messages are modelled: in the lab both are given.
 NOT_IN_LAB = (
-    *("systems", "nodes", "network", "nics", "library", "transport", "calibration"),
+    *("systems", "nodes", "network", "nics", "library", "transport", "calibration", "staged"),
     *("communication", "sensitivity", "clock", "rate", "rate_error", "host_step"),
 )
 
 # Settings that only say how messages are modelled.
-MODELLED = ("calibration", "gradients", "library", "sensitivity", "transport", "what_if")
+MODELLED = ("calibration", "gradients", "library", "sensitivity", "staged", "transport", "what_if")
 
 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +86,7 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
     lab: dict[str, str | float | list[str | None] | None]
     framework: list[str | None]  # an axis: `by_framework` has one of each
     overlap: _Overlap
+    staged: StagedClass | None
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
     host_time: str | float
@@ -182,7 +197,14 @@ def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)
-    return [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
+    made = [_fabric(settings, machine, library, found) for machine in machines for library in settings.library]
+    if settings.staged is not None and not any(fabric.no_peers for fabric in made):
+        raise ConfigError(
+            f"staged={settings.staged}: says how GPUs of one node that are no peers share the host, and those of "
+            f"{' and '.join(machine.name for machine in machines)} do not go through it with NCCL; add transport=host, "
+            "or leave staged out"
+        )
+    return made
 
 
 def _fabric(settings: PredictSettings, machine: System, library: str | None, found: Calibrations) -> Fabric:
@@ -197,6 +219,7 @@ def _fabric(settings: PredictSettings, machine: System, library: str | None, fou
         settings.what_if.latency,
         decoding=found.decoding,
         published=not found.collectives and UNCALIBRATED not in settings.calibration,
+        told=None if settings.staged is None else CLASSES[settings.staged],
     )
 
 

@@ -17,6 +17,7 @@ from resnetx.interconnect.steering.phases import phase_choice
 from resnetx.interconnect.steering.problem import SteeringProblem, steering_problem
 from resnetx.interconnect.steering.rtl import Units, normalised, received, slowest_pair, source_rtl, total_rtl
 from resnetx.interconnect.traffic import Matrix
+from resnetx.prediction.result import OPEN
 from resnetx.record import SCHEMA, Unknown, known, seal
 from resnetx.record.steering import SteeredGpu, SteeredPhase, Steering
 from resnetx.request import Request
@@ -174,7 +175,7 @@ def _of_effect(effect: Effect | None) -> dict[str, Any]:
     none = Unknown("gradients are not all-reduced")
     point = effect.before
     times = [
-        known(Unknown(each.reason) if each.iteration_s is None else each.iteration_s)
+        known(Unknown(each.reason or OPEN) if each.iteration_s is None else each.iteration_s)
         for each in (effect.before, effect.after)
     ]
     what = f"{point.workload}, batch {point.batch_size} on {point.gpus} GPUs, {point.strategy}, {point.library}"

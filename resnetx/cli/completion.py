@@ -62,7 +62,7 @@ def _named(key: str) -> Iterable[str]:
             from resnetx.operations import OPERATIONS
 
             return OPERATIONS if key == "collective" else LIBRARIES
-        case "transport" | "framework" | "gradients" | "memory_model":
+        case "transport" | "framework" | "gradients" | "memory_model" | "staged":
             from resnetx.api.predict_settings import PredictSettings
 
             return map(str, allowed(PredictSettings, [key]))

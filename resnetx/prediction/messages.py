@@ -7,6 +7,7 @@ from resnetx import choices
 from resnetx.hashed import HashedTuple
 from resnetx.interconnect import errors
 from resnetx.interconnect.collective import CollectivePlan
+from resnetx.prediction.staged import StagedPaths
 from resnetx.prediction.step import TimedMessage
 from resnetx.workloads import buckets
 from resnetx.workloads.buckets import Gradient
@@ -91,6 +92,14 @@ def exchange(
         max(costs, key=lambda cost: cost.time_s).limiting_link,
         sum(sizes) / large.algbw_Bps / sum(cost.time_s for cost in costs),
         CONTENTION.get(made.library, 0.0),
+    )
+
+
+def staged(paths: StagedPaths, gradient_bytes: int, gpus: int, library: str, first_layer: str) -> Exchange:
+    """All gradients through the host when the backward pass has ended: published boxes show no overlap."""
+    message = TimedMessage((first_layer,), paths.allreduce_s(gradient_bytes, gpus))
+    return Exchange(
+        HashedTuple((message,)), (gradient_bytes,), library, paths.error, paths.source, paths.link, link_share=1.0
     )
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from statistics import NormalDist
 
 from resnetx.choices import Server
+from resnetx.errors import ConfigError
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction import compute, host_load, input, messages, server
 from resnetx.prediction.compute import Compute
@@ -24,14 +25,16 @@ from resnetx.prediction.job import HostShare, Job, RankClass
 from resnetx.prediction.memory_check import memory_need
 from resnetx.prediction.messages import Exchange, more_message
 from resnetx.prediction.provenance import SourcedPoint
-from resnetx.prediction.result import Baseline, missing, predicted
+from resnetx.prediction.result import Baseline, missing, opened, predicted
 from resnetx.prediction.scaled_rates import Beyond
 from resnetx.prediction.scaling_errors import parallel_s, scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.prediction.ssgd import iteration_s
+from resnetx.prediction.staged import CLASSES, ENDS, SHOWN_BY, SHOWN_BY_RATES, StagedPaths
 from resnetx.prediction.step import Stretch
 from resnetx.prediction.traced_exchange import traced_exchange
 from resnetx.record.prediction import Sensitivity
+from resnetx.workloads.counts import BYTES_PER_PARAMETER
 
 GLOO_AT_ONCE = 2  # all-reduces: a process group has two threads that run them (torch, ProcessGroupGloo.hpp)
 BETTER = 2.0  # how much better each thing is made to see what it is worth
@@ -43,9 +46,36 @@ def predict(point: Point, baseline: Baseline | None = None) -> SourcedPoint:
     memory = memory_need(point)
     if reason := memory.obstacle:
         return missing(point, "oom", reason, memory)
+    if _is_open(point):
+        fast, slow = (simulated(_told(point, CLASSES[box])) for box in ENDS)
+        return opened(fast, slow, memory, baseline)
     iteration = simulated(point)
-    sensitivity = _sensitivity(iteration) if point.setting.sensitivity else []
+    changes = point.setting.sensitivity and point.fabric.staged_on(point.gpus) is None
+    sensitivity = _sensitivity(iteration) if changes else []
     return predicted(iteration, memory, baseline, sensitivity)
+
+
+def _is_open(point: Point) -> bool:
+    """Whether nothing says how GPUs that are no peers share the host: neither the user nor a measurement."""
+    fabric, gpus = point.fabric, point.gpus
+    modelled = point.setting.communication == "model" and not isinstance(point.subject.strategy, Server)
+    if gpus == 1 or not modelled or not fabric.no_peers:
+        return False
+    known = _known_counts(point)
+    shown = gpus in known or len(known) >= len(SHOWN_BY)
+    return not shown and fabric.measured_on(gpus) is None and fabric.staged_on(gpus) is None
+
+
+def _known_counts(point: Point) -> list[int]:
+    """Numbers of GPUs of one node whose rates are known."""
+    rates = point.subject.scaled.by_gpus if point.subject.scaled else ()
+    return [count for count, _, _ in rates if count <= point.fabric.node_gpus]
+
+
+def _told(point: Point, box: StagedPaths) -> Point:
+    """The point on a box of this class."""
+    fabric = replace(point.fabric, told=box)
+    return replace(point, fabric=fabric, setting=calibrated(point.subject, fabric, point.setting))
 
 
 def simulated(point: Point) -> Iteration:
@@ -72,6 +102,17 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
     bytes_each = _BYTES_EACH[point.setting.gradients]
     if isinstance(point.subject.strategy, Server):
         return server.exchange(point, computed, bytes_each)
+    paths = point.fabric.staged_on(point.gpus)
+    if paths is None and point.fabric.no_peers and len(_known_counts(point)) >= len(SHOWN_BY):
+        paths = SHOWN_BY_RATES
+    if paths is not None:
+        if point.fabric.bandwidth or point.fabric.latency != 1:
+            raise ConfigError(
+                "what_if: changes described links, and between GPUs that are no peers published or measured rates of "
+                "paths through the host are used; leave it out"
+            )
+        sent_bytes = subject.gradient_bytes * bytes_each // BYTES_PER_PARAMETER
+        return messages.staged(paths, sent_bytes, point.gpus, point.fabric.library, computed.step.layers[0].name)
     arguments = (subject.gradients, subject.strategy, bytes_each, computed.gradient_copy_Bps)
     made = known.get((point.devices, *arguments))
     if made is None:

@@ -1,4 +1,4 @@
-"""Training rates by the number of GPUs that others measured: `results/published/scaling.yaml`.
+"""Training rates by the number of GPUs that others measured: `results/published/scaling.yaml`, and `staged.yaml`.
 
 Each series has the rate of one GPU, from which the others are predicted (`scaling_check`), with the batch of each GPU
 fixed. Every figure has its source, and says whether it was known while the model was written.
@@ -14,6 +14,7 @@ from resnetx.choices import Torchvision
 from resnetx.interconnect.system import System, load
 from resnetx.loading import own_yaml
 from resnetx.prediction.published import FOLDER, Precision, TrainedNetwork
+from resnetx.prediction.staged import StagedClass
 from resnetx.workloads import tables
 from resnetx.workloads.counts import Layer
 
@@ -86,12 +87,26 @@ def _file() -> _File:
     return own_yaml(FOLDER / "scaling.yaml", _File)
 
 
+class _StagedFile(_File, frozen=True, forbid_unknown_fields=True):
+    classes: dict[str, StagedClass]  # of each source's box
+
+
+@cache
+def _staged_file() -> _StagedFile:
+    return own_yaml(FOLDER / "staged.yaml", _StagedFile)
+
+
 def series() -> list[Series]:
     return _file().series
 
 
+def staged_series(box: StagedClass) -> list[Series]:
+    """The rates of the boxes of a class whose GPUs are no peers."""
+    return [each for each in _staged_file().series if _staged_file().classes[each.source] == box]
+
+
 def sources() -> Mapping[str, ScalingSource]:
-    return _file().sources
+    return {**_file().sources, **_staged_file().sources}
 
 
 @cache

@@ -17,6 +17,7 @@ from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
 from resnetx.prediction.scaling_errors import Kind, scaling_errors
 from resnetx.prediction.scenario import Point
+from resnetx.prediction.staged import SHOWN_BY_RATES, closing_command
 from resnetx.prediction.step import Deviations
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
@@ -29,14 +30,18 @@ class Baseline:
     """The denominator of a speed-up."""
 
     gpus: int
-    images_per_s: float
-    deviations: Deviations
+    images_per_s: float | None  # null: open
+    deviations: Deviations | None = None  # likewise
 
-    def interval(self, speedup: float, deviations: Deviations) -> list[float]:
-        """Of a speed-up over it."""
+    def speedup(self, images_per_s: float, deviations: Deviations) -> tuple[float | Unknown, list[float] | Unknown]:
+        """Of a point over it, with its interval."""
+        if self.images_per_s is None or self.deviations is None:
+            unknown = Unknown(f"the rate of {self.gpus} GPUs, which it is over, is open")
+            return unknown, unknown
+        speedup = images_per_s / self.images_per_s
         if deviations is self.deviations:
-            return [speedup, speedup]
-        return [speedup * exp(end) for end in self.deviations.of_ratio(deviations)]
+            return speedup, [speedup, speedup]
+        return speedup, [speedup * exp(end) for end in self.deviations.of_ratio(deviations)]
 
 
 class Description(TypedDict):
@@ -105,9 +110,8 @@ def predicted(
     point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
     images_per_s = point.batch_size / iteration.time_s
     base = baseline or Baseline(point.gpus, images_per_s, iteration.deviations)
-    speedup, errors = images_per_s / base.images_per_s, iteration.errors
-    speedup_interval = base.interval(speedup, iteration.deviations)
-    of_linear = base.gpus / point.gpus
+    speedup, interval = base.speedup(images_per_s, iteration.deviations)
+    errors, of_linear = iteration.errors, base.gpus / point.gpus
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
     no_link = Unknown(NO_LINK) if exchange.messages else no_messages
     record = PredictedPoint(
@@ -119,10 +123,10 @@ def predicted(
         interval_by_compute_s=iteration.interval_by_compute_s,
         interval_by_scaling_s=iteration.interval_by_scaling_s,
         images_per_s=images_per_s,
-        speedup=speedup,
-        speedup_interval=speedup_interval,
-        efficiency=speedup * of_linear,
-        efficiency_interval=[end * of_linear for end in speedup_interval],
+        speedup=known(speedup),
+        speedup_interval=known(interval),
+        efficiency=known(speedup if isinstance(speedup, Unknown) else speedup * of_linear),
+        efficiency_interval=known(interval if isinstance(interval, Unknown) else [end * of_linear for end in interval]),
         baseline_gpus=base.gpus,
         compute_s=iteration.slowest.device_s,
         communication_s=exchange.time_s,
@@ -146,6 +150,29 @@ def predicted(
     )
     inputs = (_compute_input, _exchange_input, _scaling_input, _input_inputs)
     return SourcedPoint(record, tuple(line for lines in inputs for line in lines(iteration)), iteration.deviations)
+
+
+def opened(fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None) -> SourcedPoint:
+    """A point of which no more is known than the two ends: what each class of a box without peers would take."""
+    sourced, other = (predicted(each, memory, baseline, []) for each in (fast, slow))
+    unknown = dict.fromkeys(_OPEN, known(Unknown(OPEN)))
+    ends = [fast.interval_s[0], slow.interval_s[1]]
+    closing = closing_command(fast.point.fabric.node_gpus)
+    between = {
+        name: [getattr(other.point, name)[0], getattr(sourced.point, name)[1]]
+        for name in ("speedup_interval", "efficiency_interval")
+        if isinstance(getattr(sourced.point, name), list)
+    }
+    record = msgspec.structs.replace(sourced.point, **unknown, **between, interval_s=ends, timeline=[], open=closing)
+    return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))))
+
+
+OPEN = "whether the GPUs share one path through the host is neither told (staged=) nor measured"
+_OPEN = (
+    *("iteration_s", "interval_by_compute_s", "interval_by_scaling_s", "images_per_s", "speedup", "efficiency"),
+    *("communication_s", "exposed_communication_s", "communication_error", "limited_by", "limit_share"),
+    *("limiting_link", "link_share"),
+)  # of an open point: what its class decides
 
 
 def _gpu(point: Point, clock_Hz: float | None) -> PredictedGpu:
@@ -178,7 +205,7 @@ def _compute_input(iteration: Iteration) -> tuple[RecordInput, ...]:
 def _exchange_input(iteration: Iteration) -> tuple[RecordInput, ...]:
     """Where the cost of the messages is from; empty where none are sent."""
     point, exchange = iteration.point, iteration.exchange
-    if not exchange.messages:
+    if not exchange.messages or exchange.calibrated == SHOWN_BY_RATES.source:  # scaling has those
         return ()
     system = point.fabric.described.name
     if exchange.limiting_link is None:

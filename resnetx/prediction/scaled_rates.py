@@ -10,7 +10,7 @@ the first, this goes on as a power of the number of GPUs up to those of the node
 host. Any other difference is a factor on every rank's step, which stays beyond the largest known count. Below the
 smallest one both are interpolated from none on one GPU.
 
-These forms were chosen by leaving out whole systems (docs/predict.md has the count). A rate says nothing of other
+A rate says nothing of other
 batches per GPU, precisions or models: it would make them worse.
 """
 

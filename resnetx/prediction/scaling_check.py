@@ -15,10 +15,11 @@ from resnetx.prediction.host_step import PARALLEL_s
 from resnetx.prediction.iteration import Iteration
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.predict import calibrated, simulated, slowest_of
-from resnetx.prediction.published_scaling import Series, series, sources
+from resnetx.prediction.published_scaling import Series, series, sources, staged_series
 from resnetx.prediction.scaled_rates import ScaledRates
 from resnetx.prediction.scaling_errors import Kind
 from resnetx.prediction.scenario import Fabric, Point, ScalingCosts, Subject, TrainingSetup
+from resnetx.prediction.staged import CLASSES, StagedClass, StagedRate, fitted
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.request import Request
 from resnetx.settings.compose import compose
@@ -145,6 +146,27 @@ def cases() -> Iterator[ScalingCase]:
     for of in series():
         for gpus, measured in of.scaled:
             yield ScalingCase(of, gpus, measured)
+
+
+def staged_cases() -> Iterator[tuple[StagedClass, ScalingCase]]:
+    """Published rates of boxes whose GPUs are no peers, each network left out of the fit of its box."""
+    for name, box in CLASSES.items():
+        own = staged_series(name)
+        for network in dict.fromkeys(of.network for of in own):
+            paths = fitted([rate for of in own if of.network != network for rate in staged_rates(of)], box)
+            for of in own:
+                if of.network == network:
+                    for gpus, measured in of.scaled:
+                        fabric = Fabric(of.on(gpus), of.library, "host", told=paths)
+                        yield name, ScalingCase(of, gpus, measured, fabric=fabric)
+
+
+def staged_rates(of: Series) -> Iterator[StagedRate]:
+    """The steps of a series, as the rates of paths through the host are fitted to them."""
+    bytes_each = {"fp32": 4, "fp16": 2}[of.gradients]
+    sent = bytes_each * sum(sum(layer.parameters) for layer in of.layers)
+    images = of.batch_size_per_gpu
+    return (StagedRate(gpus, sent, images / of.images_per_s[1], images * gpus / rate) for gpus, rate in of.scaled)
 
 
 def _request(of: Series) -> Request:

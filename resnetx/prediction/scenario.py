@@ -13,13 +13,14 @@ from resnetx.interconnect.host_io import Supply, from_host, from_storage
 from resnetx.interconnect.lab_plan import lab_plan, lab_star
 from resnetx.interconnect.ladder import ladder
 from resnetx.interconnect.measured import MeasuredCollective
-from resnetx.interconnect.paths import Transport
+from resnetx.interconnect.paths import Transport, are_peers
 from resnetx.interconnect.star import Star, star
 from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import with_bandwidth, with_latency
 from resnetx.prediction.decoding import DecodingRate
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.scaled_rates import Residual, ScaledRates
+from resnetx.prediction.staged import StagedPaths, measured_paths
 from resnetx.prediction.stated_rate import StatedRates
 from resnetx.record.prediction import Origin
 from resnetx.record.trace import Trace
@@ -103,6 +104,7 @@ class Fabric:
     published: bool = False  # published times calibrate the systems that they are of, where nothing is measured
     decoding: tuple[DecodingRate, ...] = ()  # of loaders, as they were measured
     lab: Lab | None = None  # gloo's messages over links that the lab shapes as the system's are
+    told: StagedPaths | None = None  # through the host of a box whose GPUs are no peers, as its class is told
 
     @cached_property
     def system(self) -> System:
@@ -138,6 +140,20 @@ class Fabric:
     def nodes_of(self, gpus: int) -> int:
         """How many nodes so many GPUs are on."""
         return -(-gpus // self.node_gpus)
+
+    @cached_property
+    def no_peers(self) -> bool:
+        """Whether all that NCCL sends between GPUs of this one node is staged in the host."""
+        if self.on_cpus or self.lab or self.described.nodes > 1 or self.library == "gloo" or self.transport == "socket":
+            return False
+        gpus = range(len(self.described.gpus))
+        return self.transport == "host" or not any(are_peers(self.described, a, b) for a in gpus for b in range(a))
+
+    def staged_on(self, gpus: int) -> StagedPaths | None:
+        """The paths through the host, as they are told or as other numbers of GPUs show; None: as described."""
+        if not self.no_peers or self.measured_on(gpus) is not None:
+            return None
+        return self.told or measured_paths(self.measured)
 
     def measured_on(self, gpus: int) -> MeasuredCollective | None:
         """The collectives to calibrate with: of this number of GPUs, or of a file that does not say its number."""

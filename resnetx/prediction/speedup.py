@@ -36,14 +36,16 @@ def curve(
         plain = replace(setting, sensitivity=False, timeline=False)
         base = _baseline(_predicted(Point(subject, fabric, *baseline, plain), None))
     points: dict[Placement, SourcedPoint] = {}
-    for placement in sorted(placements, key=lambda placement: len(placement.devices)):
+    for placement in sorted(placements, key=lambda placement: (placement != baseline, len(placement.devices))):
         points[placement] = _predicted(Point(subject, fabric, *placement, setting), base)
         base = base or _baseline(points[placement])
     return [points[placement] for placement in placements]
 
 
 def _baseline(sourced: SourcedPoint) -> Baseline | None:
-    """What other points are compared with; None where the point cannot run."""
+    """What other points are compared with; None where the point cannot run. Over an open one nothing is known."""
+    if sourced.point.open:
+        return Baseline(sourced.point.gpus, None)
     if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
         return None
     return Baseline(sourced.point.gpus, sourced.point.images_per_s, sourced.deviations)

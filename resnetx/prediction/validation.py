@@ -21,7 +21,7 @@ from resnetx.prediction import compute, host_check, host_step, roofline
 from resnetx.prediction.host_step import CHOSEN_ON
 from resnetx.prediction.predict import simulated
 from resnetx.prediction.published import Iterations, LayerwiseTime, rates, training
-from resnetx.prediction.scaling_check import ScalingCase, cases
+from resnetx.prediction.scaling_check import ScalingCase, cases, staged_cases
 from resnetx.prediction.scaling_errors import scaling_errors
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
 from resnetx.settings.compose import compose
@@ -37,6 +37,11 @@ _LOOPS = {"eager": "eager PyTorch", "tuned": "TensorFlow 1"}
 _FEEDS = {"prepared": "input prepared", "loader": "images decoded, which may be the limit"}
 _CHOSEN = "; on the machine whose steps at batch 1 set the host's part"
 LEAST_STEP = 0.01  # of the predicted one, at the shortest: of no time at all there is no rate
+NO_PEERS = "GPUs no peers, from the rate of one"
+_STAGED = {
+    "shared": "one path through the host, as told (one box, each network left out)",
+    "per-gpu": "a path for each, as told (one box, each network left out)",
+}
 FROM_ONE, BY_SMALLER = "from the rate of one GPU", "calibrated by one of its rates"
 LARGE = size("1GiB")  # of the published all-reduces, the size whose bandwidth calibrates
 
@@ -100,6 +105,7 @@ def validate() -> tuple[TrainingRow, ...]:
     rows += [_scaling(case) for case in scaled]
     rows += [_from_nothing(case) for case in scaled]
     rows += [_by_smaller(case) for smaller in scaled if (case := smaller.by_smaller()) is not None]
+    rows += [_scaling(case, f"{NO_PEERS}: {_STAGED[name]}") for name, case in staged_cases()]
     rows += _one_gpu()
     rows += [
         _calibrated(case) for case in scaled if case.series.strategy == "after" and case.series.input == "synthetic"
@@ -136,10 +142,10 @@ def summaries(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
 # ---- scaling
 
 
-def _scaling(case: ScalingCase) -> TrainingRow:
+def _scaling(case: ScalingCase, group: str | None = None) -> TrainingRow:
     """A rate of several GPUs, from the rate of one."""
     given = f"{case.series.images_per_s[1]:g} images/s on one GPU"
-    return _row(case, f"{FROM_ONE}: {case.kind.text}", given, linear=case.linear)
+    return _row(case, group or f"{FROM_ONE}: {case.kind.text}", given, linear=case.linear)
 
 
 def _by_smaller(case: ScalingCase) -> TrainingRow:

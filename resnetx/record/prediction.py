@@ -135,6 +135,9 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     interval_by_compute_s: Interval | None = None  # with compute_error alone at its best and worst
     interval_by_scaling_s: Interval | None = None  # with what scaling costs alone at its best and worst
     scaling: Literal["strong", "weak"] | None = None  # weak: `batch_size` grew with the number of GPUs
+    # The command whose measurement determines the point; until then `iteration_s` and what follows from it are null,
+    # and `interval_s` has the two ends of what it may be. "": the point is determined
+    open: str = ""
     compute_error: float | None  # relative: how far off the compute, and the time of a message, may be
     communication_error: float | None
     link_share: float | None  # bytes of the messages over time and bandwidth of the limiting link while they move

@@ -358,6 +358,7 @@ class PredictionKeywords(WorkloadKeywords, MachineKeywords, total=False):
     calibration: Sequence[Text] | Text | None
     framework: Axis[Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None]
     overlap: OverlapSettings
+    staged: Literal["shared", "per-gpu"] | None
     gradients: Literal["fp32", "bf16", "fp16"]
     straggler: float
     host_time: float | str

@@ -425,6 +425,11 @@ def test_validation_holds(capsys):
         (["systems=gx8", "host_time=-1"], "host_time=-1: expected at least 0"),
         (["systems=gx8", "host_time=soon"], "host_time=soon: expected a duration, e.g. 0.03s"),
         (["systems=gx8", "host_step=20 parsecs"], "host_step=20 parsecs: expected a duration, e.g. 0.03s"),
+        (["systems=gx8", "staged=shared"], "those of gx8 do not go through it with NCCL; add transport=host"),
+        (
+            ["systems=gx8", "staged=shared", "transport=host", "gpus=8", "what_if.latency=0.5"],
+            "what_if: changes described links",
+        ),
         (["systems=gx8", "host_step=2ms", "graph=true"], "graph=true launches a step as one, in no time"),
         (["systems=cpu-host", "rate=80", "gpus=1", "host_step=2ms"], "ranks on CPUs have no GPU to launch work on"),
         (["systems=gx8", "memory=1GB", "gpus=1"], "GB of memory on each GPU, which has 1.0"),
@@ -470,8 +475,8 @@ def test_points_that_differ_in_precision_or_graph_alone_have_rows_of_their_own(m
 def test_without_nvlink_messages_go_over_pcie(predict):
     words = ["systems=dgx1-v100", *ALEXNET, "gpus=[8]", "library=nccl2"]
     times = []
-    for transport in ("auto", "pcie", "host"):
-        status, (answer,) = predict(*words, f"transport={transport}")
+    for way in (["transport=auto"], ["transport=pcie"], ["transport=host", "staged=shared"]):
+        status, (answer,) = predict(*words, *way)
         assert status == 0
         times.append(answer["iteration_s"])
     assert times[0] < times[1] < times[2]

@@ -40,10 +40,22 @@ def prediction(made: Prediction) -> None:
         show.say(f"--all shows all {len(made.points):,} points, each with its interval.")
     else:
         _points(by_system, made.inputs)
+    if opened := [point for point in made.points if point.open]:
+        show.say(_opened(opened))
     if linear := _linear(made.points):
         show.say(linear)
     _sensitivity(made.points)
     sources(made)
+
+
+def _opened(points: Sequence[PredictedPoint]) -> str:
+    """What leaves points open, and what closes them."""
+    commands = " and ".join(f"`{command}`" for command in dict.fromkeys(point.open for point in points))
+    return (
+        f"open: {len(points):,} point{'s' * (len(points) > 1)}. GPUs that are no peers send through the host: each by "
+        "a path of its own (the short end of the interval), or all by one (the long end). No description tells which. "
+        f"Say it (staged=per-gpu or staged=shared), or measure it there: {commands}, whose folder is calibration=."
+    )
 
 
 def _linear(points: Sequence[PredictedPoint]) -> str:
@@ -79,6 +91,8 @@ def _points(by_system: Mapping[str, Sequence[PredictedPoint]], inputs: Sequence[
         f"exposed: communication not hidden by computation. {_common_settings(points[0], alike, inputs)}"
     )
     least = ["compute", "memory GB", "exposed ms", "interval", "strategy"]
+    if any(point.open for point in points):  # the ends are all that is known of such a point
+        least = ["compute", "memory GB", "exposed ms", "strategy", "limited by"]
     show.tables(columns, rows, note.rstrip(), least)
 
 
@@ -113,6 +127,20 @@ def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]
     strategy = "" if "strategy" in alike else point.strategy
     head = [_workload(point, varying), f"{point.batch_size}", strategy, f"{point.gpus}"]
     memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
+    if point.open and point.interval_s:
+        ends = " to ".join(f"{end * 1e3:.2f}" for end in point.interval_s)
+        return [
+            *head,
+            "open",
+            ends,
+            "",
+            "",
+            "",
+            "",
+            "",
+            memory,
+            "" if "compute_source" in alike else point.compute_source or "",
+        ]
     if point.iteration_s is None or point.interval_s is None:
         return [*head, "", "", "", "", "", "", _missing(point), memory, ""]
     exposed_s, rate = point.exposed_communication_s, point.images_per_s
@@ -214,7 +242,10 @@ def _in_short(points: Sequence[PredictedPoint]) -> str:
     able = [point for point in points if point.iteration_s is not None]
     limits = Counter(point.limited_by for point in able)
     remarks = [f"{count:,} limited by {limit}" for limit, count in limits.most_common()]
-    remarks += [f"{len(points) - len(able):,} cannot run"] * (len(able) < len(points))
+    opened = sum(bool(point.open) for point in points)
+    remarks += [f"{opened:,} open"] * bool(opened)
+    cannot = len(points) - len(able) - opened
+    remarks += [f"{cannot:,} cannot run"] * bool(cannot)
     most = max((point.gpus for point in able), default=0)
     reached = sorted((point.speedup, point.workload, point.batch_size) for point in able
                      if point.gpus == most and point.speedup is not None)  # fmt: skip
@@ -249,7 +280,7 @@ def _curve_cells(curve: Sequence[PredictedPoint | None]) -> list[str]:
 
 
 def _in_a_word(point: PredictedPoint) -> str:
-    return {"oom": "memory", "refused": "refused"}.get(point.outcome, "-")
+    return "open" if point.open else {"oom": "memory", "refused": "refused"}.get(point.outcome, "-")
 
 
 # ---- what else is known ---------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def _answer(compared: SystemComparison) -> None:
         leads = {name: [point for point in points if _is_ahead(name, point)] for name in compared.systems}
         ahead = ", ".join(f"{name} is ahead at {len(led) or 'none'}" for name, led in leads.items())
         rest = [f"{kinds['level']} level", f"{kinds['open']} open"]
-        rest += [f"{len(points) - len(margins)} that fewer than two can run"] * (len(margins) < len(points))
+        rest += [f"{len(points) - len(margins)} without two rates"] * (len(margins) < len(points))
         show.say(f"{library or 'Own libraries'}, {len(points)} points: {ahead}; {', '.join(rest)}.")
         for led in filter(None, leads.values()):
             show.say(f"  largest lead: {_lead(max(led, key=_ratio))}", indent=2)
@@ -94,7 +94,7 @@ def _leader_counts(compared: SystemComparison) -> None:
     ]
     note = (
         "Columns of systems: points at which it is ahead. open: the interval of the margin contains 0. level: less "
-        "than 0.5 % apart. missing: fewer than two systems can run it."
+        "than 0.5 % apart. missing: fewer than two systems have a rate, as others cannot run it or are open."
     )
     show.say()
     show.table("Leader by number of points", columns, rows, note, ["largest margin", "missing"])
@@ -159,9 +159,9 @@ def _row(point: SystemPoint, systems: Sequence[str]) -> list[str]:
 def _rate(side: SystemSide | None) -> str:
     if side is None:
         return ""
-    return (
-        si(side.iterations_per_s.value) if side.iterations_per_s else {"oom": "memory"}.get(side.outcome, side.outcome)
-    )
+    if side.iterations_per_s:
+        return si(side.iterations_per_s.value)
+    return {"oom": "memory", "ok": "open"}.get(side.outcome, side.outcome)
 
 
 def _interval(estimate: Estimate) -> str:

@@ -26,7 +26,7 @@ def _problem(point: PredictedPoint) -> str:
     if point.intensity_per_gpu is not None and not 0 < point.intensity_per_gpu < math.inf:
         return f"an intensity of {point.intensity_per_gpu}"
     if point.iteration_s is None:
-        return "an iteration without a time" if point.outcome == "ok" else ""
+        return "an iteration without a time" if point.outcome == "ok" and not point.open else ""
     for ends in (point.interval_s, point.interval_by_compute_s, point.interval_by_scaling_s):
         if not _holds(ends or [point.iteration_s] * 2, point.iteration_s):
             return f"{point.iteration_s} s within {' to '.join(map(str, ends or ()))} s"

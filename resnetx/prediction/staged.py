@@ -1,0 +1,103 @@
+"""Boxes whose GPUs are no peers: what an all-reduce costs where every byte goes through the memory of the host.
+
+    CLASSES["shared"].allreduce_s(gradient_bytes, gpus=8)
+
+A ring of n GPUs takes 2(n-1)/n x bytes x n^p / rate. Published boxes are of two classes: in one all GPUs share a path,
+whose rate is the sum of theirs (p = 1), in the other each has its own (p = 0). No description tells which a box is:
+`staged=` says it, or all-reduces on 2 and 4 GPUs show it. Nothing overlaps with computing.
+`results/published/staged.yaml` has the rates that the constants are fitted to, one box of each class: `fitted` fits
+them again, and `resnetx predict --validate` leaves out each network. What one GPU alone moves where all share a
+path is not known: on 2 GPUs the shared path is the slower one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from typing import Literal, NamedTuple
+
+from resnetx.interconnect.measured import MeasuredCollective
+
+StagedClass = Literal["shared", "per-gpu"]
+SHOWN_BY = (2, 4)  # numbers of GPUs whose all-reduces, or rates, show the class
+
+
+@dataclass(frozen=True)
+class StagedPaths:
+    """How fast the GPUs of a box reach each other through the host."""
+
+    link: str  # what limits, in words
+    source: str
+    error: float  # relative, of a message's time, that nine of ten stay within
+    rate_Bps: float  # that all GPUs share, in sum; or of each, where `power` is 0
+    power: float  # of the number of GPUs, with which the share of each falls
+
+    def allreduce_s(self, size_bytes: float, gpus: int) -> float:
+        shared: float = gpus**self.power
+        return 2 * (gpus - 1) / gpus * size_bytes * shared / self.rate_Bps
+
+
+# The errors are what nine of ten messages are within in the steps of the box that shares a path, networks left out.
+_PUBLISHED = "fitted to results/published/staged.yaml: 30 rates of one box"
+CLASSES: Mapping[StagedClass, StagedPaths] = {
+    "shared": StagedPaths("one path through the host that all GPUs share", _PUBLISHED, 0.32, 6.44e9, 1.0),
+    "per-gpu": StagedPaths("each GPU's path through the host", _PUBLISHED, 0.32, 4.86e9, 0.0),
+}
+# Rates of several numbers of GPUs say all of what messages take: nothing of it is modelled.
+_FREE_Bps = 1e15  # so that a message takes next to nothing
+SHOWN_BY_RATES = StagedPaths("paths through the host", "rates of several numbers of GPUs", 0.0, _FREE_Bps, 0.0)
+ENDS: tuple[StagedClass, StagedClass] = ("per-gpu", "shared")  # the fast one, and the slow one
+
+
+def closing_command(node_gpus: int) -> str:
+    """The measurement that shows the class of a box with so many GPUs."""
+    counts = ",".join(str(gpus) for gpus in SHOWN_BY if gpus <= node_gpus) if node_gpus != 3 else "2,3"
+    return f"resnetx bench collective=allreduce gpus={counts} size=64MiB"
+
+
+def measured_paths(by_gpus: Mapping[int | None, MeasuredCollective]) -> StagedPaths | None:
+    """What all-reduces on 2 and on 4 GPUs show of the box; None where not both are there."""
+    found = [by_gpus.get(gpus) for gpus in SHOWN_BY]
+    if None in found:
+        return None
+    two, four = ((each, gpus) for each, gpus in zip(found, SHOWN_BY, strict=True) if each is not None)
+    two_Bps, four_Bps = _bus_Bps(*two), _bus_Bps(*four)
+    power = -log(min(1.0, max(0.5, four_Bps / two_Bps)), 2)
+    return StagedPaths(
+        "paths through the host, as on 2 and 4 GPUs",
+        f"all-reduces on 2 and 4 GPUs: {two[0].source} and {four[0].source}",
+        max(each.error for each in CLASSES.values()),
+        four_Bps * SHOWN_BY[1] ** power,
+        power,
+    )
+
+
+def _bus_Bps(measured: MeasuredCollective, gpus: int) -> float:
+    """By the largest size."""
+    largest = max(measured.points, key=lambda point: point.size_bytes)
+    return 2 * (gpus - 1) / gpus * largest.size_bytes / largest.time_s
+
+
+class StagedRate(NamedTuple):
+    """A published step on several GPUs, beside that of one."""
+
+    gpus: int
+    gradient_bytes: float
+    one_s: float
+    step_s: float
+
+
+def fitted(rates: Sequence[StagedRate], box: StagedPaths) -> StagedPaths:
+    """The class of `box` with the rate that published steps show, by least squares of their logarithms."""
+    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
+
+    def made(power: float) -> StagedPaths:
+        return replace(box, rate_Bps=exp(power))
+
+    def squares(power: float) -> float:
+        paths = made(power)
+        return sum(
+            log((rate.one_s + paths.allreduce_s(rate.gradient_bytes, rate.gpus)) / rate.step_s) ** 2 for rate in rates
+        )
+
+    slowest_Bps, fastest_Bps = 1e8, 1e11
+    return made(minimize_scalar(squares, bounds=(log(slowest_Bps), log(fastest_Bps)), method="bounded").x)

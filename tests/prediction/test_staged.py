@@ -1,0 +1,114 @@
+"""Boxes whose GPUs are no peers: the class as it is told, as measurements show it, or open between two ends."""
+
+from dataclasses import replace
+from math import log
+
+import pytest
+
+import resnetx
+from resnetx.cli.tables import show_predict
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.interconnect.system import load
+from resnetx.prediction.predict import predict
+from resnetx.prediction.published_scaling import staged_series
+from resnetx.prediction.scaling_check import ScalingCase, staged_cases, staged_rates
+from resnetx.prediction.scaling_errors import scaling_errors
+from resnetx.prediction.scenario import Fabric
+from resnetx.prediction.staged import CLASSES, fitted, measured_paths
+from resnetx.record.files import read
+from resnetx.record.prediction import Prediction
+
+
+def undecided(name):
+    """Every published rate of a box, and what is predicted without its class."""
+    for of in staged_series(name):
+        for gpus, rate in of.scaled:
+            case = ScalingCase(of, gpus, rate, fabric=Fabric(of.on(gpus), of.library, "host"))
+            setting = replace(case.point.setting, costs=scaling_errors().costs)
+            yield case.point.batch_size / rate, predict(replace(case.point, setting=setting)).point
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_constants_are_those_of_the_published_rates(name):
+    box = CLASSES[name]
+    made = fitted([rate for of in staged_series(name) for rate in staged_rates(of)], box)
+    assert made.rate_Bps == pytest.approx(box.rate_Bps, rel=0.002)
+
+
+def test_told_rates_are_near_with_their_network_left_out_and_held_by_the_interval():
+    errors, held = {name: [] for name in CLASSES}, {name: [] for name in CLASSES}
+    for name, case in staged_cases():
+        iteration = case.iteration(scaling_errors().without[case.publisher])
+        step_s = case.point.batch_size / case.measured
+        errors[name].append(abs(log(iteration.time_s / step_s)))
+        held[name].append(iteration.interval_s[0] <= step_s <= iteration.interval_s[1])
+    assert {name: len(each) for name, each in errors.items()} == {"shared": 30, "per-gpu": 30}
+    assert {name: round(sum(each) / 30, 3) for name, each in errors.items()} == {"shared": 0.059, "per-gpu": 0.031}
+    assert {name: sum(each) for name, each in held.items()} == {"shared": 28, "per-gpu": 30}
+
+
+@pytest.mark.parametrize(("name", "held", "by_the_other"), [("shared", 30, 30), ("per-gpu", 30, 30)])
+def test_two_ends_hold_both_boxes(name, held, by_the_other):
+    """`by_the_other`: the one end that the rates of the other box alone set."""
+    points = list(undecided(name))
+    assert len(points) == 30
+    assert sum(low_s <= step_s <= high_s for step_s, (low_s, high_s) in ((s, p.interval_s) for s, p in points)) == held
+    ends = [(s >= p.interval_s[0]) if name == "shared" else (s <= p.interval_s[1]) for s, p in points]
+    assert sum(ends) == by_the_other
+
+
+def test_an_open_point_has_no_figure_that_the_class_decides():
+    (_, found), *_ = undecided("shared")
+    assert found.outcome == "ok"
+    assert found.open == "resnetx bench collective=allreduce gpus=2,4 size=64MiB"
+    assert not isinstance(found.iteration_s, float)
+    assert not isinstance(found.speedup, float)
+    assert found.compute_s > 0
+
+
+def test_records_screens_and_comparisons_bear_open_points(tmp_path, capsys, monkeypatch):
+    words = {"model": "alexnet", "batch_size": 512, "transport": "host"}
+    made = resnetx.predict(systems="pcie-a100", gpus=[1, 8], baseline=8, out=str(tmp_path / "open"), **words)
+    one, eight = read(tmp_path / "open" / "prediction.json", Prediction).points
+    assert made.points == [one, eight]
+    assert (eight.iteration_s, eight.images_per_s, eight.speedup, eight.efficiency) == (None,) * 4
+    assert eight.interval_s[0] < eight.interval_s[1]
+    assert one.iteration_s > 0
+    assert one.speedup is None  # over the open one
+    compared = resnetx.compare(systems=["pcie-a100", "dgx-a100"], gpus=8, out=str(tmp_path / "both"), **words)
+    assert compared.points[0].margin is None
+    monkeypatch.setenv("COLUMNS", "80")
+    show_predict.prediction(made)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{eight.interval_s[0] * 1e3:.2f} to {eight.interval_s[1] * 1e3:.2f}" in told
+    assert eight.open in told
+
+
+def test_all_reduces_on_2_and_4_gpus_show_the_class():
+    def ring(gpus, rate_Bps):
+        time_s = 2 * (gpus - 1) / gpus * 2**26 / rate_Bps
+        return MeasuredCollective("mine", (MeasuredSize(8, 1e-5), MeasuredSize(2**26, time_s)), gpus=gpus)
+
+    def eight_Bps(two_Bps, four_Bps):
+        paths = measured_paths({2: ring(2, two_Bps), 4: ring(4, four_Bps)})
+        return 2 * 7 / 8 * 1e9 / paths.allreduce_s(1e9, 8)
+
+    assert measured_paths({2: ring(2, 3e9)}) is None
+    assert eight_Bps(3.2e9, 1.6e9) == pytest.approx(0.8e9)
+    assert eight_Bps(5e9, 5e9) == pytest.approx(5e9)
+    assert eight_Bps(4e9, 3e9) == pytest.approx(2.25e9)
+    fabric = Fabric(load("pcie-a100"), "nccl2.4", "host", measured={2: ring(2, 3e9), 4: ring(4, 3e9)})
+    assert fabric.staged_on(8).power == 0
+    assert fabric.staged_on(4) is None  # as it was measured
+
+
+@pytest.mark.parametrize(("name", "error"), [("shared", 0.089), ("per-gpu", 0.023)])
+def test_rates_of_2_and_4_gpus_close_8_and_one_of_them_does_not(name, error):
+    errors = []
+    for of in staged_series(name):
+        fabric = Fabric(of.on(8), of.library, "host")
+        case = ScalingCase(of, 8, of.images_per_s[8], fabric=fabric, known=(2, 4))
+        errors.append(abs(log(case.predicted(scaling_errors().costs) / case.measured)))
+        assert not predict(case.point).point.open
+        assert predict(replace(case, known=(2,)).point).point.open
+    assert sum(errors) / len(errors) == pytest.approx(error, abs=0.001)
