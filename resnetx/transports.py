@@ -19,6 +19,9 @@ from typing import Literal
 
 TransportName = Literal["auto", "peer", "pcie", "host", "socket"]
 
+# Which of its two backends for NCCL torch takes from 2.15 on: "0" is the first one, else the newer one.
+NCCL_BACKEND_VARIABLE, FIRST_NCCL_BACKEND = "TORCH_DIST_USE_NCCL2", "0"
+
 _PEERS = {"NCCL_P2P_DISABLE": "0", "NCCL_P2P_LEVEL": "SYS"}  # SYS: also across CPU sockets
 _NO_PEERS = {"NCCL_P2P_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0"}
 _NCCL: Mapping[str, Mapping[str, str]] = {

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from resnetx import packages, record
 from resnetx.errors import ConfigError, shortened
@@ -37,6 +37,9 @@ from resnetx.measure.launch.torchrun import (
     rank,
 )
 from resnetx.record import Ended, Failure, RunFolder, TaskFile
+
+if TYPE_CHECKING:
+    from resnetx.measure.machine.link_errors import ErrorWatch
 
 LOST_PEER = "gloo.*([Pp]eer|[Cc]onnection|[Bb]roken pipe|[Tt]imed out|timeout)"  # how gloo says it, in any of its files
 _SAYING_S = 0.5  # torchrun asks the rank, too, which may be writing that down
@@ -97,7 +100,8 @@ def attend() -> None:
     sys.stderr.flush()
     if process := os.fork():
         os.set_blocking(told, False)  # a process that the rank has left behind may hold the other end
-        _end_as(_end_of(process, awaited), told)
+        watch = _watch_of_gpus()
+        _end_as(_end_of(process, awaited, watch), told, watch)
     dying_with(attendant)()
     os.close(told)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -109,7 +113,25 @@ def _tell_finished() -> None:
         os.write(_Attendant.told, b"finished")
 
 
-def _end_of(process: int, awaited: set[signal.Signals]) -> int:
+def _watch_of_gpus() -> "ErrorWatch | None":
+    """What hears of errors of this node's GPUs, in the attendant of its first rank, which lives on where that dies."""
+    folder = launched_folder()
+    if folder is None or local_rank() != 0:
+        return None
+    with suppress(Exception):  # of a driver that is broken: the rank will say more of it
+        from resnetx.measure.machine.link_errors import ErrorWatch  # here, as ranks themselves need none of it
+
+        return ErrorWatch(folder.gpu_errors(rank()))
+    return None
+
+
+def _finish(watch: "ErrorWatch | None") -> None:
+    if watch:
+        with suppress(Exception):
+            watch.finish()
+
+
+def _end_of(process: int, awaited: set[signal.Signals], watch: "ErrorWatch | None") -> int:
     """The exit status of the rank, below 0 where a signal ended it; who asks its attendant to end means the rank."""
     while True:
         asked = signal.sigwaitinfo(awaited)
@@ -118,13 +140,16 @@ def _end_of(process: int, awaited: set[signal.Signals]) -> int:
             return os.waitstatus_to_exitcode(status)
         if asked.si_signo != signal.SIGCHLD:
             _report(_asked_to_end(asked))
+            _finish(watch)
             signal.sigtimedwait({signal.SIGCHLD}, _SAYING_S)
             os.kill(process, signal.SIGKILL)
             os._exit(1)
 
 
-def _end_as(status: int, told: int) -> NoReturn:
+def _end_as(status: int, told: int, watch: "ErrorWatch | None") -> NoReturn:
     """Ends the attendant of a rank that has ended with this status."""
+    if status != 0:
+        _finish(watch)
     if status == 0 and not _has_told(told):
         left = _said("error", "left with exit status 0 before it had finished, as by exit() in the code that it runs")
         print(f"resnetx: rank {left.rank} {left.message}", file=sys.stderr, flush=True)

@@ -65,9 +65,16 @@ class RunFolder:
         """What a rank has begun last; the launcher reads it while the run lasts."""
         return self.path / f"progress-rank{rank}.json"
 
+    def gpu_errors(self, rank: int) -> Path:
+        """What the GPUs of a node report while the run lasts, a line each; `rank`: the first one of the node."""
+        return self.path / f"gpu-errors-rank{rank}.log"
+
+    def all_gpu_errors(self) -> list[Path]:
+        return sorted(self.path.glob("gpu-errors-rank*.log"))
+
     def notes(self) -> list[Path]:
-        """What ranks have left for the launcher: their failures, and their progress."""
-        return [*self.failures(), *self.path.glob("progress-rank*.json")]
+        """What ranks have left for the launcher: their failures, their progress, and the errors of their GPUs."""
+        return [*self.failures(), *self.path.glob("progress-rank*.json"), *self.all_gpu_errors()]
 
     def leftovers(self) -> list[Path]:
         """What a run that was killed may have left: notes of ranks that nobody read, and files half written."""

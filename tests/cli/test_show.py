@@ -9,10 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from resnetx.cli import main, show
+from resnetx.cli.tables import show_run
+from resnetx.record import RunFolder, RunRecord, read
+from resnetx.transports import NCCL_BACKEND_VARIABLE
 
 ROOT = Path(__file__).parent.parent.parent
 TRUTH = str(ROOT / "results" / "cpu-2core" / "truth")
@@ -164,3 +168,14 @@ def test_waiting_shows_the_time_whatever_is_waited_for(terminal):
     with show.waiting(LONG, "results/" + "long/" * 30):
         time.sleep(0.12)
     assert re.search(r"a-study-with\S*… 0:00:0\d", terminal.getvalue())
+
+
+@pytest.mark.parametrize(("value", "said"), [("0", "torch's first NCCL backend"), ("1", "torch's default"), (None, "")])
+def test_the_screen_of_a_run_names_the_backend_of_nccl_that_its_ranks_took(capsys, value, said):
+    folder = RunFolder(next(Path(QUICKSTART).glob("*_g2_*")))
+    run = read(folder.record, RunRecord)
+    variables = {} if value is None else {NCCL_BACKEND_VARIABLE: value}
+    environment = msgspec.structs.replace(run.environment, variables=variables)
+    show_run.run(msgspec.structs.replace(run, backend="nccl", environment=environment), folder)
+    printed = capsys.readouterr().out
+    assert said in printed and ("NCCL" in printed) == bool(said)

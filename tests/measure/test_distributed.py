@@ -11,7 +11,7 @@ from resnetx.errors import ConfigError
 from resnetx.measure.launch.nccl_log import channel_lines
 from resnetx.measure.rank import distributed, peers, used_transport
 from resnetx.measure.rank.distributed import Ranks, registered
-from resnetx.transports import Way
+from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 
 # Two lines of an NCCL 2.2x log at INFO, between others that a reader must not take for them.
 LOG = """\
@@ -129,3 +129,19 @@ def test_peers_with_nvlink_cannot_use_pcie(nvlink, monkeypatch):
         return
     with pytest.raises(ConfigError, match="transport=pcie: GPUs with NVLink reach each other over it"):
         peers.check(Way("pcie"), GPU_RANK.device, [0, 1])
+
+
+def test_torch_still_has_the_nccl_backend_that_ranks_choose(monkeypatch):
+    c10d = torch.distributed.distributed_c10d
+    if (register := getattr(c10d, "_register_builtin_nccl_backend", None)) is None:
+        assert tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15), (
+            "torch has dropped the choice, or renamed it"
+        )
+        pytest.skip("this torch has one backend for NCCL")
+    registered = []
+    monkeypatch.setattr(c10d.Backend, "register_backend", lambda name, creator, **_: registered.append(creator))
+    monkeypatch.setattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+    for chosen in (FIRST_NCCL_BACKEND, "1"):
+        monkeypatch.setenv(NCCL_BACKEND_VARIABLE, chosen)
+        register()
+    assert registered == [c10d._create_nccl_process_group, c10d._create_nccl2_process_group]

@@ -39,6 +39,7 @@ class Machine:
     worn: tuple[
         tuple[int, int, int, int], ...
     ] = ()  # GPU, its lanes now, replays of PCIe, CRC errors of its last NVLink
+    failing: tuple[tuple[int, int, int], ...] = ()  # GPU, its Xid (0: none), NVLink errors of each reading
 
     def uuid(self, gpu: int) -> str:
         return f"GPU-00000000-0000-0000-0000-{gpu:012x}"
@@ -61,6 +62,7 @@ class Machine:
             lines += [f"link|{one}|{self.bus(other)}", f"link|{other}|{self.bus(one)}"] * links
         lines += ["switched"] * bool(self.switch_links)
         lines += [f"worn|{'|'.join(map(str, each))}" for each in self.worn]
+        lines += [f"failing|{'|'.join(map(str, each))}" for each in self.failing]
         lines += [f"holds|{self.holds_MHz}"] * bool(self.holds_MHz)
         pairs = [(one, other) for one in range(self.count) for other in range(one)]
         lines += [f"level|{one}|{other}|{self.levels.get((other, one), PHB)}" for one, other in pairs]
@@ -85,6 +87,7 @@ MACHINES = {
     "dgx1-p100": Machine(*P100, count=8, driver="570.86.15", pcie=3, mig=-1, direct=_CUBE),
     "dgx1-v100": Machine(*V100, count=8, driver="570.86.15", pcie=3, mig=-1, direct=_CUBE | _BACKBONE),
     "worn": Machine(*V100, count=2, driver="570.86.15", pcie=3, mig=-1, direct={(0, 1): 2}, worn=((1, 8, 17, 3),)),
+    "failing": Machine(*H200, count=3, fabric=READY, switch_links=18, failing=((0, 45, 0), (1, 0, 5), (2, 79, 0))),
     "pcie box": Machine("NVIDIA L40S", (8, 9), 48 * GiB, 350, 2520, count=4, pcie=4, levels={(0, 1): PIX, (2, 3): PIX}),
     "mig": Machine(*H100, mig=1, instances=2),
     "shared": Machine(*H200, processes=((0, NOBODY, 3 * GiB),)),

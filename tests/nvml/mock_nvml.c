@@ -9,6 +9,7 @@
  *     driver|VERSION
  *     gpu|NAME|UUID|BUS|MAJOR|MINOR|MEMORY_BYTES|POWER_LIMIT_mW|SM_MAX_MHz|MIG (-1: never heard of)|PCIE|WIDTH|FABRIC
  *     worn|GPU|LANES_NOW|REPLAYS|CRC      a GPU whose slot or links are not well
+ *     failing|GPU|XID|ERRORS              while a program runs: an event (XID 0: none), and what each reading adds to CRC
  *     link|GPU|BUS_OF_THE_FAR_END         an NVLink that is up
  *     switched                            GPUs reach each other through NVSwitches
  *     level|A|B|NVML_TOPOLOGY_LEVEL       the nearest thing that two GPUs have in common, over PCIe
@@ -38,7 +39,7 @@ typedef struct {
     unsigned int power_mW, sm_max;
     int mig;
     unsigned int pcie, width, fabric, replays, crc, width_now;
-    int links;
+    int links, xid, more_errors;
     char far_ends[LINKS][32];
 } Gpu;
 
@@ -94,6 +95,10 @@ static void read_line(char *line) {
         gpu->width_now = number(&rest);
         gpu->replays = number(&rest);
         gpu->crc = number(&rest);
+    } else if (!strcmp(kind, "failing")) {
+        Gpu *gpu = &gpus[number(&rest)];
+        gpu->xid = number(&rest);
+        gpu->more_errors = number(&rest);
     } else if (!strcmp(kind, "link")) {
         Gpu *gpu = &gpus[number(&rest)];
         copy(gpu->far_ends[gpu->links++], 32, rest);
@@ -314,9 +319,39 @@ int nvmlDeviceGetTotalEnergyConsumption(Gpu *gpu, unsigned long long *mJ) {
 
 int nvmlDeviceGetPcieReplayCounter(Gpu *gpu, unsigned int *replays) { GIVE(replays, gpu->replays); }
 
-/* CRC errors of flow control (2) are those of the machine, all on the last link; of other kinds there are none. */
+/* CRC errors of one kind (2) are those of the machine, all on the last link; of other kinds there are none. */
 int nvmlDeviceGetNvLinkErrorCounter(Gpu *gpu, unsigned int link, int kind, unsigned long long *errors_) {
-    GIVE(errors_, kind == 2 && (int)link == gpu->links - 1 ? gpu->crc : 0);
+    int counts = kind == 2 && (int)link == gpu->links - 1;
+    if (counts) gpu->crc += gpu->more_errors;
+    GIVE(errors_, counts ? gpu->crc : 0);
+}
+
+/* ---- events: of each GPU that fails one, which comes at once ---- */
+
+enum { XID_EVENT = 8, TIMEOUT = 10 };
+
+typedef struct { Gpu *gpu; unsigned long long kind, data; unsigned int instance, compute_instance; } Event;
+typedef struct { Gpu *gpus[GPUS]; int size; } Events;
+
+int nvmlEventSetCreate(Events **events) { GIVE(events, calloc(1, sizeof **events)); }
+
+int nvmlDeviceRegisterEvents(Gpu *gpu, unsigned long long kinds, Events *events) {
+    MAY_FAIL;
+    if (kinds & XID_EVENT) events->gpus[events->size++] = gpu;
+    return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(Events *events, Event *event, unsigned int timeout_ms) {
+    MAY_FAIL;
+    for (int i = 0; i < events->size; i++) {
+        int xid = __atomic_exchange_n(&events->gpus[i]->xid, 0, __ATOMIC_SEQ_CST);
+        if (!xid) continue;
+        *event = (Event){events->gpus[i], XID_EVENT, xid, ~0u, ~0u};
+        return SUCCESS;
+    }
+    struct timespec wait = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+    nanosleep(&wait, NULL);
+    return TIMEOUT;
 }
 
 int nvmlDeviceGetEccMode(Gpu *gpu, int *current, int *pending) {

@@ -5,11 +5,15 @@ The library is a mock (`mock_nvml.c`), so torch sees no GPU on any of them.
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from resnetx.measure.doctor import examination
+from resnetx.measure.launch import ending
+from resnetx.measure.launch.ending import Ending
+from resnetx.record import RunFolder
 from tests.nvml.machines import MACHINES, NOBODY, playing
 from tests.nvml.screens import COLUMNS, KEPT, MACHINES_SHOWN, about_gpus, kept, screen
 
@@ -164,6 +168,39 @@ def test_of_an_instance_the_sensors_are_those_of_its_gpu_but_for_the_power_of_al
 
 def test_a_gpu_that_nvml_does_not_know_is_unknown_with_the_reason(on):
     assert sensed(on, "8 x h200", "never-seen")["gpu_samples"] == "nvmlDeviceGetHandleByUUID: Not Found"
+
+
+FAILS = """
+import os, sys
+os.environ |= {"RANK": "0", "LOCAL_RANK": "0"}
+from resnetx.measure.launch.torchrun import FOLDER_VARIABLE
+os.environ[FOLDER_VARIABLE] = os.getcwd()
+from resnetx.measure import rank_process
+rank_process._orphaned = lambda: False  # no torchrun has started it
+rank_process.attend()
+exec(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="attendants wait for signals as Linux has them")
+@pytest.mark.parametrize("end", ["os.abort()", "os._exit(1)"])
+def test_what_gpus_report_while_a_run_is_on_stands_in_the_reason_of_its_failure(on, end, tmp_path):
+    on("failing", "-c", FAILS, end)
+    read = ending.read(Ending(stopped="timeout", reason="rank 2 hangs"), RunFolder(tmp_path), tmp_path)
+    outcome, reason = ending.cause(read, 3)
+    assert outcome == "timeout"
+    assert set(reason.split("; ")) == {
+        "rank 2 hangs",
+        "GPU 1 counted 5 NVLink errors",  # 45 of GPU 0 is how the driver cleans up behind a process
+        "GPU 2 reported Xid 79 (GPU has fallen off the bus)",
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="attendants wait for signals as Linux has them")
+def test_a_machine_without_faults_and_one_without_a_driver_add_nothing_to_a_reason(on, tmp_path):
+    for machine in ("8 x h200", "no driver"):
+        on(machine, "-c", FAILS, "os.abort()")
+        assert RunFolder(tmp_path).all_gpu_errors() == []
 
 
 COUNTED = """

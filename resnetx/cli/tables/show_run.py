@@ -7,6 +7,7 @@ from statistics import fmean
 from resnetx.api.run_line import run_line
 from resnetx.cli import show
 from resnetx.record import GradientBucket, Phases, RunFolder, RunRecord, Staging, TaskRecord, Warning
+from resnetx.transports import FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE
 from resnetx.units import si
 
 PHASES = {
@@ -31,12 +32,25 @@ def run(record: RunRecord, folder: RunFolder) -> None:
             f"{record.workload.intensity:,.1f} activations per parameter and batch, "
             f"{record.workload.intensity / gpus:,.1f} per GPU (convention {record.workload.convention})"
         )
+    if record.backend == "nccl" and (chosen := _nccl_backend(record)):
+        show.say(chosen)
     for each in record.staging or []:
         show.say(_staged(each))
     if record.phases:
         _inside_a_step(record.phases, record.buckets or [])
     warnings(record.warnings)
     show.line(f"record: {folder.record}")
+
+
+def _nccl_backend(record: RunRecord) -> str:
+    """Which of torch's backends for NCCL the run took; "" where it is not known."""
+    variables = record.environment.variables if record.environment else {}
+    value = variables.get(NCCL_BACKEND_VARIABLE)
+    if value is None:
+        return ""
+    if value == FIRST_NCCL_BACKEND:
+        return f"torch's first NCCL backend ({NCCL_BACKEND_VARIABLE}={value}), not the default of torch 2.15 or later"
+    return f"the NCCL backend that is torch's default from 2.15 on ({NCCL_BACKEND_VARIABLE}={value})"
 
 
 def _staged(node: Staging) -> str:

@@ -8,6 +8,7 @@ prints it on stderr.
 import os
 import re
 import signal
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ class Ending:
     rank_statuses: dict[int, int] = field(default_factory=dict)  # of ranks that failed, as torchrun or the lab has them
     torchrun_error: str = ""  # the exception that ended torchrun, where ranks did not
     by_slurm: str = ""  # why Slurm ended it: "time limit"; "" where it did not
+    gpu_errors: list[str] = field(default_factory=list)  # that NVML told of while the run was on
     oom_kill: bool = False  # the kernel's out-of-memory killer ended a process of this host meanwhile
 
     @property
@@ -99,8 +101,15 @@ def read(end: Ending, folder: RunFolder, private: Path, oom_kill: bool = False) 
         rank_statuses={int(rank): int(status) for rank, status in _RANK_STATUS.findall(report)} or _statuses(private),
         torchrun_error=_torchrun_error(error_file(private)),
         by_slurm=end.by_slurm or ("" if end.stopped else slurm.cause_of_step(stderr)),
+        gpu_errors=_gpu_errors(folder),
         oom_kill=oom_kill,
     )
+
+
+def _gpu_errors(folder: RunFolder) -> list[str]:
+    """What GPUs have reported, each once, with how often where that is more."""
+    lines = [line for path in folder.all_gpu_errors() for line in _tail(path).splitlines()]
+    return [line + f" {count} times" * (count > 1) for line, count in Counter(lines).items()]
 
 
 def _statuses(private: Path) -> dict[int, int]:
@@ -165,7 +174,12 @@ Cause = tuple[Outcome, str]
 
 
 def cause(end: Ending, ranks: int) -> Cause:
-    """What ended a run of so many ranks before it had measured all: outcome and reason."""
+    """What ended a run of so many ranks before it had measured all: outcome and reason, and what GPUs have reported."""
+    outcome, reason = _cause(end, ranks)
+    return outcome, "; ".join([reason, *end.gpu_errors])
+
+
+def _cause(end: Ending, ranks: int) -> Cause:
     if end.stopped is not None:
         return end.stopped, end.reason
     if end.by_slurm:

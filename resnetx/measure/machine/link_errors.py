@@ -2,16 +2,21 @@
 
 NVML counts replays of PCIe, and for each NVLink the checksums that failed and what was sent again. A link that is
 narrower than it can be is a card in the wrong slot, or one that does not sit well; a GPU at rest lowers its generation.
+While a run is on, `ErrorWatch` hears of the errors of its GPUs as the driver reports them.
 
-Reference: NVML API reference, nvmlDeviceGetPcieReplayCounter and nvmlDeviceGetNvLinkErrorCounter.
+References: NVML API reference, nvmlDeviceGetPcieReplayCounter, nvmlDeviceGetNvLinkErrorCounter and nvmlEventSetWait;
+NVIDIA, Xid Errors (docs.nvidia.com/deploy/xid-errors).
 """
 
+import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from resnetx.measure.machine import amd_graphics
 from resnetx.measure.machine.nvml import Nvml, active_nvlinks, open_nvml
 from resnetx.measure.machine.pci_devices import PciDevice
+from resnetx.measure.machine.visible_gpus import uuids_here
 from resnetx.packages import hip_version
 from resnetx.record import Gpu, Unknown, known
 from resnetx.record.topology import DeviceLink, NvlinkErrors
@@ -125,3 +130,95 @@ def _nvlink_errors(nvml: Nvml, handle: Any) -> list[Any] | Unknown:
 
 def _or(value: Any, why: Unknown) -> Any:
     return why if value is None else value
+
+
+# ---- while a run is on ----------------------------------------------------------------------------------------------
+
+_XIDS = {
+    13: "graphics engine exception",
+    31: "memory page fault",
+    43: "GPU stopped processing",
+    48: "double-bit ECC error",
+    64: "row remapping failure",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    119: "GSP RPC timeout",
+}
+_CLEAN_UP = 45  # of a process that was killed, or that failed for another error: it explains nothing
+_LAST_WAIT_MS = 200  # the driver may report an error a moment after it has ended a process
+_WAIT_MS = 60_000
+_MOST_TOLD = 8
+
+
+class ErrorWatch:
+    """Errors of this node's GPUs while a run is on, kept in a file as they are reported, one a line.
+
+    Critical ones (Xid) are events, for which a thread waits without asking the GPU; those of NVLinks are counters, read
+    at the start and by `finish`. GPUs are numbered as by nvidia-smi, and are those that the run can see: another job
+    may use them, too. Where no NVIDIA driver answers, it does nothing.
+    """
+
+    def __init__(self, path: Path, module: Any = None) -> None:
+        self._path, self._told = path, 0
+        self._lock = threading.Lock()
+        self._gpus: list[tuple[Any, Any]] = []  # number, handle
+        uuids = [] if hip_version() else uuids_here(module)
+        nvml = open_nvml(module) if uuids else Unknown("no GPU")
+        if isinstance(nvml, Unknown):
+            return
+        self._nvml = nvml
+        handles = [nvml.ask("nvmlDeviceGetHandleByUUID", uuid) for uuid in uuids if not uuid.startswith("MIG-")]
+        found = [handle for handle in handles if not isinstance(handle, Unknown)]
+        self._gpus = [(nvml.ask("nvmlDeviceGetIndex", handle), handle) for handle in found]
+        self._before = [self._link_errors(handle) for _, handle in self._gpus]
+        self._events = nvml.ask("nvmlEventSetCreate")
+        if isinstance(self._events, Unknown):
+            return
+        xid = nvml.module.nvmlEventTypeXidCriticalError
+        for _, handle in self._gpus:
+            nvml.ask("nvmlDeviceRegisterEvents", handle, xid, self._events)
+        threading.Thread(target=self._listen, name="resnetx-gpu-errors", daemon=True).start()
+
+    def finish(self) -> None:
+        """Tells what NVLinks have counted; to be called once, when a rank of the run has failed."""
+        if not self._gpus:
+            return
+        if not isinstance(self._events, Unknown):
+            self._take(_LAST_WAIT_MS)
+        for (number, handle), before in zip(self._gpus, self._before, strict=True):
+            if (count := self._link_errors(handle) - before) > 0:
+                self._tell(f"GPU {number} counted {count} NVLink errors")
+
+    def _listen(self) -> None:
+        while self._take(_WAIT_MS):
+            pass
+
+    def _take(self, wait_ms: int) -> bool:
+        """Waits for one event and tells it; False where waiting makes no sense any more."""
+        names = self._nvml.module
+        try:
+            event = names.nvmlEventSetWait_v2(self._events, wait_ms)
+        except names.NVMLError as error:
+            return bool(error.value == names.NVML_ERROR_TIMEOUT)
+        if event.eventData != _CLEAN_UP:
+            number = self._nvml.ask("nvmlDeviceGetIndex", event.device)
+            meaning = _XIDS.get(event.eventData)
+            self._tell(f"GPU {number} reported Xid {event.eventData}" + (f" ({meaning})" if meaning else ""))
+        return True
+
+    def _link_errors(self, handle: Any) -> int:
+        links = _nvlink_errors(self._nvml, handle)
+        if isinstance(links, Unknown):
+            return 0
+        return sum(
+            count or 0 for link in links for count in (link.crc_flit, link.crc_data, link.replays, link.recoveries)
+        )
+
+    def _tell(self, line: str) -> None:
+        with self._lock:
+            self._told += 1
+            if self._told <= _MOST_TOLD:
+                with self._path.open("a") as file:
+                    file.write(line + "\n")

@@ -19,10 +19,20 @@ from resnetx.packages import hip_version
 
 def gpus_here(module: Any = None) -> int:
     """GPUs that a run on this machine can use; 0 on a machine without any. Loads no torch; `module`: of `open_nvml`."""
+    visible = _visible(module)
+    return min(1, len(visible.uuids)) if visible.divided else len(visible.uuids)
+
+
+def uuids_here(module: Any = None) -> tuple[str, ...]:
+    """The UUIDs of the GPUs that a process on this machine can use, or of their instances."""
+    return _visible(module).uuids
+
+
+def _visible(module: Any) -> HostGpus:
     visible = _host(module)
     for name in _variables():
         visible = HostGpus(tuple(_shown(_words(name), visible)), visible.instances)
-    return min(1, len(visible.uuids)) if visible.divided else len(visible.uuids)
+    return visible
 
 
 def hidden_by_mistake(module: Any = None) -> str:

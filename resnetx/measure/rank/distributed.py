@@ -37,11 +37,8 @@ from resnetx.measure.rank import peers
 from resnetx.measure.rank.device import choose_device
 from resnetx.operations import OPERATIONS
 from resnetx.packages import hip_version
-from resnetx.transports import AUTO, Way
+from resnetx.transports import AUTO, FIRST_NCCL_BACKEND, NCCL_BACKEND_VARIABLE, Way
 
-# torch's newer backend for NCCL, its default from 2.15 on, lets the stream that computes wait for each message of DDP
-# once it is sent (in `Work.getFuture`, read from its binary): no message would overlap with the backward pass.
-BACKEND_VARIABLE, FIRST_BACKEND = "TORCH_DIST_USE_NCCL2", "0"
 _RECORDED = "resnetx/recorded"  # in the store of the process group
 SHARING_NCCL = (2, 30)  # the first that joins several ranks of one GPU (NCCL_MULTI_RANK_GPU_ENABLE)
 
@@ -261,7 +258,10 @@ def _join_by_nccl(ranks: Ranks, meeting: dict[str, Any], timed: bool, choices: M
 
     `timed`: NCCL keeps the start and end of each collective.
     """
-    os.environ.setdefault(BACKEND_VARIABLE, FIRST_BACKEND)  # stays, so that the record has it
+    # torch's newer backend, its default from 2.15 on, lets the stream that computes wait for each message of DDP once
+    # it is sent (in `Work.getFuture`): no message would overlap with the backward pass. torch reads the variable when
+    # its first process group begins. It stays, so that the record has it.
+    os.environ.setdefault(NCCL_BACKEND_VARIABLE, FIRST_NCCL_BACKEND)
     os.environ.update({**ranks.way.nccl, **(choices or {})})  # stays, too: NCCL reads some when it first connects
     log = nccl_log.new_log()
     variables = nccl_log.variables(log, choices=choices is not None) if log else {}
