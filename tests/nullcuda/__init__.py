@@ -7,6 +7,7 @@ _RUNS = "tests/gpu/test_runs.py::"
 IN_CI = (
     "tests/nullcuda/test_device.py",
     "tests/nullcuda/test_faults.py",
+    "tests/nullcuda/test_truth.py",
     "tests/gpu/test_device_time.py",
     f"{_RUNS}test_several_ranks_train_over_nccl_and_say_which_way_the_gradients_went",
     f"{_RUNS}test_gpu_ranks_equal_one_process_with_synchronised_statistics",
