@@ -21,11 +21,11 @@ RANKS = 2
 ON_NULL_GPUS = nullcuda.VARIABLE in os.environ
 _DALI = "DALI asks a driver, which null GPUs have none of"
 NOT_ON_NULL_GPUS = {
+    "test_a_batch_of_dali_stays_as_it_is_while_a_slow_step_reads_it": _DALI,
     "test_batches_of_dali_are_born_on_the_gpu_and_show_the_same_pixels": _DALI,
     "test_a_file_that_must_not_reach_a_decoder_is_refused_by_name_on_the_gpu_too": _DALI,
     "test_the_doctor_used_nccl_and_where_it_is_installed_dali": _DALI,
     "test_the_backward_pass_goes_on_while_a_bucket_is_on_its_way": "the host computes for null GPUs, here for minutes",
-    "test_a_gpu_without_memory_ends_a_run_as_oom": "torch then asks NVML what the mock of it does not know",
     "test_more_elements_than_32_bits_count_are_right": "null GPUs have the host's memory, and this takes 48 GB",
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ LIBRARIES = {
     "libcudart.so.13": (RUNTIME, True),
     "libnccl.so.2": (("nccl",), False),
     "libcuda.so.1": (("driver",), False),
+    "libcupti.so.13": (("cupti",), True),
 }
 OPERATORS = "liboperators.so"
 _OPTIONS = ["-O1", "-fPIC", "-Wall", "-Werror"]
@@ -53,7 +55,7 @@ def missing() -> str:
     """Why this machine cannot build it; "" where it can."""
     if sys.platform != "linux":
         return "the null CUDA is built on Linux"
-    for program in ("g++", "objdump"):
+    for program in ("g++", "gcc", "cc", "nm", "objdump"):
         if shutil.which(program) is None:
             return f"the null CUDA needs {program}, which this machine lacks"
     if (torch.version.cuda or "").split(".")[0] != "13":
@@ -61,6 +63,8 @@ def missing() -> str:
     for folder in _includes()[1:]:
         if not folder.is_dir():
             return f"the null CUDA needs NVIDIA's headers in {folder.parent.name}, which are not installed"
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return "the null CUDA stands in for cuda-bindings, which is not installed"
     return ""
 
 
@@ -154,7 +158,7 @@ def _link(folder: Path, name: str, parts: Iterable[str], versioned: bool) -> Non
     _run("g++", "-shared", "-o", folder / name, *objects, rest_object, *options)
 
 
-_PREFIXES = {"libcudart.so.13": "cuda", "libnccl.so.2": "nccl", "libcuda.so.1": "cu[A-Z]"}
+_PREFIXES = {"libnccl.so.2": "nccl", "libcuda.so.1": "cu[A-Z]"}
 
 
 def _needed(name: str) -> set[str]:
@@ -162,10 +166,12 @@ def _needed(name: str) -> set[str]:
     found: set[str] = set()
     for library in sorted((_torch() / "lib").glob("libtorch*.so")) + sorted((_torch() / "lib").glob("lib*c*.so")):
         table = _run("objdump", "-T", library)
-        if name == "libcudart.so.13":
+        if LIBRARIES[name][1]:
             found |= set(re.findall(rf"\*UND\*.*\({re.escape(name)}\) +(\S+)", table))
         else:
             found |= set(re.findall(rf"\*UND\*\s+\S+\s+(?:Base\s+)?({_PREFIXES[name]}\w+)$", table, re.MULTILINE))
+    if LIBRARIES[name][1]:
+        return found
     return {each for each in found if not re.match("cu(blas|dnn|sparse|fft|solver|File|pti|rand)", each)}
 
 

@@ -1,6 +1,7 @@
 // Devices: how many, which one the thread drives, contexts, errors.
 #include "device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@ double now() {
 }
 
 void sleep_until(double time) {
-  for (double n = now(); n < time; n = now()) usleep(static_cast<useconds_t>((time - n) * 1e6) + 1);
+  for (double n = now(); n < time; n = now()) usleep(static_cast<useconds_t>(std::min(time - n, 1.0) * 1e6) + 1);
 }
 
 double setting(const char* name, double otherwise) {

@@ -129,10 +129,15 @@ EXPORTED int null_enqueue(void* handle, const char* what, void (*work)(void*), v
 }
 EXPORTED unsigned long long null_launches() { LOCKED; return launches; }
 EXPORTED int null_fault(const char* kind) { return fault(kind); }
-// A message of NCCL: how long it takes is null_delay's, which `work` calls.
+// A message of NCCL: how long it takes is null_delay's, which `work` calls. It waits for other ranks, and so without the
+// lock: torch's watchdog asks for events meanwhile.
 EXPORTED int null_message(void* handle, const char* what, void (*work)(void*), void* argument, const void* from, size_t read,
                           const void* to, size_t written) {
   count_launch();
-  return enqueue(static_cast<cudaStream_t>(handle), 0, what, [=] { work(argument); },
-                 {{from, read, false}, {to, written, true}});
+  auto stream = static_cast<cudaStream_t>(handle);
+  bool captured = capturing(stream);
+  auto error = enqueue(stream, 0, what, captured ? Work([=] { work(argument); }) : Work(),
+                       {{from, read, false}, {to, written, true}});
+  if (!error && !captured) work(argument);
+  return error;
 }

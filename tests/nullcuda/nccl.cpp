@@ -1,7 +1,8 @@
 // NCCL between processes: data goes through shared memory when the host calls, and the time of a message is virtual.
 //
 // A collective starts when the last rank's stream has come to it, and takes LATENCY + bytes / RATE. The host of a rank
-// waits in the call until the others have called, too: real NCCL returns at once (README.md, "not modelled").
+// waits in the call until the others have called, too, but no longer than NULLCUDA_PATIENCE_S: then its stream waits
+// for ever. Real NCCL returns at once (README.md, "not modelled").
 #include <nccl.h>
 
 #include <algorithm>
@@ -27,6 +28,16 @@ extern "C" double null_ready(void*);
 extern "C" void null_delay(void*, double);
 extern "C" int null_fault(const char*);
 
+static double setting(const char* name, double otherwise) {
+  const char* text = getenv(name);
+  return text ? atof(text) : otherwise;
+}
+static double seconds_now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
 using Result = ncclResult_t;
 static const size_t SLOT = 4 << 20, BOX = 64 << 10;  // bytes that go at once, of collectives and of pairs
 
@@ -43,7 +54,7 @@ struct Head {
 struct ncclComm {
   int rank, ranks;
   char* base;
-  std::atomic<bool> aborted{false};
+  std::atomic<bool> aborted{false}, stuck{false};  // stuck: a rank did not come in PATIENCE_S
 
   Head* head() { return reinterpret_cast<Head*>(base); }
   char* slot(int of) { return base + 4096 + of * SLOT; }
@@ -51,15 +62,19 @@ struct ncclComm {
   static size_t size(int ranks) { return 4096 + ranks * SLOT + sizeof(Box) * ranks * ranks; }
 
   bool wait(const std::function<bool()>& done) {
+    static const double patience_s = setting("NULLCUDA_PATIENCE_S", 1e9);
     timespec moment{0, 50000};
+    double begun = seconds_now();
     for (int turns = 0; !done(); turns++) {
-      if (aborted) return false;
+      if (aborted || stuck) return false;
+      if (turns >= 200 && seconds_now() - begun > patience_s) return !(stuck = true);
       if (turns < 200) sched_yield();
       else nanosleep(&moment, nullptr);
     }
     return true;
   }
   bool meet() {
+    if (stuck) return false;
     int generation = head()->generation;
     if (++head()->arrived == ranks) {
       head()->arrived = 0;
@@ -233,14 +248,13 @@ EXPORTED Result ncclRedOpCreatePreMulSum(ncclRedOp_t*, void*, ncclDataType_t, nc
 
 // ---- messages --------------------------------------------------------------------------------------------------------
 
-static double of_environment(const char* name, double otherwise) {
-  const char* text = getenv(name);
-  return text ? atof(text) : otherwise;
-}
 static double seconds(size_t bytes) {
-  static double latency = of_environment("NULLCUDA_NCCL_US", 12) * 1e-6, rate = of_environment("NULLCUDA_NCCL_GBPS", 200) * 1e9;
+  static double latency = setting("NULLCUDA_NCCL_US", 12) * 1e-6, rate = setting("NULLCUDA_NCCL_GBPS", 200) * 1e9;
   return latency + bytes / rate;
 }
+
+// A message that a rank does not come to: its host goes on, as with real NCCL, and its stream does not.
+static void never_ends(cudaStream_t stream) { null_delay(stream, null_ready(stream) + 1e7); }
 
 struct Part {
   ncclComm* comm;
@@ -288,15 +302,15 @@ struct Collective {
       return message(self.stream, self.name, self.from, self.read, self.to, self.written, [=] {
         auto* c = self.c;
         c->head()->ready[c->rank] = null_ready(self.stream);
-        if (!c->meet()) return;
+        if (!c->meet()) return never_ends(self.stream);
         double start = *std::max_element(c->head()->ready, c->head()->ready + c->ranks);
         for (size_t round = 0; round < rounds; round++)
           for (size_t at = 0; at < length || at == 0; at += SLOT) {
             size_t n = std::min(length - at, SLOT);
             give(round, at, n);
-            if (!c->meet()) return;
+            if (!c->meet()) return never_ends(self.stream);
             take(round, at, n);
-            if (!c->meet()) return;
+            if (!c->meet()) return never_ends(self.stream);
             if (!length) break;
           }
         null_delay(self.stream, start + seconds(self.bytes));

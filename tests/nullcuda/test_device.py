@@ -62,7 +62,7 @@ def test_time_is_what_was_described():
     """Kernels behind a sleep take 5 us each, and a stream that waits for another ends behind it."""
     start, end, side_end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
     values, side = torch.zeros(4, device="cuda"), torch.cuda.Stream()
-    torch.cuda._sleep(int(0.1 * 1.98e9))  # 0.1 s
+    torch.cuda._sleep(int(2 * 1.98e9))  # 2 s, in which a slow host launches the rest
     start.record()
     for _ in range(200):
         values += 1

@@ -21,12 +21,14 @@
  *     instance|GPU|UUID                   of a GPU that MIG divides
  *
  * FABRIC is the state that nvmlDeviceGetGpuFabricInfoV tells (0: the GPU has no fabric, 3: it is ready). Only functions
- * that resnetx calls are here: what it calls newly must be added. Signatures are those of nvml.h.
+ * that resnetx calls are here, and those that torch looks for (c10/cuda/driver_api.h): what they call newly must be
+ * added. Signatures are those of nvml.h.
  */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
@@ -158,6 +160,7 @@ const char *nvmlErrorString(int code) {
 }
 
 int nvmlSystemGetDriverVersion(char *text, unsigned int size) { MAY_FAIL; copy(text, size, driver); return SUCCESS; }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { GIVE(version, 13000); }
 int nvmlDeviceGetCount_v2(unsigned int *found) { GIVE(found, count); }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, Gpu **gpu) {
@@ -173,6 +176,17 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Gpu **gpu) {
         if (!strcmp(gpus[i].uuid, uuid)) { *gpu = &gpus[i]; return SUCCESS; }
     for (int i = 0; i < instance_count; i++)
         if (!strcmp(instances[i].uuid, uuid)) { *gpu = &instances[i]; return SUCCESS; }
+    return NOT_FOUND;
+}
+
+/* A bus id may have four digits of its domain or eight. */
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, Gpu **gpu) {
+    MAY_FAIL;
+    size_t length = strlen(bus);
+    for (int i = 0; i < count; i++) {
+        size_t own = strlen(gpus[i].bus), end = own < length ? own : length;
+        if (!strcasecmp(gpus[i].bus + own - end, bus + length - end)) { *gpu = &gpus[i]; return SUCCESS; }
+    }
     return NOT_FOUND;
 }
 
@@ -388,6 +402,11 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(Gpu *gpu, unsigned int link, Pci *pci) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetNvLinkRemoteDeviceType(Gpu *gpu, unsigned int link, int *type) {
+    (void)gpu, (void)link;
+    GIVE(type, switched ? 2 : 0); /* an NVSwitch, or a GPU */
+}
+
 int nvmlDeviceGetP2PStatus(Gpu *one, Gpu *other, int kind, int *status) {
     (void)one, (void)other, (void)kind;
     GIVE(status, switched ? 0 : 5); /* OK, or not supported */
@@ -414,6 +433,12 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned int *size, Proces
     int fits = found ? here <= *size : here == 0;
     *size = here;
     return fits ? SUCCESS : INSUFFICIENT_SIZE;
+}
+
+/* The first version, which torch asks for what else uses a GPU that has no memory left: no process that it knows. */
+int nvmlDeviceGetComputeRunningProcesses(Gpu *gpu, unsigned int *size, void *found) {
+    (void)gpu, (void)found;
+    GIVE(size, 0);
 }
 
 typedef struct {
