@@ -229,10 +229,14 @@ def test_the_hour_and_the_day_run(day, tmp_path):
 TESTS = "def test_one():\n    pass\n\n\ndef test_other():\n    assert False\n"
 
 
+# A pytest that starts others, whatever started this one.
+FIRST = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+
+
 @pytest.mark.slow
 def test_tests_that_have_passed_are_skipped_the_next_time(tmp_path):
     (tmp_path / "test_two.py").write_text(TESTS)
-    environment = {**os.environ, "RESNETX_PASSED": str(tmp_path / "passed.txt"), "PYTHONPATH": str(ROOT)}
+    environment = {**FIRST, "RESNETX_PASSED": str(tmp_path / "passed.txt"), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "tests.gpu.resuming", "test_two.py"]
     ends = [
         subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
@@ -264,7 +268,7 @@ def test_what_is_shown(number):
 def test_tests_on_gpus_are_spread_over_them_and_see_no_others(tmp_path):
     (tmp_path / "test_shown.py").write_text(SHOWN)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.scheduling", "-n", "2", "-m", "gpu", "test_shown.py"]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "4,5,6,7", "PYTHONPATH": str(ROOT)}
+    environment = {**FIRST, "CUDA_VISIBLE_DEVICES": "4,5,6,7", "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "4 passed" in ended.stdout, ended.stdout
     assert set((tmp_path / "shown.txt").read_text().split()) == {"4,5", "6,7"}
