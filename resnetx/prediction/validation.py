@@ -285,7 +285,7 @@ def _one_gpu() -> Iterator[TrainingRow]:
             seen=entry.seen,
             publisher=entry.publisher,
             low=predicted / (1 + step.slower),
-            high=predicted / (1 - step.faster),
+            high=predicted / max(1 - step.faster, LEAST_STEP),
         )
 
 
