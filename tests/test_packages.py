@@ -28,8 +28,16 @@ class Hidden:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Hidden())
+{changes}
 from resnetx.cli import main
 sys.exit(main(sys.argv[1:]))
+"""
+
+
+# Probes run in this process, as in another one nothing is hidden.
+PROBED_HERE = """
+from resnetx.measure.doctor import examination
+examination.apart = lambda probes, *_: {name: probe() for name, probe in probes.items()}
 """
 
 
@@ -37,8 +45,8 @@ sys.exit(main(sys.argv[1:]))
 def without(tmp_path, light_python):
     """Runs a verb without some modules, in an empty folder: (status, what is printed, what is said of mistakes)."""
 
-    def run(hidden, *words):
-        program = WITHOUT.format(hidden=set(hidden))
+    def run(hidden, *words, changes=""):
+        program = WITHOUT.format(hidden=set(hidden), changes=changes)
         command = [light_python, "-c", program, *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
@@ -145,7 +153,7 @@ def test_a_drawn_system_has_its_vega_lite_beside_it(without, tmp_path):
 
 @pytest.mark.slow
 def test_the_doctor_examines_what_is_there_and_lists_what_is_not(without):
-    status, out, _ = without(["torch", "torchvision", "pynvml", "altair"], "doctor", "--json")
+    status, out, _ = without(["torch", "torchvision", "pynvml", "altair"], "doctor", "--json", changes=PROBED_HERE)
     assert status == 1
     assert f'python -m pip install -e \\"{ROOT}[train]\\"' in out
     assert '"topic":"torch","state":"missing","what":"PyTorch is not installed"' in out
