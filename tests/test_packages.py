@@ -241,7 +241,7 @@ def elsewhere(tmp_path, light_python):
     (tmp_path / "alexnet.tsv").write_text(COLUMNS)
 
     def run(*words):
-        program = NOT_UNIX + WITHOUT.format(hidden=set(UNIX_ONLY))
+        program = NOT_UNIX + WITHOUT.format(hidden=set(UNIX_ONLY), changes="")
         command = [light_python, "-c", program, *words]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
