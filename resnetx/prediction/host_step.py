@@ -100,11 +100,11 @@ def launched(images: int, device_s: float, fixed_s: float, host: HostStep, error
     `error`: in nine cases of ten, |ln| of what it does take over that.
     """
     time_s = host.step_s(device_s)
-
     devices_s = [host.step_s(device_s * math.exp(sign * error)) for sign in (-1, 1)]
     hosts_s = [host.stretched(sign).step_s(device_s) for sign in (-1, 1)]
     by_device, by_host = ((1 - low_s / time_s, high_s / time_s - 1) for low_s, high_s in (devices_s, hosts_s))
-    level = images * (host.time_s - fixed_s) / (device_s - fixed_s)
+    of_images_s = device_s - fixed_s  # a roofline whose passes are shorter may leave nothing for a tiny network
+    level = images * (host.time_s - fixed_s) / of_images_s if of_images_s > 0 else 0.0
     return LaunchedStep(device_s, host, time_s, by_device, by_host, level)
 
 
