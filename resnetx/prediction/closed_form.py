@@ -28,14 +28,16 @@ def iteration_s(
     reading_s, copy_s = step.input_s * by.reading, step.host_to_device_s * by.copying
     reads_ahead, copies_ahead = overlap
     waits_s = reading_s + copy_s if not reads_ahead else copy_s if not copies_ahead else 0.0
-    begin_s = waits_s + step.host_s * by.host  # of the forward pass, since the update before
+    host_s, queueing_s = step.host_s * by.host, step.queue_s * by.queueing
+    begin_s = waits_s + host_s  # of the forward pass, since the update before
     passes_s = _passes_s(step, messages, cuts, by, fetched, begin_s)
     if contention and messages:
         passes_s += contention * hidden_s(messages, by, passes_s - step.compute_s * by.compute)
+    if host_s and queueing_s:  # it queues behind what it does once in a step, and the update behind that
+        passes_s = max(passes_s, queueing_s + step.update_s * by.compute)
     if not reads_ahead:
         return begin_s + passes_s
-    queueing_s = step.queue_s * by.queueing if copies_ahead else 0.0
-    return max(reading_s + copy_s, begin_s + passes_s, queueing_s)
+    return max(reading_s + copy_s, begin_s + passes_s, 0.0 if host_s else queueing_s)
 
 
 def hidden_s(messages: Sequence[TimedMessage], by: Stretch, exposed_s: float) -> float:

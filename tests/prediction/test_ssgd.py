@@ -127,7 +127,7 @@ def test_the_formula_that_predictions_use_says_what_is_simulated(
     each, times = drawn
     messages = [TimedMessage(made.layers, made.time_s, unpack_s) for made in layerwise(each, times)]
     overlap = Overlap(reading, copying)
-    if host_s or not (reading and copying):
+    if not host_s and not (reading and copying):
         queue_s = 0.0  # is simulated
     whole = job(replace(each, host_s=host_s, queue_s=queue_s), messages, overlap)
     for by in (
