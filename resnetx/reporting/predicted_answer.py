@@ -185,7 +185,9 @@ def _between(curves: Sequence[PredictedCurve]) -> str:
         return f"{much} on {ranks(point.gpus, point)} ({', '.join(who)})"
 
     ranked = sorted(able, key=lambda curve: (curve.last.speedup if gained else curve.able[-1].images_per_s) or 0.0)
-    what = "speed-ups" if gained else "rates"
+    one = curves[0]
+    same = [one.workload] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
+    what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
     return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
 
 
