@@ -3,9 +3,9 @@
 A changed byte of a compressed file is found by its checksum, so that what reads the content never sees it.
 """
 
-import json
 import gzip
 import hashlib
+import json
 import tempfile
 from collections.abc import Sequence
 from functools import cache
