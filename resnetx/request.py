@@ -165,4 +165,8 @@ def leave_out_defaults(tree: dict[str, Any], kind: type[msgspec.Struct]) -> None
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
     """The fields that have a default; msgspec resolves all annotations of a struct to tell them."""
-    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind) if not field.required)
+    return tuple(
+        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        for field in msgspec.structs.fields(kind)
+        if not field.required
+    )

@@ -107,6 +107,23 @@ def derived(function: Callable[..., Floats], *sets: Runs) -> Summary:
     return Summary(median.item(), low.item(), high.item(), fewest, "interval" if fewest >= MIN_RUNS else "range")
 
 
+def of_blocks(function: Callable[..., Floats], columns: Sequence[Sequence[float]]) -> list[Summary]:
+    """Several quantities derived from blocks: each column is a measurement, each place in it a block that has all.
+
+    `function` gets the median of each column, and answers one row for each quantity. Blocks are drawn whole, so what
+    varies from one to the next (the state of the machine) does not vary between the measurements of one. From fewer
+    than MIN_RUNS blocks: the range over single blocks.
+    """
+    blocks = np.array(columns)
+    count = blocks.shape[1]
+    medians = function(*np.median(blocks, axis=1, keepdims=True))[:, 0]
+    known = count >= MIN_RUNS
+    possible = np.median(blocks[:, _drawn_runs(count, 0)[0]], axis=2) if known else blocks
+    lows, highs = np.quantile(function(*possible), [LEVEL / 2, 1 - LEVEL / 2] if known else [0, 1], axis=1)
+    found = zip(medians.tolist(), lows.tolist(), highs.tolist(), strict=True)
+    return [Summary(median, low, high, count, "interval" if known else "range") for median, low, high in found]
+
+
 def _measured(runs: Runs) -> _Measured:
     """The same runs, every one as the rates of its windows, in a form that can be told apart and looked up."""
     measured = tuple(tuple(np.atleast_1d(run).tolist()) for run in runs)

@@ -16,6 +16,23 @@ def si(value: float, unit: str = "", digits: int = 3) -> str:
     return f"{_significant(value, digits)} {unit}".rstrip()
 
 
+def to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A value with its interval, with as many digits as that leaves: "4,300", "3,300", "5,300" of 4310 (3307 to 5268).
+
+    The last digit's place is the power of ten at or below a fifth of the interval's width, with at least two
+    significant digits of the value; without a width there are three.
+    """
+    largest = max(abs(value), abs(low), abs(high))
+    if largest == 0 or not math.isfinite(largest):
+        return (f"{value:g}", f"{low:g}", f"{high:g}")
+    place = math.floor(math.log10(abs(value) or largest)) - 2
+    if high > low:
+        place = min(math.floor(math.log10((high - low) / 5)), place + 1)
+        place = max(place, math.floor(math.log10(abs(value) or largest)) - 3)
+    texts = (f"{round(number, -place):,.{max(0, -place)}f}" for number in (value, low, high))
+    return tuple(texts)  # type: ignore[return-value]
+
+
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})"  # longer numbers are not valid sizes or times
 
 

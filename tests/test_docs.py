@@ -59,8 +59,7 @@ def test_files_that_contributing_names_exist():
 
 
 @pytest.mark.parametrize("what", ["model", "collective", "system", "verb", "file format"])
-def test_contributing_tells_how_to_add_something_in_ten_lines(what):
+def test_contributing_tells_which_files_something_new_goes_into(what):
     _, _, after = CONTRIBUTING.partition(f"**A {what}.**")
     section, _, _ = after.partition("\n\n")
-    assert 0 < len(section.splitlines()) <= 10
     assert len(re.findall(r"`(?:resnetx|tests|configs)/", section)) >= 3

@@ -58,10 +58,6 @@ def test_the_first_two_shell_blocks_are_one_line_each():
     assert found[1].rstrip().endswith("pytest")
 
 
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
-
-
 @pytest.mark.parametrize("command", of("describe"))
 def test_a_describe_command_runs(command, capsys):
     assert run(command) == 0

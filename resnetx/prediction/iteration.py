@@ -9,6 +9,7 @@ from resnetx.prediction.compute import Compute
 from resnetx.prediction.host_step import PARALLEL_SPREAD
 from resnetx.prediction.input import RATE_ERRORS, InputTimes
 from resnetx.prediction.job import Job
+from resnetx.prediction.lost_time import Spent, spent
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.scaling_errors import KindError, parallel_s, scaling_errors
 from resnetx.prediction.scenario import Point
@@ -123,12 +124,7 @@ class Iteration:
     @cached_property
     def interval_by_compute_s(self) -> list[float]:
         """The iteration with compute times at both ends of what they may be."""
-        return self._by_compute_s(max(compute.best for compute in self.computes), self.errors.compute)
-
-    def _by_compute_s(self, faster: float, slower: float) -> list[float]:
-        errors = self.errors
-        host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
-        return self._between(Errors(compute=slower, faster=faster, host=host, queueing=queueing))
+        return self._between(*self._by_compute(max(compute.best for compute in self.computes), self.errors.compute))
 
     @cached_property
     def interval_s(self) -> list[float]:
@@ -136,44 +132,57 @@ class Iteration:
 
         Each is the logarithm of how much longer, or shorter, the iteration is with that part at its worst, or best.
         """
-        parts = [self.interval_by_compute_s, self._by_messages_s, self._by_others_s, self.interval_by_scaling_s]
+        others = (self._between(*ends) for ends in (self._by_messages, self._by_others))
+        parts = [self.interval_by_compute_s, *others, self.interval_by_scaling_s]
         shorter, longer = zip(*map(self._deviation, parts), strict=True)
         return [self.time_s * exp(-hypot(*shorter)), self.time_s * exp(hypot(*longer))]
 
     @cached_property
-    def deviations(self) -> Deviations:
-        """The same part by part."""
+    def stretches(self) -> list[tuple[Stretch, Stretch]]:
+        """Each thing that is not known at its best and at its worst: computing, by cause, messages, and the rest."""
         causes = zip(*(each.causes or ((each.best, each.error),) for each in self.computes), strict=True)
-        computed = [self._by_compute_s(*map(max, zip(*cause, strict=True))) for cause in causes]
-        parts = [*computed, self._by_messages_s, self._by_others_s]
-        return Deviations(tuple(map(self._deviation, parts)), self._deviation(self.interval_by_scaling_s))
+        computing = [self._by_compute(*map(max, zip(*cause, strict=True))) for cause in causes]
+        return [*computing, self._by_messages, self._by_others]
+
+    @cached_property
+    def deviations(self) -> Deviations:
+        """How much each of these changes the iteration."""
+        parts = (self._deviation(self._between(*ends)) for ends in self.stretches)
+        return Deviations(tuple(parts), self._deviation(self.interval_by_scaling_s))
+
+    @cached_property
+    def spent(self) -> Spent:
+        """The iteration in parts."""
+        return spent(self.job, self.stretches, self.deviations)
 
     def _deviation(self, interval_s: Sequence[float]) -> tuple[float, float]:
         low_s, high_s = interval_s
         return log(low_s / self.time_s), log(high_s / self.time_s)
 
+    def _by_compute(self, faster: float, slower: float) -> tuple[Stretch, Stretch]:
+        errors = self.errors
+        host, queueing = (None if error is None else 0.0 for error in (errors.host, errors.queueing))
+        return Errors(compute=slower, faster=faster, host=host, queueing=queueing).ends
+
     @property
-    def _by_others_s(self) -> list[float]:
-        """With input, and what the host does beside launching, at both ends."""
+    def _by_others(self) -> tuple[Stretch, Stretch]:
+        """Input, and what the host does beside launching."""
         if not (self.input_s or self.alone_s["host"]):
-            return [self.time_s, self.time_s]
-        return self._between(replace(self.errors, compute=0.0, faster=None, messages=0.0))
+            return AS_IT_IS, AS_IT_IS
+        return replace(self.errors, compute=0.0, faster=None, messages=0.0).ends
 
     @property
-    def _by_messages_s(self) -> list[float]:
-        """With messages at both ends: beside computing at no cost to it, and so that it stands still meanwhile."""
+    def _by_messages(self) -> tuple[Stretch, Stretch]:
+        """Messages beside computing at no cost to it, and so that it stands still meanwhile."""
         if not self.job.messages:
-            return [self.time_s, self.time_s]
-        low, high = (Errors(messages=self.errors.messages).stretch(sign) for sign in (-1, 1))
+            return AS_IT_IS, AS_IT_IS
+        low, high = Errors(messages=self.errors.messages).ends
         beside = self.job.contention > 0  # where it is known, as on CPUs, no error of its own is counted
-        ends = (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
-        return self._ordered(*(iteration_s(self.job, end) for end in ends))
+        return (replace(low, contention=0.0), replace(high, contention=1.0)) if beside else (low, high)
 
-    def _between(self, errors: Errors) -> list[float]:
-        return self._ordered(*(iteration_s(self.job, errors.stretch(sign)) for sign in (-1, 1)))
-
-    def _ordered(self, low_s: float, high_s: float) -> list[float]:
+    def _between(self, best: Stretch, worst: Stretch) -> list[float]:
         """Sums of other figures round otherwise: where an error changes nothing, an end may differ in a last digit."""
+        low_s, high_s = (self.time_s if end is AS_IT_IS else iteration_s(self.job, end) for end in (best, worst))
         return [min(low_s, self.time_s), max(high_s, self.time_s)]
 
     def timeline(self) -> list[PredictedTask]:

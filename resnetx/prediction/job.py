@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Literal
 
 from resnetx.hashed import HashedTuple
 from resnetx.prediction.step import LayerTime, StepTimes, TimedMessage
@@ -16,12 +17,25 @@ class Overlap:
     parameters: bool = False  # of a parameter server: each layer waits for its own, not the step for all of them
 
 
+Cause = Literal["waits", "shares", "beyond"]
+
+
 @dataclass(frozen=True)
 class RankClass:
     """Ranks that do the same in the same time."""
 
     ranks: int
     step: StepTimes
+    # How many times as long its computing takes, which `step` has already:
+    waits: float = 1.0  # for the slowest rank
+    shares: float = 1.0  # as it shares the host's cores
+    beyond: float = 1.0  # beyond what is modelled, with what its host does
+
+    def relieved(self, of: Cause) -> "RankClass":
+        """Without one of these."""
+        step = self.step.slowed(1 / getattr(self, of), with_host=of == "beyond")
+        factors = {cause: 1.0 if cause == of else getattr(self, cause) for cause in ("waits", "shares", "beyond")}
+        return RankClass(self.ranks, step, **factors)
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,12 @@ class Job:
 
     def without_messages(self) -> "Job":
         return replace(self, messages=(), fetched=())
+
+    def relieved(self, of: Cause) -> "Job":
+        """With no rank's computing longer for this cause."""
+        if all(getattr(ranks, of) == 1 for ranks in self.classes):
+            return self
+        return replace(self, classes=tuple(ranks.relieved(of) for ranks in self.classes))
 
     def with_message(self, message: TimedMessage) -> "Job":
         """With one more, behind the others."""

@@ -123,13 +123,14 @@ def _exchange(point: Point, computed: Compute) -> Exchange:
 def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes], exchange: Exchange) -> Job:
     classes = []
     for (_, ranks), computed, times in zip(point.shares, computes, inputs, strict=True):
-        step = times.step.slowed(_crowding(point) * _waiting(point, computed))
+        waits, shares, beyond = _waiting(point, computed), _sharing(point, computed), _beyond(point).factor
+        step = times.step.slowed(shares * waits)
         if exchange.messages and point.setting.communication == "model" and point.fabric.lab is None:
             step = step.copying_gradients(1 / computed.gradient_copy_Bps)
         if isinstance(point.subject.strategy, Server) and exchange.messages and point.fabric.on_cpus:
             step = replace(step, update_s=0.0)  # the server's, beside its rank; a GPU that serves does it in between
         step = replace(step, host_s=step.host_s + parallel_s(point))
-        classes.append(RankClass(ranks, step.slowed(_beyond(point).factor, with_host=True)))
+        classes.append(RankClass(ranks, step.slowed(beyond, with_host=True), waits, shares, beyond))
     if point.setting.straggler != 1.0 and point.gpus > 1:  # one GPU is the machine as it should be
         classes = _with_straggler(classes, point.setting.straggler)
     at_once = GLOO_AT_ONCE if exchange.library == "gloo" else 1
@@ -146,10 +147,15 @@ def _job(point: Point, computes: Sequence[Compute], inputs: Sequence[InputTimes]
 
 
 def _waiting(point: Point, computed: Compute) -> float:
-    """How many times as long a step takes because ranks wait for the slowest, and the host is busy decoding."""
+    """How many times as long a step takes because ranks wait for the slowest."""
     costs = point.setting.costs or scaling_errors().costs
-    jitter = costs.variation if computed.jitter is None else computed.jitter
-    return slowest_of(point.gpus, jitter) * (1 + costs.host_load * host_load.busy(point, computed.step))
+    return slowest_of(point.gpus, costs.variation if computed.jitter is None else computed.jitter)
+
+
+def _sharing(point: Point, computed: Compute) -> float:
+    """How many times as long a step takes because the host is busy decoding, and other ranks compute on it, too."""
+    costs = point.setting.costs or scaling_errors().costs
+    return _crowding(point) * (1 + costs.host_load * host_load.busy(point, computed.step))
 
 
 def _beyond(point: Point) -> Beyond:
@@ -197,7 +203,7 @@ def _largest_of(count: int) -> float:
 def _with_straggler(classes: list[RankClass], slowness: float) -> list[RankClass]:
     """The classes, with one rank of the first that computes `slowness` times as long."""
     first, *others = classes
-    slow = RankClass(1, first.step.slowed(slowness))
+    slow = replace(first, ranks=1, step=first.step.slowed(slowness), waits=first.waits * slowness)
     rest = [replace(first, ranks=first.ranks - 1)] if first.ranks > 1 else []
     return [slow, *rest, *others]
 

@@ -10,6 +10,7 @@ import msgspec
 from resnetx import __version__
 from resnetx.loading import own_yaml
 from resnetx.prediction import roofline
+from resnetx.prediction.lost_time import Spent
 from resnetx.prediction.published import FOLDER
 from resnetx.prediction.scaling_errors import ANY, LEVEL, KindError, scaling_errors
 from resnetx.prediction.step import Deviations
@@ -49,6 +50,7 @@ class SourcedPoint:
     point: PredictedPoint  # with an `Unknown` where a field cannot be known, until it is sealed
     inputs: tuple[RecordInput, ...] = ()  # none where nothing is predicted
     deviations: Deviations | None = None  # null: likewise
+    spent: Spent | None = None  # null: likewise
 
 
 def prediction(

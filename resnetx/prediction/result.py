@@ -12,6 +12,7 @@ import msgspec
 
 from resnetx.choices import Server
 from resnetx.prediction.iteration import CPU_RANKS_ERROR, Iteration
+from resnetx.prediction.lost_time import Spent, time_parts
 from resnetx.prediction.memory_check import MemoryNeed
 from resnetx.prediction.messages import Exchange
 from resnetx.prediction.provenance import RecordInput, SourcedPoint
@@ -21,7 +22,7 @@ from resnetx.prediction.staged import SHOWN_BY_RATES, closing_command
 from resnetx.prediction.step import Deviations
 from resnetx.prediction.traced_exchange import NO_LINK
 from resnetx.record import Unknown, known
-from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, measured_on
+from resnetx.record.prediction import COMPUTE, Origin, PredictedGpu, PredictedPoint, Sensitivity, TimePart, measured_on
 from resnetx.request import Request
 
 
@@ -32,6 +33,11 @@ class Baseline:
     gpus: int
     images_per_s: float | None  # null: open
     deviations: Deviations | None = None  # likewise
+    spent: Spent | None = None  # likewise
+
+    def parts(self, own: Spent, gpus: int) -> list[TimePart]:
+        """Where the time of a step on so many GPUs goes, beside the step here."""
+        return [] if self.spent is None else time_parts(own, self.spent, self.gpus / gpus)
 
     def speedup(self, images_per_s: float, deviations: Deviations) -> tuple[float | Unknown, list[float] | Unknown]:
         """Of a point over it, with its interval."""
@@ -109,7 +115,7 @@ def predicted(
     """The point of an iteration. Its speed-up is over `baseline`, or over itself."""
     point, exchange, compute = iteration.point, iteration.exchange, iteration.computes[0]
     images_per_s = point.batch_size / iteration.time_s
-    base = baseline or Baseline(point.gpus, images_per_s, iteration.deviations)
+    base = baseline or Baseline(point.gpus, images_per_s, iteration.deviations, iteration.spent)
     speedup, interval = base.speedup(images_per_s, iteration.deviations)
     errors, of_linear = iteration.errors, base.gpus / point.gpus
     no_messages = Unknown("one rank sends nothing" if point.gpus == 1 else "no gradients are exchanged")
@@ -132,6 +138,7 @@ def predicted(
         communication_s=exchange.time_s,
         exposed_communication_s=iteration.saved_share["communication"] * iteration.time_s,
         input_s=iteration.input_s,
+        parts=base.parts(iteration.spent, point.gpus),
         input_error=known(iteration.input_error if iteration.input_s else Unknown("nothing is read or copied")),
         limited_by=iteration.limited_by,
         limit_share=iteration.saved_share[iteration.limited_by],
@@ -149,7 +156,8 @@ def predicted(
         timeline=iteration.timeline() if point.setting.timeline else [],
     )
     inputs = (_compute_input, _exchange_input, _scaling_input, _input_inputs)
-    return SourcedPoint(record, tuple(line for lines in inputs for line in lines(iteration)), iteration.deviations)
+    lines = tuple(line for lines in inputs for line in lines(iteration))
+    return SourcedPoint(record, lines, iteration.deviations, iteration.spent)
 
 
 def opened(fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Baseline | None) -> SourcedPoint:
@@ -163,7 +171,9 @@ def opened(fast: Iteration, slow: Iteration, memory: MemoryNeed, baseline: Basel
         for name in ("speedup_interval", "efficiency_interval")
         if isinstance(getattr(sourced.point, name), list)
     }
-    record = msgspec.structs.replace(sourced.point, **unknown, **between, interval_s=ends, timeline=[], open=closing)
+    record = msgspec.structs.replace(
+        sourced.point, **unknown, **between, interval_s=ends, parts=[], timeline=[], open=closing
+    )
     return SourcedPoint(record, tuple(dict.fromkeys((*sourced.inputs, *other.inputs))))
 
 

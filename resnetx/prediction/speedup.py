@@ -48,7 +48,7 @@ def _baseline(sourced: SourcedPoint) -> Baseline | None:
         return Baseline(sourced.point.gpus, None)
     if sourced.deviations is None or not isinstance(sourced.point.images_per_s, float):
         return None
-    return Baseline(sourced.point.gpus, sourced.point.images_per_s, sourced.deviations)
+    return Baseline(sourced.point.gpus, sourced.point.images_per_s, sourced.deviations, sourced.spent)
 
 
 def _too_few(point: Point) -> str:

@@ -143,6 +143,11 @@ class Errors:
             compute if self.queueing is None else max(0.0, 1 + sign * self.queueing),
         )
 
+    @property
+    def ends(self) -> tuple[Stretch, Stretch]:
+        """All parts at their best, and at their worst."""
+        return self.stretch(-1), self.stretch(1)
+
 
 @dataclass(frozen=True)
 class Deviations:

@@ -94,6 +94,19 @@ class PredictedTask(RecordPart, frozen=True):
     end_s: float
 
 
+PartName = Literal[
+    "useful", "smaller batches", "launching", "communication", "waiting", "input", "host", "unexplained"
+]  # of a step
+
+
+class TimePart(RecordPart, frozen=True):
+    """A part of the time of a step, beyond what linear scaling would leave of it; "useful" is what that leaves."""
+
+    name: PartName
+    share: float  # of the step; all parts of a point sum to 1. Below 0: the GPUs save by it
+    interval: Interval  # what `interval_level` of all measurements should lie within
+
+
 class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     """One workload on one number of GPUs of one system; what is predicted is null where the point cannot run."""
 
@@ -124,6 +137,9 @@ class PredictedPoint(RecordPart, frozen=True, kw_only=True):
     exposed_communication_s: float | None
     input_s: float | None  # of one batch share: reading, decoding, copy to the device
     input_error: float | None = None  # relative, of `input_s`
+    parts: list[TimePart] = msgspec.field(
+        default_factory=list
+    )  # where the time of the step goes, over `baseline_gpus`; []: not known
     limited_by: Limit | None
     limit_share: float | None  # of the iteration that would be saved if it cost nothing
     memory_bytes: int | None
@@ -171,8 +187,10 @@ class Prediction(Tabular, RecordPart, frozen=True):
     points_file: PointsFile | msgspec.UnsetType = msgspec.UNSET  # not there: `points` has them all
 
     def rows(self) -> list[Record]:
-        """A row for each point."""
-        return [row(point, leave_out=("request", "gpu")) for point in self.points]
+        """A row for each point, with a column for each part of its step."""
+        parts = [{f"part_{part.name.replace(' ', '_')}": part.share for part in point.parts} for point in self.points]
+        rows = (row(point, leave_out=("request", "gpu", "parts")) for point in self.points)
+        return [{**cells, **shares} for cells, shares in zip(rows, parts, strict=True)]
 
 
 def digest(prediction: Prediction) -> str:

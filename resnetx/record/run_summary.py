@@ -57,6 +57,7 @@ class RunSummary(_Copied, frozen=True, kw_only=True):
     folder: Path
     key: str  # of the request
     rates: list[float]  # images/s of each window: the images of all ranks / the time of the slowest; [] where none
+    rank_step_s: float | None  # seconds of a step, the mean over ranks and windows
     sm_clock_Hz: float | None  # median over samples and GPUs
     energy_J: float | None  # all GPUs, over the windows
     peak_memory_bytes: int | None  # of the rank that needed most
@@ -109,6 +110,7 @@ class RunSummaryReader:
             folder=folder.path,
             key=decoded.request_key,
             rates=rates,
+            rank_step_s=_rank_step_s(decoded) if rates else None,
             sm_clock_Hz=statistics.median(clocks) if clocks else None,
             energy_J=sum(energies) if energies and len(energies) == len(decoded.gpu_samples or []) else None,
             peak_memory_bytes=max(decoded.peak_memory_bytes) if decoded.peak_memory_bytes else None,
@@ -124,6 +126,11 @@ class RunSummaryReader:
         if text not in self._environments:
             self._environments[text] = msgspec.json.decode(text, type=prepared(Environment | None))
         return self._environments[text]
+
+
+def _rank_step_s(decoded: _Decoded) -> float:
+    windows_s = [time_s for windows in decoded.windows_s or [] for time_s in windows]
+    return statistics.fmean(windows_s) / decoded.steps_per_window
 
 
 def _rates(decoded: _Decoded) -> list[float]:

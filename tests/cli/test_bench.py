@@ -694,6 +694,8 @@ def test_an_imported_collective_stands_beside_what_its_system_allows(capsys, tmp
     words = ["bench", "--import", str(file), "gpus=8", "collective=allreduce", f"results={tmp_path}"]
     status, out, _ = run(capsys, *words, "systems=dgx-h200")
     assert status == 0
+    assert out.startswith("Imported, 8 ranks, nccl-tests: allreduce reaches 20.9 GB/s bus bandwidth at 1 GiB. ")
+    assert "Slower than described at 1 of 1 sizes." in out.splitlines()[0]
     assert "low (1 GiB); to check: " in out
     status, out, _ = run(capsys, *words, "systems=dgx-h200", "--json")
     assert json.loads(out)["points"][0]["verdict"] == "low"

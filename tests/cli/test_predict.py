@@ -73,14 +73,14 @@ def test_the_paper_has_88_points_on_each_system(predict):
     assert missing == {("GoogLeNet", 256, 1), ("GoogLeNet", 512, 1), ("GoogLeNet", 512, 2), ("ResNet/32", 64, 1)}
 
 
-def test_of_very_many_curves_the_screen_has_a_line_for_each_system(capsys, monkeypatch):
-    monkeypatch.setattr("resnetx.cli.tables.show_predict.MANY_CURVES", 20)
-    main(["predict", "systems=[dgx1-p100,gx8]", "study=paper"])
+def test_of_many_curves_the_screen_has_those_that_gain_least_and_most(capsys):
+    main(["predict", "systems=dgx1-p100,gx8", "study=paper"])
     out = capsys.readouterr().out
-    assert out.startswith("dgx1-p100 with nccl2: 88 points, ")
-    assert "44 curves over GPUs are not listed; out=FOLDER keeps every point" in out
-    assert "Predicted: " not in out
-    assert "Inputs and uncertainty" in out
+    assert out.startswith("Predicted: speed-ups from 0.")
+    rows = [line for line in out.splitlines() if line.startswith(("ResNet/", "AlexNet", "GoogLeNet"))]
+    gains = [float(row.split()[-1]) for row in rows]
+    assert len(rows) == 12 and gains == sorted(gains)
+    assert "The 6 of 44 cases that gain least on most GPUs, and the 6 that gain most." in out
 
 
 @pytest.mark.slow
@@ -143,7 +143,8 @@ def test_frameworks_are_an_axis(predict, tmp_path, capsys):
     assert record.read(prediction_file(tmp_path / "kept"), Prediction).points[0].framework == "caffe-mpi"
     assert main(["predict", *words, "framework=[caffe-mpi,cntk]"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("AlexNet, ")]
-    assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk"]
+    of_each = ["caffe-mpi", "cntk"]  # where the time goes
+    assert [row.split()[1] for row in rows] == ["caffe-mpi", "caffe-mpi", "cntk", "cntk", *of_each]
 
 
 def test_frameworks_that_nothing_parts_are_predicted_once(predict, capsys):
@@ -349,18 +350,32 @@ def test_for_people_it_says_where_its_figures_are_from(tmp_path, capsys, monkeyp
     monkeypatch.chdir(tmp_path)
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]"]) == 0
     out = capsys.readouterr().out
-    assert "speed-up: over 1 GPU" in out
-    assert "published 23% compute of AlexNet on gx8" in " ".join(out.split())
-    assert "leave-one-out error" not in out
+    assert out.startswith(
+        "Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.4) as fast as one GPU, at 4,200 "
+    )
+    assert len(out.splitlines()) <= 15
+    assert "one GPU's rate by a fit to published ones" in out and "leave-one-out error" not in out
     assert main(["predict", "systems=gx8", *ALEXNET, "gpus=[1,8]", "--all"]) == 0
-    assert "leave-one-out error" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "published 23% compute of AlexNet on gx8" in " ".join(out.split())
+    assert "leave-one-out error" in out
+
+
+def test_it_says_how_many_gpus_are_enough_and_where_the_time_of_each_goes(capsys):
+    assert main(["predict", "systems=gx8", *ALEXNET]) == 0
+    out = capsys.readouterr().out
+    assert "4 GPUs do as much: use 4." in out.splitlines()[0]
+    (where,) = [line for line in out.splitlines() if line.startswith("time of each of 8: ")]
+    shares = [int(part.split()[0]) for part in where.removeprefix("time of each of 8: ").split(" | ")]
+    assert sum(shares) == 100 and shares[1:] == sorted(shares[1:], reverse=True)
+    assert "exposed communication (cpu0 to riser0)" in where
 
 
 def test_a_prediction_is_kept_where_out_says_and_nowhere_else(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["predict", "systems=gx8", *ALEXNET, "gpus=8"]
     assert main(words) == 0
-    assert "add out=FOLDER" in capsys.readouterr().err
+    assert "out=FOLDER" in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     assert capsys.readouterr().err == ""
     assert not list(tmp_path.iterdir())
@@ -374,10 +389,10 @@ def test_many_points_are_one_row_for_each_curve_and_all_of_them_with_all(tmp_pat
     words = ["predict", "systems=gx8", "model.x=[1,2,4]", "batch_size=[16,32,64]", "gpus=[1,2,4,8]"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9
-    assert "gx8 with nccl2: 36 points, 27 limited by host, 9 limited by compute; speed-up on 8 GPUs 0.76" in out
+    assert sum(line.startswith("ResNet/") for line in out.splitlines()) == 9 + 9  # and where the time of each goes
+    assert out.startswith("Predicted: speed-ups from 0.76 times")
     assert main([*words, "--all"]) == 0
-    assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 36
+    assert sum(line.startswith("ResNet/") for line in capsys.readouterr().out.splitlines()) == 9 + 9 + 36
 
 
 def test_collectives_of_an_unknown_number_of_gpus_are_not_those_of_several(capsys, tmp_path, monkeypatch):
@@ -463,13 +478,13 @@ def test_an_imported_trace_knows_of_no_host_that_a_graph_could_save(imported, ca
 
 @pytest.mark.parametrize("more", [[], ["--all"]])
 def test_points_that_differ_in_precision_or_graph_alone_have_rows_of_their_own(more, capsys):
-    words = ["systems=dgx-h200", "model=alexnet", "batch_size=[64,128,256,512]", "precision=[fp32,bf16]", *more]
+    words = ["systems=dgx-h200", "model=alexnet", "batch_size=[64,128,256]", "precision=[fp32,bf16]", *more]
     assert main(["predict", *words, "graph=[false,true]"]) == 0
     said = capsys.readouterr().out
     kinds = [f"AlexNet, {precision}, {graph}" for precision in ("fp32", "bf16") for graph in ("graph", "no graph")]
-    batches = 4
+    batches, counts = 3, 4
     rows = {kind: sum(line.startswith(f"{kind} ") for line in said.splitlines()) for kind in kinds}
-    assert set(rows.values()) == {batches * 4 if more else batches}, rows
+    assert set(rows.values()) == {2 * batches + counts * batches * bool(more)}, rows  # speed-ups, and where time goes
 
 
 def test_without_nvlink_messages_go_over_pcie(predict):

@@ -69,7 +69,7 @@ def test_stated_parameters_and_what_was_taken_are_inputs_that_are_shown(profile,
     out = " ".join(capsys.readouterr().out.split())
     assert "1,000,000 parameters of 4 B, shared among the layers in proportion to their backward times" in out
     assert "its 3 optimizer steps ended 3 iterations" in out
-    assert "compute as the imported trace has it" in out
+    assert "one GPU's step as the imported trace has it" in out
     inputs = record.read(prediction_file(tmp_path / "kept"), Prediction).inputs
     assert {"gradients of net", "import of net"} <= {line.what for line in inputs if line.origin == "assumed"}
 
@@ -148,8 +148,8 @@ def test_the_screen_names_the_machine_whose_rate_it_is(tmp_path: Path, monkeypat
     words = ["predict", "systems=cpu-host", "model.x=1", "batch_size=16", "gpus=[1,2]", f"rate={rate}"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "compute measured on cpu-2core" in out
+    assert "one GPU's step measured on cpu-2core" in out
     assert "measured here" not in out
     monkeypatch.setattr("resnetx.record.prediction.node_name", lambda: "cpu-2core")
     assert main(words) == 0
-    assert "compute measured here" in capsys.readouterr().out
+    assert "one GPU's step measured here" in capsys.readouterr().out

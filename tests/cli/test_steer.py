@@ -15,7 +15,7 @@ def test_the_screen_answers_first_and_fits_a_terminal(capsys, monkeypatch, tmp_p
     out = capsys.readouterr().out
     first, *others = out.splitlines()
     assert first.startswith("dgx1-v100: total RTL ") and first.endswith("less.")
-    assert "An iteration gets SLOWER" in out
+    assert "An iteration gets no faster: " in out  # its host takes longer to launch it than it takes the GPUs
     assert "320 RTLs calculated" in out
     tables = [
         line for line in others if line[:1].isdigit() or line.startswith(("to ", "GPU ", "gradients to", "phase "))
@@ -26,7 +26,15 @@ def test_the_screen_answers_first_and_fits_a_terminal(capsys, monkeypatch, tmp_p
 
 def test_json_has_the_names_that_scripts_read(capsys, tmp_path):
     (tmp_path / "mine.csv").write_text("0,1\n9,0\n")
-    words = ["steer", f"{tmp_path}/mine.csv", "systems=dgx1-v100", "devices=[0,3]", "model=alexnet", "--json"]
+    words = [
+        "steer",
+        f"{tmp_path}/mine.csv",
+        "systems=dgx1-v100",
+        "devices=[0,3]",
+        "model=alexnet",
+        "strategy=after",
+        "--json",
+    ]
     assert main(words) == 0
     (made,) = map(json.loads, capsys.readouterr().out.splitlines())
     names = {"rtl_before", "rtl_after", "rtl_evaluations", "connectivity_before", "connectivity_after"}

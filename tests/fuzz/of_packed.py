@@ -5,6 +5,7 @@ A changed byte of a compressed file is found by its checksum, so that what reads
 
 import gzip
 import hashlib
+import json
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -132,11 +133,19 @@ def _other_values(random: Random, values: Sequence[Any]) -> list[Any]:
     for value in values:
         if some and random.random() < 0.5:
             changed.append(value)
-        elif isinstance(value, str) and value[:2] in ('{"', "[{") and random.random() < 0.8:
+        elif isinstance(value, str) and _is_json(value) and random.random() < 0.8:
             changed.append(mutations.fields(random, value.encode()).decode())
         else:
             changed.append(mutations.other_value(choice, value))
     return changed
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text holds fields; one that was changed before may be no JSON any more."""
+    try:
+        return text[:2] in ('{"', "[{") and bool(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _array(values: Sequence[Any], kind: Any) -> Any:

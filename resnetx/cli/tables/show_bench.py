@@ -14,6 +14,7 @@ from resnetx.interconnect.bands import Band, bands
 from resnetx.interconnect.measured import measured, telling_times
 from resnetx.operations import OPERATIONS
 from resnetx.record import BenchPoint, BenchRecord, BenchRequest, RunFolder
+from resnetx.reporting.bench_answer import bench_answer
 from resnetx.units import si, size_text
 
 _SPREAD = (10, 90)  # percentiles
@@ -24,6 +25,9 @@ def bench(record: BenchRecord, folder: RunFolder) -> None:
     if record.outcome != "ok":
         show_run.failure(record, folder)
         return
+    if told := bench_answer(record):
+        show.say(told)
+        show.say()
     for name in sorted({point.collective for point in record.points}):
         points = sorted(
             (point for point in record.points if point.collective == name), key=lambda each: each.size_bytes

@@ -1,20 +1,32 @@
-"""The screen of predictions, and the files that they are kept in."""
+"""The screen of predictions: the answer, the figures, where the time goes, how sure that is; and of validation."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from resnetx.cli import show
-from resnetx.record.prediction import COMPUTE, Domain, PredictedPoint, Prediction, PredictionInput
-from resnetx.units import si
+from resnetx.record.prediction import Domain, PredictedPoint, Prediction, PredictionInput
+from resnetx.reporting.predicted_answer import (
+    PARTS,
+    SCALING,
+    PredictedCurve,
+    answer,
+    compute_source,
+    identity,
+    percents,
+    predicted_curves,
+    rate_ends,
+    rate_unit,
+    sure,
+    time_of_each,
+)
+from resnetx.units import to_interval
 
 if TYPE_CHECKING:
     from resnetx.prediction.validation import TrainingRow, TrainingSummary
 
-MANY = 24  # points: from more of them, the table has a row for each curve over GPUs; --all shows each point
-MANY_CURVES = 200  # from more of them, a line for each system is all that is shown of points
-SCALING = "scaling by "  # so begins the input of each kind of scaling
+MOST_ROWS = 12  # of a table; of more curves, those that gain least and most
 LINEAR = 0.01  # exposed communication over the iteration, below which a prediction is linear scaling
+OF_THE_MODEL = ("memory", "launching a step", "compute of", "all-reduce on", "parameter server", SCALING)  # assumed
 THINGS = 3  # inputs of the same origin and error, by name; --all lists each with its source
 
 
@@ -22,30 +34,61 @@ def _gpus(count: int) -> str:
     return f"{count} GPU{'s' * (count != 1)}"
 
 
-def _on(point: PredictedPoint) -> str:
-    return f"{point.system}, {point.library}"
-
-
-def prediction(made: Prediction) -> None:
-    """What is predicted for each system and library, then what went in and where such predictions were checked."""
+def prediction(made: Prediction, stored: bool = True) -> None:
+    """The answer, the curves, where the time goes, how sure that is; --all: every figure and its source."""
     if not made.points:
         show.say("Nothing is predicted: the record holds no point.")
         return
-    by_system: dict[str, list[PredictedPoint]] = defaultdict(list)
-    for point in made.points:
-        weak = ", weak scaling: the batch grows with the GPUs" * (point.scaling == "weak")
-        by_system[f"{point.system} with {point.library}{weak}"].append(point)
-    if len(made.points) > MANY and not show.everything():
-        _curves(by_system)
-        show.say(f"--all shows all {len(made.points):,} points, each with its interval.")
-    else:
-        _points(by_system, made.inputs)
+    curves = predicted_curves(made.points)
+    show.say(" ".join(answer(curves)))
     if opened := [point for point in made.points if point.open]:
         show.say(_opened(opened))
-    if linear := _linear(made.points):
-        show.say(linear)
+    show.say()
+    if len(made.points) > MOST_ROWS:
+        _curves(curves)
+    else:
+        _points(curves)
+    _where(curves)
     _sensitivity(made.points)
-    sources(made)
+    if assumed := _assumed(made.inputs):
+        show.say(f"assumed: {'; '.join(assumed)}.")
+    show.say(f"sure: {'; '.join(sure(made, curves))}.")
+    if show.everything():
+        if linear := _linear(made.points):
+            show.say(linear)
+        show.say()
+        _every_point(curves)
+        sources(made)
+    rest = [] if show.everything() else ["every figure and its source: --all"]
+    rest += [] if stored else ["the record, and timelines drawn: out=FOLDER"]
+    show.say(f"more: {'; '.join([', '.join(_common(made, curves)), *rest])}")
+
+
+def _assumed(inputs: Sequence[PredictionInput]) -> list[str]:
+    """What stands in place of what is described or recorded: any of it changes the answer."""
+    found = [line for line in inputs if line.origin == "assumed" and not line.what.startswith(OF_THE_MODEL)]
+    texts = [f"{line.what}: {line.value}" for line in found]
+    shown = list(show.first(texts, THINGS))
+    return [*shown, *([f"{len(texts) - len(shown)} more: --all"] if len(texts) > len(shown) else [])]
+
+
+def _common(made: Prediction, curves: Sequence[PredictedCurve]) -> Iterator[str]:
+    """What all points have in common."""
+    first, differs = curves[0], identity(curves)
+    if "batch" not in differs:
+        yield f"batch {first.batch}"
+    if len({point.precision for point in made.points}) == 1:
+        yield made.points[0].precision
+    if "strategy" not in differs:
+        yield f"strategy={first.strategy}"
+    if "library" not in differs:
+        libraries = {curve.system: curve.library for curve in curves}
+        same = len(set(libraries.values())) == 1
+        yield first.library if same else ", ".join(f"{name} on {system}" for system, name in libraries.items())
+    if any(point.scaling == "weak" for point in made.points):
+        yield "weak scaling: the batch grows with the GPUs"
+    if source := compute_source(made):
+        yield source
 
 
 def _opened(points: Sequence[PredictedPoint]) -> str:
@@ -73,214 +116,146 @@ def _linear(points: Sequence[PredictedPoint]) -> str:
     )
 
 
-# ---- points ---------------------------------------------------------------------------------------------------------
-
-
-def _points(by_system: Mapping[str, Sequence[PredictedPoint]], inputs: Sequence[PredictionInput]) -> None:
-    columns = [
-        "workload", ">batch", "strategy", ">GPUs", ">step ms", ">interval", f">{_rate_unit(by_system)}", ">speed-up",
-        ">efficiency", ">exposed ms", "limited by", ">memory GB", "compute",
-    ]  # fmt: skip
-    points = [point for each in by_system.values() for point in each]
-    alike = {name for name in ("strategy", "compute_source") if len({getattr(point, name) for point in points}) == 1}
-    varying = _varying(points)
-    rows = {f"Predicted: {title}": [_row(point, alike, varying) for point in each] for title, each in by_system.items()}
-    note = (
-        f"step: an iteration of the global batch. interval: holds nine of ten measurements. speed-up: {_over(points)}, "
-        "and what nine of ten are within. "
-        f"exposed: communication not hidden by computation. {_common_settings(points[0], alike, inputs)}"
-    )
-    least = ["compute", "memory GB", "exposed ms", "interval", "strategy"]
-    if any(point.open for point in points):  # the ends are all that is known of such a point
-        least = ["compute", "memory GB", "exposed ms", "strategy", "limited by"]
-    show.tables(columns, rows, note.rstrip(), least)
-
-
-def _rate_unit(by_system: Mapping[str, Sequence[PredictedPoint]]) -> str:
-    """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
-    return (
-        "samples/s" if any(point.request is None for points in by_system.values() for point in points) else "images/s"
-    )
-
-
-def _varying(points: Sequence[PredictedPoint]) -> set[str]:
-    """What points differ in that no column has: it stands behind the workload."""
-    precisions, graphs = {point.precision for point in points}, {_is_graph(point) for point in points}
-    frameworks = {point.framework for point in points}
-    axes: dict[str, Set[object]] = {"precision": precisions, "graph": graphs, "framework": frameworks}
-    return {name for name, values in axes.items() if len(values) > 1}
-
-
-def _is_graph(point: PredictedPoint) -> bool:
-    return point.request is not None and point.request.graph
-
-
-def _workload(point: PredictedPoint, varying: set[str]) -> str:
-    precision = [point.precision] if "precision" in varying else []
-    graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
-    framework = [point.framework or "no framework"] if "framework" in varying else []
-    return ", ".join([point.workload, *framework, *precision, *graph])
-
-
-def _row(point: PredictedPoint, alike: set[str], varying: set[str]) -> list[str]:
-    """The cells of a point; those that are alike in all rows are empty."""
-    strategy = "" if "strategy" in alike else point.strategy
-    head = [_workload(point, varying), f"{point.batch_size}", strategy, f"{point.gpus}"]
-    memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
-    if point.open and point.interval_s:
-        ends = " to ".join(f"{end * 1e3:.2f}" for end in point.interval_s)
-        return [
-            *head,
-            "open",
-            ends,
-            "",
-            "",
-            "",
-            "",
-            "",
-            memory,
-            "" if "compute_source" in alike else point.compute_source or "",
-        ]
-    if point.iteration_s is None or point.interval_s is None:
-        return [*head, "", "", "", "", "", "", _missing(point), memory, ""]
-    exposed_s, rate = point.exposed_communication_s, point.images_per_s
-    return [
-        *head,
-        f"{point.iteration_s * 1e3:.2f}",
-        " to ".join(f"{end * 1e3:.2f}" for end in point.interval_s),
-        si(rate or 0.0),
-        _speedup(point, ends=True),
-        _efficiency(point),
-        "" if exposed_s is None else f"{exposed_s * 1e3:.2f}",
-        f"{point.limited_by} {point.limit_share:.0%}",
-        memory,
-        "" if "compute_source" in alike else point.compute_source or "",
-    ]
-
-
-def _common_settings(point: PredictedPoint, alike: set[str], inputs: Sequence[PredictionInput]) -> str:
-    """The settings that all points have `alike`, of any of them, in a sentence; "" if there are none."""
-    settings = [f"strategy={point.strategy}"] * ("strategy" in alike)
-    if "compute_source" in alike and point.compute_source:
-        compute = _measured(inputs) if point.compute_source == "measured" else _COMPUTE[point.compute_source]
-        settings.append(f"compute {compute}")
-    return f"All points: {', '.join(settings)}." if settings else ""
-
-
-def _measured(inputs: Sequence[PredictionInput]) -> str:
-    """Where compute was measured, in words."""
-    origins = {line.origin for line in inputs if line.what.startswith(COMPUTE)}
-    if len(origins) != 1:
-        return "as measured, on several machines"
-    (origin,) = origins
-    return "as the imported trace has it" if origin == "published" else origin
-
-
-_COMPUTE = {
-    "stated": "by the stated rate of one GPU",
-    "rescaled": "rescaled from another GPU's traces",
-    "roofline": "by the roofline",
-    "replayed": "replayed as idle time",
-}
-
-
-def _missing(point: PredictedPoint) -> str:
-    return point.reason if point.outcome == "refused" else "missing: memory"
-
-
-def _speedup(point: PredictedPoint, ends: bool = False) -> str:
-    """With both ends of its interval where these differ from it, and are asked for."""
-    if point.speedup is None:
-        return ""
-    text, interval = f"{point.speedup:.2f}", [f"{end:.2f}" for end in point.speedup_interval or ()]
-    return f"{text} ({' to '.join(interval)})" if ends and set(interval) - {text} else text
-
-
-def _efficiency(point: PredictedPoint) -> str:
-    return "" if point.efficiency is None else f"{point.efficiency:.0%}"
-
-
-def _over(points: Iterable[PredictedPoint]) -> str:
-    bases = sorted({point.baseline_gpus for point in points if point.baseline_gpus})
-    return "over " + " or ".join(map(_gpus, bases))
-
-
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _curves(by_system: Mapping[str, Sequence[PredictedPoint]]) -> None:
-    """A row for each workload, batch and strategy: its rate on the fewest GPUs, and its speed-ups on more."""
-    points = [point for each in by_system.values() for point in each]
+def _points(curves: Sequence[PredictedCurve]) -> None:
+    """A row for each point: how fast, and what that is over one GPU."""
+    names, points = identity(curves), [point for curve in curves for point in curve.points]
+    columns = [*names, ">GPUs", f">{rate_unit(points)}", ">interval", ">speed-up", ">interval", ">efficiency"]
+    rows = [[*_names(curve, names), *_figures(point)] for curve in curves for point in curve.points]
+    bases = {point.baseline_gpus for point in points if point.baseline_gpus} - {1}
+    note = f"speed-up: over {' or '.join(map(_gpus, sorted(bases)))}." if bases else ""
+    show.table("", columns, rows, note, ["efficiency"])
+    _reasons(points)
+
+
+def _reasons(points: Sequence[PredictedPoint]) -> None:
+    """Why points have no rate, each reason once."""
+    lacking = [point for point in points if point.outcome != "ok"]
+    reasons = list(dict.fromkeys(point.reason for point in lacking))
+    for reason in show.first(reasons, THINGS):
+        where = " and ".join(
+            dict.fromkeys(f"{point.workload} on {_gpus(point.gpus)}" for point in lacking if point.reason == reason)
+        )
+        show.say(f"not predicted: {where}: {reason}")
+    if (more := len(reasons) - THINGS) > 0 and not show.everything():
+        show.say(f"{more} more reason{'s' * (more > 1)} why points are not predicted: --all")
+
+
+def _names(curve: PredictedCurve, names: Sequence[str]) -> list[str]:
+    return [getattr(curve, name) for name in names]
+
+
+def _figures(point: PredictedPoint) -> list[str]:
+    """The cells of a point behind its names: with a reason where it has no rate."""
+    if point.open and point.interval_s:
+        ends = to_interval(
+            point.batch_size / point.interval_s[1], *(point.batch_size / end for end in point.interval_s)
+        )
+        return [f"{point.gpus}", "open", _between(*ends[1:]), "", _speedups(point), ""]
+    if not point.images_per_s:
+        return [f"{point.gpus}", _in_a_word(point), "", "", "", ""]
+    rate, low, high = rate_ends(point)
+    efficiency = "" if point.efficiency is None else f"{point.efficiency:.0%}"
+    return [f"{point.gpus}", rate, _between(low, high), _speedup(point), _speedups(point), efficiency]
+
+
+def _between(low: str, high: str) -> str:
+    return f"{low} to {high}"
+
+
+def _speedup(point: PredictedPoint) -> str:
+    if point.speedup is None:
+        return ""
+    return to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))[0]
+
+
+def _speedups(point: PredictedPoint) -> str:
+    """Both ends, where they differ."""
+    low, high = point.speedup_interval or (0.0, 0.0)
+    return _between(*to_interval(point.speedup or high, low, high)[1:]) if low < high else ""
+
+
+def _curves(curves: Sequence[PredictedCurve]) -> None:
+    """A row for each curve: its rate on the fewest GPUs, and its speed-ups on more; of many, the extremes."""
+    names, points = identity(curves), [point for curve in curves for point in curve.points]
     counts = sorted({point.gpus for point in points})
-    for title, each in by_system.items():
-        show.say(f"{title}: {_in_short(each)}")
-    one = len({point.strategy for point in points}) == 1
-    varying = _varying(points)
-    rows = {f"Predicted: {title}": _curve_rows(each, counts, one, varying) for title, each in by_system.items()}
-    if (curves := sum(map(len, rows.values()))) > MANY_CURVES:
-        show.say(f"{curves:,} curves over GPUs are not listed; out=FOLDER keeps every point, for pandas, too.")
-        return
-    show.say()
-    columns = [
-        "workload",
-        ">batch",
-        "strategy",
-        f">{_rate_unit(by_system)}",
-        *(f">on {count}" for count in counts),
-        "limited by",
-    ]
-    note = (
-        f"{_rate_unit(by_system)}: on the fewest GPUs that can run it. on n: speed-up on n GPUs, {_over(points)}. "
-        "limited by: on the most GPUs, with the share of the step."
-    )
-    note += f" All points: strategy={points[0].strategy}." * one
-    show.tables(columns, rows, note, ["strategy", _rate_unit(by_system), "limited by"])
+    ranked = sorted(curves, key=lambda curve: curve.last.speedup or 0.0)
+    few = len(curves) <= MOST_ROWS or show.everything()
+    half = MOST_ROWS // 2
+    shown = list(curves) if few else [*ranked[:half], *ranked[-half:]]
+    unit = rate_unit(points)
+    columns = [*(names or ["workload"]), f">{unit}", *(f">on {count}" for count in counts)]
+    rows = [[*_names(curve, names or ["workload"]), *_curve_cells(curve, counts)] for curve in shown]
+    note = f"{unit}: on the fewest GPUs that can run it. on n: speed-up on n GPUs."
+    if not few:
+        note += f" The {half} of {len(curves):,} cases that gain least on most GPUs, and the {half} that gain most."
+    show.table("", columns, rows, note, [unit])
 
 
-def _in_short(points: Sequence[PredictedPoint]) -> str:
-    """How the points of a system come out, in a line."""
-    able = [point for point in points if point.iteration_s is not None]
-    limits = Counter(point.limited_by for point in able)
-    remarks = [f"{count:,} limited by {limit}" for limit, count in limits.most_common()]
-    opened = sum(bool(point.open) for point in points)
-    remarks += [f"{opened:,} open"] * bool(opened)
-    cannot = len(points) - len(able) - opened
-    remarks += [f"{cannot:,} cannot run"] * bool(cannot)
-    most = max((point.gpus for point in able), default=0)
-    reached = sorted((point.speedup, point.workload, point.batch_size) for point in able
-                     if point.gpus == most and point.speedup is not None)  # fmt: skip
-    line = f"{len(points):,} points, {', '.join(remarks)}"
-    if reached:
-        (low, *slow), (high, *fast) = reached[0], reached[-1]
-        line += f"; speed-up on {_gpus(most)} {low:.2f} ({slow[0]}, batch {slow[1]})"
-        line += f" to {high:.2f} ({fast[0]}, batch {fast[1]})" * (len(reached) > 1)
-    return f"{line}."
-
-
-def _curve_rows(
-    points: Sequence[PredictedPoint], counts: Sequence[int], one: bool, varying: set[str]
-) -> list[list[str]]:
-    """A row for each curve; with weak scaling, the batch is that of each GPU."""
-    curves: dict[tuple[str, str, str], dict[int, PredictedPoint]] = {}
-    for point in points:
-        weak = point.scaling == "weak"
-        batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
-        curves.setdefault((_workload(point, varying), batch, point.strategy), {})[point.gpus] = point
-    return [
-        [*key[:2], "" if one else key[2], *_curve_cells([curve.get(count) for count in counts])]
-        for key, curve in curves.items()
-    ]
-
-
-def _curve_cells(curve: Sequence[PredictedPoint | None]) -> list[str]:
-    able = [point for point in curve if point and point.iteration_s is not None]
-    rate = si(able[0].images_per_s or 0.0) if able else ""
-    limit = f"{able[-1].limited_by} {able[-1].limit_share:.0%}" if able else ""
-    return [rate, *("" if point is None else _speedup(point) or _in_a_word(point) for point in curve), limit]
+def _curve_cells(curve: PredictedCurve, counts: Sequence[int]) -> list[str]:
+    by_count = {point.gpus: point for point in curve.points}
+    rate = rate_ends(curve.able[0])[0] if curve.able else ""
+    points = [by_count.get(count) for count in counts]
+    return [rate, *("" if point is None else _speedup(point) or _in_a_word(point) for point in points)]
 
 
 def _in_a_word(point: PredictedPoint) -> str:
     return "open" if point.open else {"oom": "memory", "refused": "refused"}.get(point.outcome, "-")
+
+
+def _where(curves: Sequence[PredictedCurve]) -> None:
+    """Where each GPU's time goes, on the most GPUs: in a line, or in a row for each curve."""
+    ends = [curve.last for curve in curves if curve.last.parts and curve.last.gpus != curve.last.baseline_gpus]
+    if len(curves) == 1:
+        for point in ends:
+            show.say(f"time of each of {point.gpus}: {time_of_each(point)}")
+        return
+    if not ends or len(curves) > MOST_ROWS:
+        return
+    names = identity(curves)
+    shares = [percents(point) for point in ends]
+    parts = [name for name in PARTS if name == "useful" or any(share[name] for share in shares)]
+    rows = [
+        [*_names(curve, names), f"{curve.last.gpus}", *(f"{share[name]}" for name in parts)]
+        for curve, share in zip((curve for curve in curves if curve.last in ends), shares, strict=True)
+    ]
+    show.say()
+    show.table("", [*names, ">GPUs", *(f">{PARTS[name]}" for name in parts)], rows, "Percent of the time of each GPU.")
+
+
+# ---- every point ----------------------------------------------------------------------------------------------------
+
+
+def _every_point(curves: Sequence[PredictedCurve]) -> None:
+    """What the answer has no room for: steps, what limits them, memory, and where compute is from."""
+    names = identity(curves)
+    columns = [*names, ">GPUs", ">step ms", ">interval", ">exposed ms", "limited by", ">memory GB", "compute"]
+    rows = [[*_names(curve, names), *_step(point)] for curve in curves for point in curve.points]
+    note = (
+        "step: an iteration of the global batch. exposed: communication not hidden by computation. limited by: the "
+        "part without which the step would be shorter by so much."
+    )
+    show.table("", columns, rows, note)
+
+
+def _step(point: PredictedPoint) -> list[str]:
+    memory = "" if point.memory_bytes is None else f"{point.memory_bytes / 1e9:.2f}"
+    ends = "" if point.interval_s is None else _between(*(f"{end * 1e3:,.2f}" for end in point.interval_s))
+    if point.iteration_s is None:
+        limit = "" if point.open else point.reason if point.outcome == "refused" else "missing: memory"
+        return [f"{point.gpus}", "open" * bool(point.open), ends, "", limit, memory, point.compute_source or ""]
+    exposed_s = point.exposed_communication_s
+    return [
+        f"{point.gpus}",
+        f"{point.iteration_s * 1e3:,.2f}",
+        ends,
+        "" if exposed_s is None else f"{exposed_s * 1e3:,.2f}",
+        f"{point.limited_by} {point.limit_share:.0%}",
+        memory,
+        point.compute_source or "",
+    ]
 
 
 # ---- what else is known ---------------------------------------------------------------------------------------------

@@ -6,34 +6,65 @@ from statistics import fmean
 
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts
+from resnetx.reporting.study.answer import WORDS, gains, last_of_lines, part_cells, study_answer
 from resnetx.reporting.study.limits import PARTS, Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.statistics import Summary
 from resnetx.units import si
 
+NAMES = ["workload", "batch", "variant"]
 NAMED = 3  # points of which the same is to be noted, by name; --all names all
 _ENDS = {"interval": "95 % interval", "range": "range"}
 
 
-def scaling(title: str, points: Sequence[StudyPoint]) -> None:
-    """A study's result: rate, speed-up, efficiency and limit of each point, with the settings that differ."""
+def study(name: str, about: str, node: str, points: Sequence[StudyPoint]) -> None:
+    """The answer, each point's rate and speed-up, where the time goes; --all: what each control run shows, too."""
+    show.say(study_answer(points, node))
+    show.say()
+    scaling(points)
+    where(points)
+    _notes(points)
+    if show.everything() and any(point.result.limits and point.result.limits.shares for point in points):
+        show.say()
+        limits(points)
+    if about:
+        show.say(f"study {name}: {about}")
+
+
+def scaling(points: Sequence[StudyPoint]) -> None:
+    """Rate, speed-up and efficiency of each point, with the settings that differ; --all: its limit and intensity."""
     kinds = {point.result.images_per_s.kind for point in points if point.result.images_per_s}
     unit = unit_of_points(points)
     ends = " or ".join(name for kind, name in _ENDS.items() if kind in kinds) or "range"
-    columns = [
-        "workload", "batch", "variant", f">{unit}s", ">images/s", f">{ends}", ">runs", ">speed-up", f">its {ends}",
-        ">efficiency", "limited by", ">lead", ">act./param.", f">per {unit}",
-    ]  # fmt: skip
-    least = ["act./param.", f"per {unit}", "runs", f"its {ends}", "lead", ends, "efficiency"]
     baselines = ", ".join(dict.fromkeys(point.result.baseline for point in points))
-    note = (
-        f"images/s and speed-up: median of the runs, and {ends}. speed-up: over {baselines}. efficiency: speed-up / "
-        "ideal. limited by: the largest share of the step, and its lead over the next in percentage points; with ?, "
-        "the runs do not show that it is the largest. act./param.: activations per parameter of the batch, and per "
-        f"{unit}." + " A rank runs on CPU cores." * (unit == "rank")
-    )
-    show.table(title, columns, list(map(_scaling_row, points)), note, least)
-    _notes(points)
+    columns = [f">{unit}s", ">images/s", f">{ends}", ">speed-up", f">its {ends}", ">efficiency", ">runs"]
+    note = f"Medians of the runs, and {ends}. speed-up: over {baselines}."
+    note += " A rank runs on CPU cores." * (unit == "rank")
+    more = []
+    if show.everything():
+        more = ["limited by", ">lead", ">act./param.", f">per {unit}"]
+        note += (
+            " efficiency: speed-up / ideal. limited by: the largest share of the step, and its lead over the next in "
+            "percentage points; with ?, the runs do not show that it is the largest. act./param.: activations per "
+            f"parameter of the batch, and per {unit}."
+        )
+    rows = [_scaling_row(point)[: len(NAMES) + len(columns) + len(more)] for point in points]
+    show.table("", [*NAMES, *columns, *more], rows, note, ["runs", "efficiency"])
+
+
+def where(points: Sequence[StudyPoint]) -> None:
+    """Where the time of each line goes on its most GPUs, over what speed-ups are over."""
+    found = [(point, lost) for point in last_of_lines(points) if (lost := point.result.lost) and gains(point)]
+    cells = [(point, part_cells(lost)) for point, lost in found if lost.parts]
+    parts = [name for name in WORDS if any(name in of_point for _, of_point in cells)]
+    rows = [[*_names(point), *(of_point.get(name, "") for name in parts)] for point, of_point in cells]
+    if rows:
+        note = "Percent of the step, over its baseline. below: the runs do not show that there is any."
+        columns = [*NAMES, f">{unit_of_points(points)}s", *(f">{name}" for name in parts)]
+        show.say()
+        show.table("Where the time goes", columns, rows, note)
+    for why in dict.fromkeys(lost.why for _, lost in found if lost.why):
+        show.say(f"Where the time goes: {why}.")
 
 
 def _names(point: StudyPoint) -> list[str]:
@@ -48,10 +79,10 @@ def _scaling_row(point: StudyPoint) -> list[str]:
         *_names(point),
         si(rate.median) if rate else result.outcome,
         _range(rate, si),
-        f"{rate.n}" if rate else "0",
         f"{speedup.median:.2f}" if speedup else "",
         _range(speedup, "{:.2f}".format),
         f"{efficiency.median:.0%}" if efficiency else "",
+        f"{rate.n}" if rate else "0",
         *(_limit(result.limits) if result.limits else ["", ""]),
         f"{point.counts.intensity:,.1f}" if point.counts else "",
         f"{point.counts.intensity / point.gpus:,.1f}" if point.counts else "",
@@ -82,7 +113,7 @@ def _notes(points: Sequence[StudyPoint]) -> None:
         shown = show.first(names, NAMED)
         more = f" and {len(names) - len(shown)} more" * (len(names) > len(shown))
         which = f"all {len(points)} points" if len(names) == len(points) > 1 else "; ".join(shown) + more
-        show.say(f"{note}: {which}", indent=2)
+        show.say(f"look: {note}: {which}", indent=2)
 
 
 def _unknown(point_limits: Limits | None) -> list[str]:

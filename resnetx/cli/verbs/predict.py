@@ -18,8 +18,5 @@ def predict_(options: Namespace, paths: list[Path], asked: Point) -> int:
     if options.json:
         show.json_lines(made.points)
         return 0
-    show_predict.prediction(made)
-    if not asked.get("out") and "results" not in asked:
-        what = "Not stored, and no timeline drawn" if asked.get("timeline") else "Not stored"
-        show.say(f"{what}: add out=FOLDER to store the record, with its date and all sources.", show.err)
+    show_predict.prediction(made, stored=bool(asked.get("out")) or "results" in asked)
     return 0

@@ -33,10 +33,7 @@ def _conclude(options: Namespace, study: AskedStudy, measured: MeasuredStudy) ->
         show.json_lines(point.result for point in measured.points)
     else:
         asked = study.record
-        show_study.scaling(f"Study {asked.name} on {asked.node}. {asked.about}".rstrip(), measured.points)
-        if any(runs for point in measured.results.points for runs in point.twins.values()):
-            show.say()
-            show_study.limits(measured.points)
+        show_study.study(asked.name, asked.about, asked.node, measured.points)
         show.line(f"figures and a page: resnetx report {measured.folder}")
     failed = measured.failed
     if failed:

@@ -8,6 +8,7 @@ import msgspec
 from resnetx.record import RunSummary, Workload
 from resnetx.record.machine import Unit, how_many, unit_of
 from resnetx.reporting.study.limits import Limits, limits
+from resnetx.reporting.study.lost_time import LostTime, lost_time
 from resnetx.reporting.study.results import MeasuredPoint, Results
 from resnetx.request import Request
 from resnetx.statistics import Summary, outliers, ratio, summarize
@@ -28,6 +29,7 @@ class PointResult(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit  # what its ranks are
     baseline: str  # "1 GPU", or "2 GPUs (1 GPU: oom)" where another point had to do
     limits: Limits | None  # what takes the time; None where no run went well
+    lost: LostTime | None = None  # where the time goes, over the baseline; None where that, or this, has no good run
     workload: Workload | None
     notes: list[str]  # outlying runs, and warnings that any run gave
 
@@ -80,6 +82,7 @@ def _result(
         unit=unit,
         baseline=_label(series, base, wanted, unit),
         limits=limits(point) if good else None,
+        lost=lost_time(point, base) if good and base else None,
         workload=next((run.workload for run in point.runs if run.workload), None),
         notes=[*_outlying(good), *_warned(good)],
     )

@@ -109,7 +109,7 @@ def _variant(point: PredictedPoint, points: Sequence[PredictedPoint], keys: Sequ
 
 def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -> SystemPoint:
     """One point on all systems, `alike` in all but the system (and its library)."""
-    point, sides = alike[0], [_side(each) for each in alike]
+    point, sides = alike[0], [side_of(each) for each in alike]
     return SystemPoint(
         workload=point.workload,
         batch_size=point.batch_size,
@@ -126,7 +126,7 @@ def _compared(alike: Sequence[PredictedPoint], by_library: bool, variant: str) -
     )
 
 
-def _side(point: PredictedPoint) -> SystemSide:
+def side_of(point: PredictedPoint) -> SystemSide:
     """What is predicted of a point on one system."""
     rate = _rate(point, point.interval_s)
     batch = point.batch_size

@@ -1,0 +1,309 @@
+"""What a prediction answers, in sentences: how fast, compared with what, where the time goes, and how sure that is.
+
+    curves = predicted_curves(made.points)
+    answer(curves)        # ["Predicted: on gx8, 8 GPUs train AlexNet 1.8 times (1.3 to 2.4) as fast as one.", ...]
+    time_of_each(point)   # "23 % useful | 64 exposed communication (cpu0 to riser0) | ..."
+
+Sentences say no more than the record does, so that the screen, a page and a notebook say the same.
+"""
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+from resnetx.record.prediction import COMPUTE, Domain, PartName, PredictedPoint, Prediction
+from resnetx.reporting.systems.comparison import side_of
+from resnetx.reporting.systems.rate_ratios import lead, ratio
+from resnetx.units import to_interval
+
+AS_GOOD = 0.05  # relative: fewer GPUs whose rate is as near to the best one are enough
+PARTS: dict[PartName, str] = {
+    "useful": "useful",
+    "communication": "exposed communication",
+    "smaller batches": "smaller batches",
+    "launching": "launching",
+    "waiting": "waiting",
+    "input": "input",
+    "host": "host",
+    "unexplained": "not explained",
+}  # in the order of tables
+SCALING = "scaling by "  # so begins the input of each kind of scaling
+
+
+@dataclass(frozen=True)
+class PredictedCurve:
+    """One workload as it is trained on one system, on several numbers of GPUs."""
+
+    workload: str  # with what tells it from others that have its name
+    batch: str
+    strategy: str
+    system: str
+    library: str
+    points: tuple[PredictedPoint, ...]  # by number of GPUs
+
+    @property
+    def able(self) -> list[PredictedPoint]:
+        """The points that have a rate."""
+        return [point for point in self.points if point.images_per_s]
+
+    @property
+    def last(self) -> PredictedPoint:
+        """The point on most GPUs that has a rate or two ends; the last one if none has."""
+        return ([point for point in self.points if point.outcome == "ok"] or list(self.points))[-1]
+
+    @property
+    def enough(self) -> PredictedPoint | None:
+        """The point on the fewest GPUs that is as good as the best; None where no point has a rate."""
+        best = max((point.images_per_s or 0.0 for point in self.able), default=0.0)
+        return next((point for point in self.able if (point.images_per_s or 0.0) >= best * (1 - AS_GOOD)), None)
+
+
+IDENTITY = ("workload", "batch", "strategy", "system", "library")  # of a curve
+
+
+def predicted_curves(points: Sequence[PredictedPoint]) -> list[PredictedCurve]:
+    """The points by curve, in their order."""
+    varying = _varying(points)
+    found: dict[tuple[str, str, str, str, str], list[PredictedPoint]] = {}
+    for point in points:
+        weak = point.scaling == "weak"
+        batch = f"{point.batch_size // point.gpus} per GPU" if weak else f"{point.batch_size}"
+        key = (_workload(point, varying), batch, point.strategy, point.system, point.library)
+        found.setdefault(key, []).append(point)
+    return [
+        PredictedCurve(workload, batch, strategy, system, library, tuple(sorted(own, key=lambda point: point.gpus)))
+        for (workload, batch, strategy, system, library), own in found.items()
+    ]
+
+
+def identity(curves: Sequence[PredictedCurve]) -> list[str]:
+    """The names in `IDENTITY` that tell curves apart; a library that goes by the system alone is none of them."""
+    names = [name for name in IDENTITY if len({getattr(curve, name) for curve in curves}) > 1]
+    systems = {(curve.system, curve.library) for curve in curves}
+    by_system = len(systems) == len({system for system, _ in systems})
+    return [name for name in names if name != "library" or not by_system]
+
+
+def _varying(points: Sequence[PredictedPoint]) -> set[str]:
+    axes: dict[str, Set[object]] = {
+        "precision": {point.precision for point in points},
+        "graph": {_is_graph(point) for point in points},
+        "framework": {point.framework for point in points},
+    }
+    return {name for name, values in axes.items() if len(values) > 1}
+
+
+def _is_graph(point: PredictedPoint) -> bool:
+    return point.request is not None and point.request.graph
+
+
+def _workload(point: PredictedPoint, varying: set[str]) -> str:
+    framework = [point.framework or "no framework"] if "framework" in varying else []
+    precision = [point.precision] if "precision" in varying else []
+    graph = ["graph" if _is_graph(point) else "no graph"] if "graph" in varying else []
+    return ", ".join([point.workload, *framework, *precision, *graph])
+
+
+def rate_unit(points: Sequence[PredictedPoint]) -> str:
+    """What a batch is made of: a workload that is known from its trace alone may be trained on other things."""
+    return "samples/s" if any(point.request is None for point in points) else "images/s"
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+def answer(curves: Sequence[PredictedCurve]) -> list[str]:
+    """One or two sentences: the number that was asked for, and what follows from it."""
+    if len(curves) == 1:
+        return _of_one(curves[0])
+    if identity(curves) == ["system"] and len(curves) <= 4 and all(curve.last.images_per_s for curve in curves):
+        return [_ranked(curves)]
+    return [_between(curves)]
+
+
+def _of_one(curve: PredictedCurve) -> list[str]:
+    point, unit = curve.last, rate_unit(curve.points)
+    what = f"{ranks(point.gpus, point)} {'trains' if point.gpus == 1 else 'train'} {curve.workload}"
+    on = f"Predicted: on {curve.system},"
+    if point.open:
+        ends = _ends(point.speedup_interval)
+        over = (
+            f"between {ends} times as fast as {ranks(point.baseline_gpus or 1, point)}"
+            if ends
+            else "at a rate that is open"
+        )
+        return [f"{on} {what} {over}: more is not known of this machine."]
+    if not point.images_per_s:
+        return [f"Not predicted: {curve.workload} on {curve.system}: {point.reason}."]
+    rate, low, high = rate_ends(point)
+    if point.speedup is None or point.gpus == point.baseline_gpus:
+        return [f"{on} {what} at {rate} {unit} ({low} to {high})."]
+    over = f"as fast as {ranks(point.baseline_gpus or 1, point)}" + " in all" * (point.scaling == "weak")
+    sentences = [f"{on} {what} {speedup_text(point)} {over}, at {rate} {unit}."]
+    enough = curve.enough
+    if enough is not None and enough.gpus < point.gpus:
+        fewer = ranks(enough.gpus, enough)
+        sentences.append(
+            f"{fewer[0].upper()}{fewer[1:]} {'does' if enough.gpus == 1 else 'do'} as much: use {enough.gpus}."
+        )
+    return sentences
+
+
+def _ranked(curves: Sequence[PredictedCurve]) -> str:
+    """Systems from the fastest on, each over the next."""
+    counts = {ranks(curve.last.gpus, curve.last) for curve in curves}
+    ranked = sorted(curves, key=lambda curve: -(curve.last.images_per_s or 0.0))
+    clauses = []
+    for ahead, behind in pairwise(ranked):
+        margin = ratio(side_of(ahead.last), side_of(behind.last))
+        value, low, high = to_interval(margin.value, margin.low, margin.high)
+        if lead(margin) == "ahead":
+            clauses.append(f"{value} times ({low} to {high}) as fast as {behind.system}")
+        else:
+            clauses.append(f"about as fast as {behind.system} (no difference is shown: {low} to {high} times)")
+    first = f"{ranked[0].system} trains {ranked[0].workload} {clauses[0]}"
+    on = f"on {counts.pop()}" if len(counts) == 1 else "each on the most GPUs that can"
+    return f"Predicted, {on}: {', and that '.join([first, *clauses[1:]])}."
+
+
+def _between(curves: Sequence[PredictedCurve]) -> str:
+    """How far apart several curves are in what they gain, or in their rates where none has more than one count."""
+    gained = [
+        curve for curve in curves if curve.last.speedup is not None and curve.last.gpus != curve.last.baseline_gpus
+    ]
+    able = gained or [curve for curve in curves if curve.able]
+    if not able:
+        return f"Not predicted: none of {len(curves)} cases has a rate."
+    names = identity(curves)
+
+    def told(curve: PredictedCurve) -> str:
+        point = curve.last if gained else curve.able[-1]
+        who = [f"batch {curve.batch}" if name == "batch" else getattr(curve, name) for name in names]
+        rate, low, high = rate_ends(point)
+        much = speedup_text(point) if gained else f"{rate} {rate_unit(curve.points)} ({low} to {high})"
+        return f"{much} on {ranks(point.gpus, point)} ({', '.join(who)})"
+
+    ranked = sorted(able, key=lambda curve: (curve.last.speedup if gained else curve.able[-1].images_per_s) or 0.0)
+    one = curves[0]
+    same = [one.workload] * ("workload" not in names) + [f"on {one.system}"] * ("system" not in names)
+    what = " ".join(["speed-ups" if gained else "rates", *(["of"] if "workload" not in names else []), *same])
+    return f"Predicted: {what} from {told(ranked[0])} to {told(ranked[-1])}."
+
+
+def ranks(count: int, of: PredictedPoint) -> str:
+    """ "one GPU", "8 GPUs"; or ranks, where CPU cores take their place."""
+    kind = "CPU rank" if of.library == "gloo" else "GPU"
+    return f"one {kind}" if count == 1 else f"{count} {kind}s"
+
+
+def _ends(interval: Sequence[float] | None) -> str:
+    if interval is None:
+        return ""
+    _, low, high = to_interval(interval[1], *interval)
+    return f"{low} and {high}"
+
+
+def rate_ends(point: PredictedPoint) -> tuple[str, str, str]:
+    """The rate, and what nine of ten are within."""
+    assert point.images_per_s and point.interval_s, f"{point.workload} on {point.gpus} GPUs has no rate"
+    low_s, high_s = point.interval_s
+    return to_interval(point.images_per_s, point.batch_size / high_s, point.batch_size / low_s)
+
+
+def speedup_text(point: PredictedPoint) -> str:
+    """ "1.9 times (1.3 to 2.4)"."""
+    assert point.speedup is not None, f"{point.workload} on {point.gpus} GPUs has no speed-up"
+    value, low, high = to_interval(point.speedup, *(point.speedup_interval or (point.speedup, point.speedup)))
+    return f"{value} times" + f" ({low} to {high})" * (low != high)
+
+
+# ---- where the time goes --------------------------------------------------------------------------------------------
+
+
+def percents(point: PredictedPoint) -> dict[PartName, int]:
+    """The parts of a step in whole percents that sum to 100: each rounded down, the rest to the largest remainders."""
+    exact = {part.name: 100 * part.share for part in point.parts}
+    whole = {name: math.floor(share) for name, share in exact.items()}
+    for name in sorted(exact, key=lambda name: whole[name] - exact[name])[: 100 - sum(whole.values())]:
+        whole[name] += 1
+    return whole
+
+
+def time_of_each(point: PredictedPoint) -> str:
+    """What each of the GPUs does with its time, from the largest loss on; "" where that is not known."""
+    shares = percents(point)
+    if not shares:
+        return ""
+    link = f" ({point.limiting_link})" if point.limiting_link and point.limited_by == "communication" else ""
+    lost = sorted((name for name in shares if name != "useful" and shares[name]), key=lambda name: -shares[name])
+    texts = [f"{shares[name]} {PARTS[name]}{link if name == 'communication' else ''}" for name in lost]
+    return " | ".join([f"{shares['useful']} % useful", *texts])
+
+
+# ---- how sure -------------------------------------------------------------------------------------------------------
+
+
+def sure(made: Prediction, curves: Sequence[PredictedCurve]) -> list[str]:
+    """What the intervals hold, what is doubted most and what would help, and what such predictions were off by."""
+    level = made.interval_level if isinstance(made.interval_level, float) else 0.9
+    tenth = f"{level * 10:.0f} of 10 measurements should lie in the intervals"
+    doubts = [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
+    most = max(doubts, default=None)
+    sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
+    kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}
+    found = [domain for domain in made.domains if _is_of(domain, kinds)]
+    given = all(point.compute_source in ("stated", "measured") for curve in curves for point in curve.able)
+    for domain in found:
+        kind = domain.what.partition(": ")[2]
+        one = "" if given else ", given the rate of one"
+        sentences.append(f"{domain.points} published rates of {kind} were predicted to {domain.mean_error:.1%}{one}")
+    if kinds and not found:
+        sentences.append("no such scaling was ever compared with a measurement")
+    return sentences
+
+
+def _is_of(domain: Domain, kinds: Set[str]) -> bool:
+    return domain.what.startswith("rates of several GPUs") and domain.what.partition(": ")[2] in kinds
+
+
+def _most_doubt(point: PredictedPoint) -> tuple[float, str] | None:
+    """How far off the rate may be for the one thing that is known least, and what would tell."""
+    if not (point.iteration_s and point.interval_s and point.interval_by_compute_s and point.interval_by_scaling_s):
+        return None
+    whole, compute, scaling = (
+        math.log(high / low) / 2
+        for low, high in (point.interval_s, point.interval_by_compute_s, point.interval_by_scaling_s)
+    )
+    rest = math.sqrt(max(0.0, whole**2 - compute**2 - scaling**2))
+    remedies = {"stated": "", "measured": "", "replayed": ""}
+    give_rate = remedies.get(point.compute_source or "", ": give rate=BATCH:IMAGES/S")
+    messages = "messages" if point.gpus > 1 else "input"
+    give_bench = ": give calibration=, a bench of that machine" if point.gpus > 1 else ""
+    doubts = [
+        (compute, f"one GPU's step ({math.expm1(compute):.0%}{give_rate})"),
+        (scaling, f"what scaling costs ({math.expm1(scaling):.0%})"),
+        (rest, f"{messages} ({math.expm1(rest):.0%}{give_bench})"),
+    ]
+    most = max(doubts)
+    return most if most[0] > 0 else None
+
+
+def compute_source(made: Prediction) -> str:
+    """Where compute is from, in words, where all points have the same; else ""."""
+    sources = {point.compute_source for point in made.points if point.compute_source}
+    if len(sources) != 1:
+        return ""
+    (source,) = sources
+    origins = {line.origin for line in made.inputs if line.what.startswith(COMPUTE)}
+    words = {
+        "stated": "one GPU's rate as given",
+        "rescaled": "rescaled from another GPU's trace",
+        "roofline": "one GPU's rate by a fit to published ones",
+        "replayed": "computing replayed as idle time",
+        "measured": "one GPU's step as measured, on several machines",
+    }
+    if source == "measured" and len(origins) == 1:
+        (origin,) = origins
+        return f"one GPU's step {'as the imported trace has it' if origin == 'published' else origin}"
+    return words[source]

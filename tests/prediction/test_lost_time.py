@@ -1,0 +1,46 @@
+"""Where the time of a step goes."""
+
+import pytest
+
+import resnetx
+
+
+def parts(point):
+    return {part.name: part.share for part in point.parts}
+
+
+def predicted(**settings):
+    return resnetx.predict(**{"model": "alexnet", "batch_size": 256, "input": "synthetic", **settings}).points
+
+
+@pytest.mark.slow
+def test_parts_sum_to_the_step_and_useful_is_efficiency():
+    made = resnetx.predict(systems=["dgx1-p100", "gx8", "dgx-h100"], study="paper", input=["synthetic", "dali"])
+    points = [point for point in made.points if point.outcome == "ok"]
+    assert len(points) > 400
+    for point in points:
+        shares = parts(point)
+        assert sum(shares.values()) == pytest.approx(1, abs=1e-9)
+        assert shares["useful"] == pytest.approx(point.efficiency)
+        if point.baseline_gpus == 1:
+            exposed = point.exposed_communication_s / point.iteration_s
+            assert shares["communication"] == pytest.approx(exposed, abs=1e-9)
+        assert all(part.interval[0] <= part.share <= part.interval[1] for part in point.parts)
+        assert {part.share for part in point.parts} == {0, 1} or point.gpus > point.baseline_gpus
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        ({"straggler": 1.5}, "waiting"),
+        ({"what_if.bandwidth": {"pcie3": 0.5}}, "communication"),
+        ({"input": "torchvision"}, "input"),
+        ({"host_time": "20ms"}, "host"),
+        ({"host_step": "60ms"}, "launching"),
+    ],
+)
+def test_what_makes_a_step_longer_is_the_part_that_grows(changed, part):
+    (before,), (after,) = predicted(systems=["gx8"], gpus=[8]), predicted(systems=["gx8"], gpus=[8], **changed)
+    old, new = parts(before), parts(after)
+    grown_s = {name: new[name] * after.iteration_s - old[name] * before.iteration_s for name in new if name != "useful"}
+    assert max(grown_s, key=grown_s.__getitem__) == part

@@ -1,0 +1,69 @@
+"""Where the scaling of measured points went."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from resnetx.record import StudyFolder
+from resnetx.reporting.study.answer import study_answer
+from resnetx.reporting.study.lost_time import lost_time
+from resnetx.reporting.study.points import study_points
+from resnetx.reporting.study.results import load
+
+QUICKSTART = Path(__file__).parents[2] / "results" / "cpu-2core" / "quickstart"
+
+
+@pytest.fixture(scope="module")
+def quickstart():
+    return load(StudyFolder(QUICKSTART))
+
+
+def test_the_parts_of_the_quickstart_sum_to_its_step(quickstart):
+    one, two = quickstart.points
+    found = lost_time(two, one)
+    times_ms = {part.name: round(part.time_s * 1e3, 1) for part in found.parts}
+    assert times_ms == {"useful": 166.6, "input": 19.7, "waiting": 7.3, "communication": 1.1, "the rest": 9.0}
+    assert sum(part.share.median for part in found.parts) == pytest.approx(1)
+    assert [part.name for part in found.parts if part.shown] == ["useful", "input"]
+    assert {part.share.n for part in found.parts} == {6} and not found.why
+    assert [part.time_s for part in lost_time(one, one).parts][1:] == [0, 0]
+
+
+def test_the_sentence_names_only_what_the_runs_show(quickstart):
+    assert study_answer(study_points([quickstart]), "cpu-2core") == (
+        "Measured on cpu-2core: 2 ranks train ResNet/1 1.64 times (1.41 to 1.79) as fast as one rank, 82% of ideal. "
+        "Of the 18% lost, input takes 10 (6 to 26); the rest is not resolved by 6 repeats."
+    )
+
+
+def without(point, name, repeats=()):
+    runs = [run for run in point.twins[name] if run.repeat in repeats]
+    return replace(point, twins={**point.twins, name: runs})
+
+
+def test_a_twin_that_is_missing_is_named(quickstart):
+    one, two = quickstart.points
+    assert lost_time(without(two, "alone"), one).why == "no run of the twin alone; twins=6 adds them"
+    together = lost_time(without(two, "phases"), one)
+    assert "communication and waiting" in [part.name for part in together.parts]
+    assert together.why == "no run of the twin phases tells communication and waiting apart; twins=6 adds them"
+
+
+def test_of_few_repeats_no_part_is_shown(quickstart):
+    one, two = quickstart.points
+    found = lost_time(without(two, "alone", repeats=(2, 3, 4)), one)
+    assert {part.share.n for part in found.parts} == {3}
+    assert not any(part.shown for part in found.parts)
+
+
+def test_parts_that_cannot_be_are_not_known(quickstart):
+    one, two = quickstart.points
+    slow = [replace_rates(run, 0.5) for run in one.twins["synthetic"]]
+    found = lost_time(two, replace(one, twins={**one.twins, "synthetic": slow}))
+    assert found.parts == [] and "not known from these runs, which put" in found.why
+
+
+def replace_rates(run, factor):
+    return msgspec.structs.replace(run, rates=[rate * factor for rate in run.rates])
