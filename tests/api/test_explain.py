@@ -1,6 +1,7 @@
 """`compare ... explain=true`: the search over what the paper leaves open, and what is kept of it."""
 
 import json
+import re
 
 import pytest
 
@@ -28,9 +29,10 @@ def test_the_causes_that_are_kept_are_what_the_search_finds():
 def test_what_was_published_of_alexnet_fits_only_an_input_that_the_paper_itself_rules_out():
     found = {each.claim: each for each in kept().explanations}
     together = found["Tc9a+Tc9b+Tc9c"]
-    assert (together.holds, together.combinations) == (3, 120)  # whatever the strategy
-    assert "input is originals" in together.when and "storage is described" in together.when
-    assert "originals and storage is four" in found["Tc17b"].when  # no other way with originals
+    assert (together.holds, together.undecided, together.combinations) == (0, 21, 120)
+    ways = together.when.split("; or ")  # in which nothing contradicts them: the GX8 reads much from one SSD
+    assert all(re.search("input is (originals|database) and storage is (described|one)", way) for way in ways)
+    assert found["Tc17b"].when.endswith("input is database, files or originals and storage is four")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ def test_the_screen_says_how_many_combinations_there_were_and_that_a_fit_is_no_e
     said = " ".join(capsys.readouterr().out.split())
     assert "Predicted under 3 combinations of what the paper leaves open" in said
     assert "A combination that is picked because it fits is no evidence for it" in said
-    assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds in" in said
+    assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds under none of" in said
 
 
 @pytest.mark.slow
@@ -77,7 +79,7 @@ def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["explanations"] == []
     causes = {each["claim"]: each["cause"] for each in found["claims"] if each["outcome"] == "miss"}
-    assert causes["Tc9b"].startswith("holds in 12 of 120 combinations: if input is originals")
+    assert causes["Tc9b"].startswith("holds under none of 120 combinations, open in 36: if storage is")
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_the_library_checks_a_paper_and_keeps_the_record(tmp_path):
     assert resnetx.load(tmp_path) == resnetx.load(checked_papers_file(tmp_path)) == found
     lines = (tmp_path / "claims.csv").read_text().splitlines()
     assert len(lines) == 1 + len(found.claims)
-    assert lines[0].endswith(",paper,seen")
+    assert lines[0].endswith(",paper,seen,repeats")
 
 
 @pytest.mark.parametrize(

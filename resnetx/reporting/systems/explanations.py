@@ -26,7 +26,6 @@ HOLDS = ("hit", "given")
 VARIANT = "variant"  # where several were predicted under one combination
 TOGETHER = "all of them together"
 UNEXPLAINED = "not explained"  # how the cause of a miss begins that nothing explains
-WITHIN_ERROR = "the interval of the prediction holds what is stated"  # and of one that is no contradiction
 
 
 class Fit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +88,8 @@ def explain(stated: Claims, searched: Iterable[tuple[Combination, Sequence[Check
     explanations += [
         _explanation("+".join(topic), TOGETHER, _all_of(topic, outcomes), names) for topic in _topics(explanations)
     ]
-    return Causes(len(searched), explanations, _best(outcomes))
+    counted = {claim.id for claim in stated.claims if not claim.repeats}
+    return Causes(len(searched), explanations, _best({name: of for name, of in outcomes.items() if name in counted}))
 
 
 def _outcomes(stated: Claims, searched: Iterable[tuple[Combination, Sequence[CheckedClaim]]]) -> dict[str, Outcomes]:
@@ -113,12 +113,16 @@ def _outcomes(stated: Claims, searched: Iterable[tuple[Combination, Sequence[Che
 def _explanation(claim: str, says: str, outcomes: Outcomes, names: Sequence[str]) -> Explanation:
     holding = [combination for combination, outcome in outcomes if outcome in HOLDS]
     failing = [combination for combination, outcome in outcomes if outcome not in HOLDS]
+    holds = len(holding)
+    if not holding:  # then what tells is where nothing contradicts it
+        holding = [combination for combination, outcome in outcomes if outcome != "miss"]
+        failing = [combination for combination, outcome in outcomes if outcome == "miss"]
     deciding = smallest_deciding(holding, failing, names)
     return Explanation(
         claim=claim,
         says=says,
         combinations=len(outcomes),
-        holds=len(holding),
+        holds=holds,
         undecided=sum(outcome == "open" for _, outcome in outcomes),
         decided_by=list(deciding),
         when=condition(deciding, holding, failing) if holding and failing else "",
@@ -129,10 +133,10 @@ def _explanation(claim: str, says: str, outcomes: Outcomes, names: Sequence[str]
 
 
 def _topics(explanations: Iterable[Explanation]) -> list[list[str]]:
-    """The statements of one topic (ids that differ in their letter) that hold under some combinations, not all."""
+    """The statements of one topic (ids that differ in their letter) whose outcome the combinations decide."""
     topics: dict[str, list[str]] = {}
     for explanation in explanations:
-        if 0 < explanation.holds < explanation.combinations:
+        if explanation.when:
             topics.setdefault(explanation.claim.rstrip(string.ascii_lowercase), []).append(explanation.claim)
     return [claims for claims in topics.values() if len(claims) > 1]
 
@@ -140,14 +144,18 @@ def _topics(explanations: Iterable[Explanation]) -> list[list[str]]:
 def _all_of(claims: Sequence[str], outcomes: Mapping[str, Outcomes]) -> Outcomes:
     """A statement that all of these hold, under every combination that one of them tells apart."""
     widest = max((outcomes[claim] for claim in claims), key=len)
-    return [
-        (whole, "hit" if all(_holds(outcomes[claim], whole) for claim in claims) else "miss") for whole, _ in widest
-    ]
+    return [(whole, _together([_under(outcomes[claim], whole) for claim in claims])) for whole, _ in widest]
 
 
-def _holds(outcomes: Outcomes, whole: Combination) -> bool:
-    """Whether a statement holds under a combination, which may tell apart more than the statement does."""
-    return any(outcome in HOLDS for each, outcome in outcomes if each.items() <= whole.items())
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    if all(outcome in HOLDS for outcome in outcomes):
+        return "hit"
+    return "miss" if "miss" in outcomes else "open"
+
+
+def _under(outcomes: Outcomes, whole: Combination) -> Outcome:
+    """The outcome of a statement under a combination, which may tell apart more than the statement does."""
+    return next((outcome for each, outcome in outcomes if each.items() <= whole.items()), "miss")
 
 
 def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
@@ -155,7 +163,7 @@ def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
     if not outcomes:
         return Fit(0, 0, 0, 0.0, {})
     widest = max(outcomes.values(), key=len)
-    counts = [sum(_holds(outcome, whole) for outcome in outcomes.values()) for whole, _ in widest]
+    counts = [sum(_under(of_claim, whole) in HOLDS for of_claim in outcomes.values()) for whole, _ in widest]
     most = max(counts)
     return Fit(
         statements=len(outcomes),
@@ -180,16 +188,7 @@ def with_causes(checked: Iterable[CheckedClaim], explanations: Iterable[Explanat
 
 def _cause(checked: CheckedClaim, explanation: Explanation | None) -> str:
     searched = f"{UNEXPLAINED}: not searched" if explanation is None else sentence(explanation)
-    if checked.cause or not searched.startswith(UNEXPLAINED):
-        return checked.cause or searched
-    if _interval_holds_stated(checked):
-        return f"{WITHIN_ERROR}; {searched.removeprefix(f'{UNEXPLAINED}: ')}"
-    return searched
-
-
-def _interval_holds_stated(checked: CheckedClaim) -> bool:
-    low, high, stated = checked.ours_low, checked.ours_high, checked.stated
-    return None not in (low, high, stated) and low < stated < high  # type: ignore[operator]
+    return checked.cause or searched
 
 
 def sentence(explanation: Explanation, because: str = "") -> str:
@@ -200,10 +199,14 @@ def sentence(explanation: Explanation, because: str = "") -> str:
         return f"holds under all {among}"
     if explanation.undecided == explanation.combinations:
         return f"decided under none {among}: the predictions are not sure enough"
+    if not explanation.holds and explanation.when:
+        return f"holds under none {among}{undecided}: {_condition(explanation, 'a miss')}"
     if not explanation.holds:
         under_none = f"holds under none {among}{undecided}"
         return f"{under_none}: {because}" if because else f"{UNEXPLAINED}: {under_none}"
-    when = (
-        explanation.when if explanation.when.startswith(("only", "depending")) else f"if {explanation.when}; else not"
-    )
-    return f"holds in {explanation.holds} {among}{undecided}: {when}"
+    return f"holds in {explanation.holds} {among}{undecided}: {_condition(explanation, 'not')}"
+
+
+def _condition(explanation: Explanation, otherwise: str) -> str:
+    when = explanation.when
+    return when if when.startswith(("only", "depending")) else f"if {when}; else {otherwise}"
