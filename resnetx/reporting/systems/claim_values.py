@@ -74,6 +74,15 @@ def bound(case: ClaimCase) -> Iterator[CheckedClaim]:
     claim, figures = case.claim, case.figures()
     if len(figures) < claim.needs:
         yield case.not_predicted(len(figures))
+    elif claim.take == "each" and claim.unstated:
+        for item, figure in figures:
+            yield case.checked(
+                item.words,
+                _outcome([_within(claim, figure)]),
+                _bounds(claim),
+                ours=figure,
+                alternative=f"{getattr(item, claim.unstated)}",
+            )
     elif claim.take == "each":
         yield _all_of(case, [_within(claim, figure) for _, figure in figures])
     else:

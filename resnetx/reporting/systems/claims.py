@@ -39,7 +39,7 @@ from resnetx.reporting.systems.claim_items import (
 # A wheel carries `results/published` beside `configs`.
 PUBLISHED = CONFIGS.parent / "results" / "published"
 
-PAPERS = ("tallent2017", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
+PAPERS = ("tallent2017", "tallent2017-fig1", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
 COMPARED = "tallent2017"  # the one whose comparison `compare` makes
 WITHOUT_SETTINGS = (WORKLOADS, COPIES, TRAFFIC)  # kinds of items that no library and no strategy changes
 
