@@ -254,3 +254,8 @@ def test_components_have_a_place_of_their_own_in_the_drawing(name):
 
 def test_there_is_one_file_for_every_system_and_every_table_of_parts():
     assert {path.stem for path in (CONFIGS / "system" / "parts").glob("*.yaml")} == set(TABLES)
+
+
+def test_a_machine_that_is_a_cluster_knows_its_network():
+    for name in ("summit", "summitdev"):
+        assert system.load(name, nodes=2) == system.load(name, nodes=2, network="edr100")
