@@ -135,7 +135,7 @@ def test_other_papers_and_other_settings_are_refused(settings, words):
 def test_the_screen_counts_and_lists_misses_with_reasons(capsys):
     assert main(["compare", "papers=[sth2017]"]) == 0
     short = capsys.readouterr().out
-    assert "S5c" in short
+    assert "S3c" in short
     assert "why:" in short
     assert "Not checked" not in short
     assert main(["compare", "papers=sth2017", "--all"]) == 0
