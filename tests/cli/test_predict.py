@@ -70,7 +70,9 @@ def test_the_paper_has_88_points_on_each_system(predict):
     _, found = predict("systems=[dgx1-p100,gx8]", "study=paper", "memory_model=caffe")
     assert len(found) == 176
     missing = {(each["workload"], each["batch_size"], each["gpus"]) for each in found if each["outcome"] == "oom"}
-    assert missing == {("GoogLeNet", 256, 1), ("GoogLeNet", 512, 1), ("GoogLeNet", 512, 2)} | {("ResNet/32", 64, gpus) for gpus in (1, 2)}
+    assert missing == {("GoogLeNet", 256, 1), ("GoogLeNet", 512, 1), ("GoogLeNet", 512, 2)} | {
+        ("ResNet/32", 64, gpus) for gpus in (1, 2)
+    }
 
 
 def test_of_very_many_curves_the_screen_has_a_line_for_each_system(capsys, monkeypatch):

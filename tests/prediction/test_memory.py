@@ -8,7 +8,7 @@ from resnetx import choices, workloads
 from resnetx.choices import After, Bucket, Layerwise, NoExchange
 from resnetx.errors import ConfigError
 from resnetx.interconnect.system import parts_table
-from resnetx.prediction.memory import FRAMEWORK_BYTES, needed_bytes, saved_bytes, images_of_a_test
+from resnetx.prediction.memory import FRAMEWORK_BYTES, images_of_a_test, needed_bytes, saved_bytes
 from resnetx.workloads import counts, tables
 
 ALEXNET, GOOGLENET = choices.AlexNetSettings(classes=1000), choices.GoogLeNetSettings(classes=1000)
