@@ -7,7 +7,7 @@ from itertools import groupby
 from resnetx.cli import show
 from resnetx.record.system_comparison import CheckedClaim
 from resnetx.reporting.systems.claims import counted, published
-from resnetx.reporting.systems.explanations import UNEXPLAINED, Causes, kept, sentence
+from resnetx.reporting.systems.explanations import UNEXPLAINED, Causes, advantage, kept, sentence
 
 MISSES = ("miss: cause", "no cause")
 
@@ -18,6 +18,8 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
         return
     show.say()
     _counts(checked)
+    for found in kept().supposed[-1:]:
+        show.say(advantage(found, published("tallent2017")))
     if not show.everything():
         show.say(f"--all lists all {len(checked)} statements with causes; out=FOLDER writes them as a table.")
         return

@@ -38,12 +38,25 @@ class Fit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     under: dict[str, str]  # the first of the combinations under which the most hold
 
 
+class Supposed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """AlexNet on 8 GPUs with NCCL 1, input hidden: the DGX-1 over the GX8, without and with what the authors suppose of
+    it, that its all-reduce runs at the bandwidth of 4 GPUs; and the iterations/s of both then. Each with its ends.
+    """
+
+    batch_size: int
+    described: list[float]
+    supposed: list[float]
+    dgx1: list[float]
+    gx8: list[float]
+
+
 class Causes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file of what was found."""
 
     combinations: int
     explanations: list[Explanation]
     fit: Fit
+    supposed: list[Supposed] = []
 
 
 @cache
@@ -172,6 +185,34 @@ def _best(outcomes: Mapping[str, Outcomes]) -> Fit:
         mean=round(fmean(counts), 1),
         under=dict(widest[counts.index(most)][0]),
     )
+
+
+# ---- the authors' own hypothesis ------------------------------------------------------------------------------------
+
+
+def advantage(found: Supposed, stated: Claims) -> str:
+    """What explains the DGX-1's advantage with AlexNet on 8 GPUs, with the evidence, and what is left."""
+    by_id = {each.id: each.stated for each in stated.claims}
+    ratio, *rates = (by_id[name] for name in ("Tc9c", "Tc9a", "Tc9b"))
+    assert ratio is not None, "a statement with a figure"
+    left = [
+        f"{_with_ends(own, '.1f')} iterations/s on {system} for {rate:g}"
+        for system, own, rate in zip(stated.systems, (found.dgx1, found.gx8), rates, strict=True)
+        if rate is not None and not own[1] <= rate <= own[2]
+    ]
+    holds = "which holds" if found.supposed[1] <= ratio <= found.supposed[2] else "which does not hold"
+    return (
+        f"The {ratio - 1:.0%} of AlexNet on 8 GPUs: if load imbalance lets NVLink run at its rate of 4 GPUs, as the "
+        f"authors suppose, the DGX-1 is predicted at {_with_ends(found.supposed, '.2f')} of the GX8 at batch "
+        f"{found.batch_size}, {holds} {ratio:g} (NCCL 1; as described, its ring of 8 runs over the bus: "
+        f"{_with_ends(found.described, '.2f')}); not explained by it {'is' if len(left) == 1 else 'are'} "
+        f"{' and '.join(left) or 'no figure'}."
+    )
+
+
+def _with_ends(value: Sequence[float], form: str) -> str:
+    middle, low, high = (format(each, form) for each in value)
+    return f"{middle} ({low} to {high})"
 
 
 # ---- causes of misses -----------------------------------------------------------------------------------------------
