@@ -21,8 +21,9 @@ def claims(checked: Sequence[CheckedClaim]) -> None:
     for found in kept().supposed[-1:]:
         show.say(advantage(found, published("tallent2017")))
     if not show.everything():
-        show.say(f"--all lists all {len(checked)} statements with causes; out=FOLDER writes them as a table.")
         return
+    show.say("Settings as the paper has them, unless others are set:")
+    show.entries(((key, f"{each.value} ({each.why})") for key, each in published("tallent2017").settings.items()), 2)
     show.say()
     for _, same in groupby(checked, lambda each: each.claim):
         statement(list(same))
@@ -39,7 +40,8 @@ def _counts(checked: Sequence[CheckedClaim]) -> None:
     rows = [[variant or "own library", *(f"{counts[variant, kind]}" for kind in kinds)] for variant in variants]
     title = "What Tallent et al. 2017 state, and what is predicted here"
     combinations, left_out = kept().combinations, len(published("tallent2017").left_out)
-    note = (
+    note = f"hit, miss and open are by the whole interval. All {len(checked)} statements, each with its cause: --all."
+    explained = (
         "Each sentence once. hit: the whole interval of what is predicted agrees. miss: nothing of it does. miss: "
         f"cause: arithmetic explains it, or what the paper leaves open decides it (of {combinations} combinations). no "
         "cause: neither. open: a part of the interval agrees, or only one of the batches that it may have been. given: "
@@ -47,7 +49,7 @@ def _counts(checked: Sequence[CheckedClaim]) -> None:
         f"{sum(bool(each.repeats) for each in checked)} checks repeat others by arithmetic, and are not counted. "
         f"{left_out} more statements are not checked (tallent2017.yaml, left_out)."
     )
-    show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, note)
+    show.table(title, ["with", *(f">{kind}" for kind in kinds)], rows, explained if show.everything() else note)
 
 
 def _kind(claim: CheckedClaim) -> str:
