@@ -99,7 +99,9 @@ def _measured(point: StudyPoint) -> Side:
     batch = point.request.batch_size
     parts = {part.name: part.time_s for part in lost.parts} if lost else {}
     ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
-    return Side("measured", point.words, point.request, batch / rate.median, ends, dict(parts), lost.why if lost else "")
+    return Side(
+        "measured", point.words, point.request, batch / rate.median, ends, dict(parts), lost.why if lost else ""
+    )
 
 
 def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
