@@ -85,6 +85,15 @@ class GoogLeNetSettings(ModelChoice, frozen=True, tag="googlenet"):
     smallest_image_size: ClassVar[int] = 47  # smaller images leave no input for the auxiliary classifiers
 
 
+class CifarNetSettings(ModelChoice, frozen=True, tag="cifarnet"):
+    """Caffe's `cifar10_quick`, for images of 32 pixels."""
+
+    classes: int
+    label: ClassVar[str] = "CifarNet"
+    image_size: ClassVar[int] = 32
+    smallest_image_size: ClassVar[int] = 8
+
+
 class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
     """Any classifier of `torchvision.models`, by its name there."""
 
@@ -98,7 +107,9 @@ class Torchvision(ModelChoice, frozen=True, tag="torchvision"):
         return self.name
 
 
-Model = ResNetXSettings | AlexNetSettings | GoogLeNetSettings | Torchvision  # each has its entry in `workloads.kinds`
+Model = (  # each has its entry in `workloads.kinds`
+    ResNetXSettings | AlexNetSettings | GoogLeNetSettings | CifarNetSettings | Torchvision
+)
 
 
 class Folders(Choice, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ What is left open, and in which ways it may have been, is in `results/published/
 is given and that an assumption would change settles that assumption.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,19 +16,24 @@ import yaml
 
 from resnetx import progress
 from resnetx.api import message_costs
-from resnetx.api.calibrations import calibrations
+from resnetx.api.calibrations import Calibrations, calibrations
 from resnetx.api.curves import Curve, curves
 from resnetx.api.paper_settings import is_the_papers, left_to_the_paper
 from resnetx.api.predict import points_on
 from resnetx.api.predict_settings import by_framework, fabrics, setting_of, split, wanted_of
 from resnetx.errors import ConfigError
+from resnetx.interconnect import system
+from resnetx.interconnect.collective import plan
+from resnetx.interconnect.measured import MeasuredCollective, MeasuredSize
+from resnetx.operations import OPERATIONS
 from resnetx.prediction import provenance
 from resnetx.prediction.scenario import Fabric
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, Estimate
 from resnetx.reporting.systems.claims import Assumption, Claims, check_claims, published
 from resnetx.reporting.systems.comparison import side_by_side
 from resnetx.reporting.systems.deciding_assumptions import Combination
-from resnetx.reporting.systems.explanations import KEPT, Causes, all_combinations, explain
+from resnetx.reporting.systems.explanations import KEPT, Causes, Supposed, all_combinations, explain
+from resnetx.reporting.systems.rate_ratios import over
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 
@@ -54,7 +59,7 @@ def search(asked: Point) -> Causes:
         for combination in searched:
             outcomes.append((combination, _checked(asked, _settings(left, combination), memory)))
             advance(1)
-    return explain(stated, outcomes)
+    return msgspec.structs.replace(explain(stated, outcomes), supposed=list(_supposed(stated)))
 
 
 def _left_open(assumption: Assumption, asked: Mapping[str, Any]) -> Assumption | None:
@@ -112,6 +117,42 @@ def _name(fabric: Fabric) -> str:
     return f"{fabric.described.name} {fabric.library} {dict(fabric.bandwidth)}"
 
 
+# ---- the authors' own hypothesis ------------------------------------------------------------------------------------
+
+
+def _supposed(stated: Claims) -> Iterator[Supposed]:
+    """AlexNet on 8 GPUs with NCCL 1 and its input hidden, and the same with the DGX-1's all-reduce at its rate of 4.
+
+    Section 1: "load imbalance enables its NVLink interconnect to perform closer to the 4 GPU bandwidths than 8".
+    """
+    first, second = stated.systems
+    of_paper = {key: each.value for key, each in left_to_the_paper({"input": "synthetic", "library": "nccl1"}).items()}
+    of_four: dict[int | None, MeasuredCollective] = {8: _as_four(first)}
+    for batch_size in (256, 512):
+        given = {"model": "alexnet", "batch_size": batch_size, "gpus": 8, "input": "synthetic", "library": "nccl1"}
+        own, workload = split({**given, **of_paper, "systems": stated.systems})
+        trained = [(each, setting_of(own)) for each in curves([], workload, wanted_of(own))]
+        known = [*fabrics(own, Calibrations()), *fabrics(own, Calibrations(of_four))[:1]]
+        described, other, supposed = provenance.sealed_points(points_on(known, trained))
+        ((plain,), (assumed,)) = (side_by_side([one, other], stated.systems) for one in (described, supposed))
+        ratios = [over(point, first, second) for point in (plain, assumed)]
+        rates = [side.iterations_per_s for side in assumed.sides]
+        yield Supposed(batch_size, *(_rounded(each) for each in (*ratios, *rates)))
+
+
+def _as_four(name: str) -> MeasuredCollective:
+    """All-reduces on 8 GPUs of a system that have the bus bandwidth of its first 4."""
+    four, factor = plan(system.load(name), "allreduce", range(4), "nccl1"), OPERATIONS["allreduce"].bus_factor(8)
+    sizes = [2**power for power in range(10, 30)]
+    points = tuple(MeasuredSize(size, factor * size / four.cost(size).busbw_Bps) for size in sizes)
+    return MeasuredCollective("the rate of 4 GPUs, supposed of 8", points, "allreduce", 8)
+
+
+def _rounded(estimate: Estimate | None) -> list[float]:
+    assert estimate is not None, "both systems run AlexNet"
+    return [float(f"{value:.3g}") for value in (estimate.value, estimate.low, estimate.high)]
+
+
 # ---- what is kept ---------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +160,9 @@ def as_kept(found: Causes) -> str:
     """The file of causes: a line for each statement."""
     tree = msgspec.to_builtins(found)
     rows = "".join(f"  - {_line(each)}" for each in tree["explanations"])
-    return f"{HEAD}combinations: {found.combinations}\nfit: {_line(tree['fit'])}explanations:\n{rows}"
+    supposed = "".join(f"  - {_line(each)}" for each in tree["supposed"])
+    fit = _line(tree["fit"])
+    return f"{HEAD}combinations: {found.combinations}\nfit: {fit}explanations:\n{rows}supposed:\n{supposed}"
 
 
 def _line(tree: dict[str, Any]) -> str:

@@ -20,15 +20,13 @@ def is_the_papers(asked: Mapping[str, Any]) -> bool:
 
 
 def as_in_the_paper(asked: Mapping[str, Any]) -> Point:
-    """The settings to add for a comparison of its systems on its workloads; says each with where the paper has it."""
+    """The settings to add for a comparison of its systems on its workloads; says which."""
     systems = asked.get("systems")
     pair = isinstance(systems, list) and sorted(map(str, systems)) == sorted(published("tallent2017").systems)
     left = left_to_the_paper(asked) if pair and asked.get("study") in OF_ITS_WORKLOADS else {}
     added = {key: each.value for key, each in left.items()}
     if added:
         progress.note(f"as in the paper: {' '.join(written(added))}", indent=2, warning=True)
-        for word, each in zip(written(added), left.values(), strict=True):
-            progress.note(f"  {word}: {each.why}", indent=2, warning=True)
     return added
 
 

@@ -120,7 +120,9 @@ def predicted(paths: Sequence[Path], given: Point) -> Prediction:
         predictions.refuse_unwritable(len(on) * sum(len(each.points) for each in wanted))
     points = points_on(on, trained)
     if not any(sourced.point.outcome == "ok" for sourced in points):
-        raise ConfigError(points[0].point.reason)
+        first = points[0].point
+        other = "; memory= sets what it has, memory_model= how that is counted" * (first.outcome == "oom")
+        raise ConfigError(f"{first.reason}{other}")
     inputs = list(provenance.inputs_of(points, [*_assumed(wanted), *_set_by_the_user(given)]))
     return provenance.prediction(points, inputs, {"words": " ".join([*map(str, paths), *written(given)])})
 

@@ -12,6 +12,7 @@ from the trace, too (`StepTimes.queue_s`): for its own host as measured, for ano
 much. A trace that was bound by its host, and does not say what the device alone takes, is refused for any other host.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -287,6 +288,7 @@ def of_trace(
     step = _rescaled(traced.step, layers, batch_size, trace, (source, gpu), clock_Hz, model)
     assert trace.request is not None, "a trace with a layer table has a request"
     error = roofline_error(model, gpu, trace.request.precision)
+    off = math.hypot(math.log1p(traced.error), error)  # the roofline's is a logarithm
     note = (
         f"rescaled from {trace.device}{_clock(trace, source)} to {part_name}{_at_clock(clock_Hz)} layer by layer, by a "
         f"roofline that nine of ten published one-GPU rates stay within {error:.0%} of{traced.note}"
@@ -297,7 +299,8 @@ def of_trace(
         origin="assumed",
         where=trace.source,
         note=note,
-        error=(traced.error**2 + error**2) ** 0.5,
+        error=math.expm1(off),
+        faster=-math.expm1(-off),
         gradient_copy_Bps=gpu.memory_Bps.value * COPY_SHARE,
         clock_Hz=clock_Hz or gpu.clock_Hz.stated,
         queue_error=traced.queue_error,

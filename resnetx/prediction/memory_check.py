@@ -44,7 +44,13 @@ def _needed_bytes(point: Point) -> int | Unknown:
     images, _ = point.shares[0]
     strategy = subject.strategy if point.gpus > 1 else NoExchange()
     needed_bytes = model.needed_bytes(
-        subject.layers, subject.request.image_size, images, subject.precision, strategy, point.setting.memory_model
+        subject.layers,
+        subject.request.image_size,
+        images,
+        subject.precision,
+        strategy,
+        point.setting.memory_model,
+        model.images_of_a_test(subject.request.model, point.batch_size),
     )
     serves = strategy == Server(device="gpu") and point.setting.memory_model == "torch"
     return needed_bytes + model.received_bytes(subject.layers, point.gpus) if serves else needed_bytes

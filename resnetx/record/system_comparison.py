@@ -158,6 +158,7 @@ class CheckedClaim(RecordPart, frozen=True, kw_only=True):
     cause: str = ""  # of a miss: what decides it, or that nothing explains it
     paper: str = ""  # the file of statements that it is from: "li2019"
     seen: bool | None = None  # whether it was known while the model was written; null: an older record
+    repeats: str = ""  # the statement that this one repeats, in other words or by arithmetic: it is not counted again
 
 
 class Explanation(RecordPart, frozen=True):

@@ -244,11 +244,14 @@ def time_of_each(point: PredictedPoint) -> str:
 # ---- how sure -------------------------------------------------------------------------------------------------------
 
 
-def sure(made: Prediction, curves: Sequence[PredictedCurve]) -> list[str]:
-    """What the intervals hold, what is doubted most and what would help, and what such predictions were off by."""
+def sure(made: Prediction, curves: Sequence[PredictedCurve], ratios: bool = False) -> list[str]:
+    """What the intervals hold, what is doubted most and what would help, and what such predictions were off by.
+
+    `ratios`: what is shown is one system over another, in which most of what is doubted of both cancels.
+    """
     level = made.interval_level if isinstance(made.interval_level, float) else 0.9
     tenth = f"{level * 10:.0f} of 10 measurements should lie in the intervals"
-    doubts = [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
+    doubts = [] if ratios else [doubt for curve in curves if (doubt := _most_doubt(curve.last))]
     most = max(doubts, default=None)
     sentences = [tenth + (f"; most doubt: {most[1]}" if most else "")]
     kinds = {line.what.removeprefix(SCALING) for line in made.inputs if line.what.startswith(SCALING)}

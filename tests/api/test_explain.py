@@ -1,17 +1,15 @@
 """`compare ... explain=true`: the search over what the paper leaves open, and what is kept of it."""
 
 import json
+import re
 
 import pytest
 
-import resnetx
 from resnetx.api.explain import as_kept, papers_settings, search
 from resnetx.cli import main
 from resnetx.cli.words import settings_of
-from resnetx.interconnect.collective import plan
-from resnetx.interconnect.system import load
 from resnetx.reporting.systems.claims import published
-from resnetx.reporting.systems.explanations import KEPT, kept
+from resnetx.reporting.systems.explanations import KEPT, advantage, kept
 
 ASKED = papers_settings(published("tallent2017"))
 PAPER = ["systems=[dgx1-p100,gx8]", "study=paper"]
@@ -28,9 +26,10 @@ def test_the_causes_that_are_kept_are_what_the_search_finds():
 def test_what_was_published_of_alexnet_fits_only_an_input_that_the_paper_itself_rules_out():
     found = {each.claim: each for each in kept().explanations}
     together = found["Tc9a+Tc9b+Tc9c"]
-    assert (together.holds, together.combinations) == (3, 120)  # whatever the strategy
-    assert "input is originals" in together.when and "storage is described" in together.when
-    assert "originals and storage is four" in found["Tc17b"].when  # no other way with originals
+    assert (together.holds, together.undecided, together.combinations) == (0, 21, 120)
+    ways = together.when.split("; or ")  # in which nothing contradicts them: the GX8 reads much from one SSD
+    assert all(re.search("input is (originals|database) and storage is (described|one)", way) for way in ways)
+    assert found["Tc17b"].when.endswith("input is database, files or originals and storage is four")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,7 @@ def test_the_screen_says_how_many_combinations_there_were_and_that_a_fit_is_no_e
     said = " ".join(capsys.readouterr().out.split())
     assert "Predicted under 3 combinations of what the paper leaves open" in said
     assert "A combination that is picked because it fits is no evidence for it" in said
-    assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds in" in said
+    assert "Tc9b 8.1 iterations/s for AlexNet on the GX8 holds under none of" in said
 
 
 @pytest.mark.slow
@@ -77,7 +76,7 @@ def test_without_searching_a_miss_has_the_cause_that_is_kept(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["explanations"] == []
     causes = {each["claim"]: each["cause"] for each in found["claims"] if each["outcome"] == "miss"}
-    assert causes["Tc9b"].startswith("holds in 12 of 120 combinations: if input is originals")
+    assert causes["Tc9b"].startswith("holds under none of 120 combinations, open in 36: if storage is")
 
 
 @pytest.mark.parametrize(
@@ -102,30 +101,17 @@ def test_a_mistake_is_one_sentence(capsys, words, sentence):
 # ---- the authors' own hypothesis ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_both_figures(tmp_path):
+def test_eight_gpus_at_the_rate_of_four_explain_the_36_percent_and_leave_both_figures():
     """Section 1: "load imbalance enables its NVLink interconnect to perform closer to the 4 GPU bandwidths than 8"."""
-    of_four = plan(load("dgx1-p100"), "allreduce", (0, 1, 2, 3), "nccl1")
-    lines = ["# size count type redop root time algbw busbw #wrong"]
-    for size in (2**place for place in range(10, 30)):
-        busbw_Bps = of_four.cost(size).busbw_Bps
-        algbw_Bps = busbw_Bps / 1.75  # of eight ranks
-        rates = f"{size / algbw_Bps * 1e6:.3f} {algbw_Bps / 1e9:.4f} {busbw_Bps / 1e9:.4f} 0"
-        lines.append(f"{size} {size // 4} float sum -1 {rates}")
-    (tmp_path / "as-four.txt").write_text("\n".join(lines) + "\n")
+    stated = published("tallent2017")
+    for found in kept().supposed:
+        assert found.described[2] < 1.36, "not as it is described"
+        assert found.supposed[1] < 1.36 < found.supposed[2]
+        assert found.dgx1[1] > 11.0 and found.gx8[1] > 8.1, "both are slower than predicted"
+    said = advantage(kept().supposed[-1], stated)
+    assert "not explained by it are 14.0 (11.5 to 16.1) iterations/s on dgx1-p100 for 11 and 11.0 (9.2" in said
 
-    def iterations(system, batch_size, **more):
-        settings = {"model": "alexnet", "gpus": [8], "library": ["nccl1"], "strategy": "after", **more}
-        (point,) = resnetx.predict(systems=[system], batch_size=batch_size, **settings).points
-        return 1 / point.iteration_s, sorted(1 / end for end in point.interval_s)
 
-    assumed = {"calibration": str(tmp_path / "as-four.txt")}
-    ratios = {}
-    for batch_size in (256, 512):
-        plain, _ = iterations("dgx1-p100", batch_size)
-        dgx1, of_dgx1 = iterations("dgx1-p100", batch_size, **assumed)
-        gx8, of_gx8 = iterations("gx8", batch_size)
-        ratios[batch_size] = (round(plain / gx8, 2), round(dgx1 / gx8, 2))
-        assert of_dgx1[0] > 11.0 and of_gx8[0] > 8.1, "both are slower than predicted"
-    assert ratios == {256: (0.91, 1.42), 512: (0.94, 1.37)}
-    assert (round(dgx1, 1), round(gx8, 1)) == (16.4, 11.9)
+def test_the_sentence_of_the_36_percent_stands_on_the_screen(capsys):
+    assert main(["compare", *PAPER, *SETTLED, "gpus=8"]) == 0
+    assert "The 36% of AlexNet on 8 GPUs: if load imbalance lets NVLink run at its rate of 4" in capsys.readouterr().out

@@ -21,9 +21,9 @@ def run(capsys, *words):
         (["train", "batchsize=3"], "batchsize: no such setting; did you mean batch_size?"),
         (
             ["train", "model=resnet"],
-            "model=resnet: no such model (did you mean resnetx?); known: alexnet, googlenet,",
+            "model=resnet: no such model (did you mean resnetx?); known: alexnet, cifarnet, googlenet,",
         ),
-        (["train", "model=3"], "model=3: no such model; known: alexnet, googlenet, resnetx, torchvision"),
+        (["train", "model=3"], "model=3: no such model; known: alexnet, cifarnet, googlenet, resnetx, torchvision"),
         (["train", "model.y=3"], "model.y: no such setting; model=resnetx has model.x, model.width, model.classes"),
         (["train", "strategy.foo=3"], "strategy.foo: no such setting; strategy=bucket has strategy.bucket_cap_mb,"),
         (

@@ -49,8 +49,10 @@ def test_the_studies_the_conclusion_and_the_tables_are_shown(study_on_disk, caps
     status, out, err = run(capsys, a, b)
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[:2] == [f"A: study mine on node1 ({a})", f"B: study mine on node2 ({b})"]
-    assert lines[2].startswith("On 2 GPUs B has 1.267 (1.26")
+    assert lines[0].startswith(
+        "B trains 1.267 times (1.263 to 1.270) as fast as A on 2 GPUs: 2 of 2 common cases differ"
+    )
+    assert lines[-3:-1] == [f"A: study mine on node1 ({a})", f"B: study mine on node2 ({b})"]
     assert "One-GPU rates agree within 3 %" in out
     (row,) = [line.split() for line in lines if line.split()[:3] == ["ResNet/1", "32", "2"]]
     assert (row[3], row[7]) == ("1.267", "different")

@@ -14,7 +14,7 @@ STABLE = [
     "dgx1-p100", "dgx1-v100", "gx8", "dgx2", "sli-rtx2080", "summitdev", "summit", "dual-root-1080ti",
     "single-root-1080ti", "k80-10gbe", "v100-ib", "dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "pcie-gen5",
     "gce-k80x8", "p2-8xlarge", "dgx1-v100-32gb", "dgx-a100-40gb", "pcie-a100", "pcie-l40s", "hgx-b200", "c4130-p100",
-    "mi250x", "mi300x",
+    "mi250x", "mi300x", "knl-opa",
 ]  # fmt: skip
 
 
@@ -162,9 +162,9 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
 @pytest.mark.parametrize(
     ("name", "gpus", "cpus", "nics", "memory_GB"),
     [
-        ("dgx1-p100", 8, 2, 4, 128),
+        ("dgx1-p100", 8, 2, 4, 137.44),  # as measured: 16 GiB each
         ("dgx1-v100", 8, 2, 4, 128),
-        ("gx8", 8, 2, 0, 128),
+        ("gx8", 8, 2, 0, 137.44),
         ("dgx2", 16, 2, 8, 512),
         ("summit", 6, 2, 2, 96),
         ("k80-10gbe", 16, 8, 4, 192),
@@ -180,7 +180,7 @@ def test_the_pcie_tree_of_a_dgx2_has_two_levels_below_each_cpu(a, b, switches):
         ("pcie-a100", 8, 2, 2, 320),
         ("pcie-l40s", 8, 2, 2, 384),
         ("hgx-b200", 8, 2, 8, 1440),
-        ("c4130-p100", 4, 2, 1, 64),
+        ("c4130-p100", 4, 2, 1, 68.72),
     ],
 )
 def test_a_machine_has_the_parts_that_its_datasheet_counts(name, gpus, cpus, nics, memory_GB):
@@ -254,3 +254,8 @@ def test_components_have_a_place_of_their_own_in_the_drawing(name):
 
 def test_there_is_one_file_for_every_system_and_every_table_of_parts():
     assert {path.stem for path in (CONFIGS / "system" / "parts").glob("*.yaml")} == set(TABLES)
+
+
+def test_a_machine_that_is_a_cluster_knows_its_network():
+    for name in ("summit", "summitdev"):
+        assert system.load(name, nodes=2) == system.load(name, nodes=2, network="edr100")

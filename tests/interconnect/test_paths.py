@@ -80,6 +80,13 @@ def test_pair_matrix_holds_every_pair():
     assert matrix.latency_s[0][0] == pytest.approx(3e-6)
 
 
+def test_a_small_copy_over_pcie_takes_as_long_across_switches_as_below_one():
+    """Tallent et al. 2017, section 4.1: on the GX8 4 bytes take one time, 1 MB two."""
+    near, far = (paths.copy_path(load("gx8"), 0, target) for target in (1, 4))
+    assert far.latency_s == pytest.approx(near.latency_s, rel=0.02)
+    assert far.bandwidth_Bps < 0.8 * near.bandwidth_Bps
+
+
 def test_copies_at_once_share_the_uplink():
     staged = [paths.flow(DGX1, 0, 2, "host"), paths.flow(DGX1, 1, 3, "host")]
     assert [rate for rate, _ in fair_shares(DGX1, staged)] == pytest.approx([10.1e9 / 2] * 2)

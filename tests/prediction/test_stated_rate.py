@@ -12,7 +12,7 @@ from resnetx.interconnect.system import load
 from resnetx.prediction import compute
 from resnetx.prediction.compute import of_point
 from resnetx.prediction.host_check import judged
-from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, assumed
+from resnetx.prediction.host_step import CHOSEN_ON, SPREAD, GPU_PASS_s, HostStep, LaunchedStep, assumed
 from resnetx.prediction.published import training
 from resnetx.prediction.published_steps import series
 from resnetx.prediction.scenario import Fabric, Point, Subject, TrainingSetup
@@ -65,6 +65,13 @@ def test_a_smaller_batch_takes_as_long_as_its_host_needs_to_launch_it():
     assert known.time_s == pytest.approx((0.02**4 + (0.004 + (device_s - 0.004) / 8) ** 4) ** 0.25)
     assert known.slower > SPREAD / 2 - 1  # of a step that is its host's, nearly as uncertain as the host's part
     assert rates.step(64, host, 0.004).slower == RATE_ERROR
+
+
+def test_what_is_not_known_of_both_parts_adds_in_squares_as_logarithms():
+    """A part that may be half as long, and one that may be: together exp(-sqrt(2) ln 2), not 71 % shorter."""
+    both = LaunchedStep(1.0, HostStep(1.0), 1.0, (0.5, 1.0), (0.5, 1.0), 1.0)
+    factor = 2 ** math.sqrt(2)
+    assert (1 - both.faster, 1 + both.slower) == pytest.approx((1 / factor, factor))
 
 
 def test_a_loop_that_waits_adds_its_host_to_the_gpu():

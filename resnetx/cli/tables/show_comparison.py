@@ -1,36 +1,47 @@
 """The screen of two studies compared: the conclusion, then points, means, and what else differs."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from resnetx.cli import show
-from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, StudySide
+from resnetx.record.comparison import ComparedPoint, Comparison, Difference, Mean, StudySide, Unmatched
 from resnetx.reporting.compare.conclusion import ENDS, conclusion
 from resnetx.statistics import Summary
 from resnetx.units import si
 
-POINTS = 24  # the most that are shown, those that differ most; --all shows all
-UNMATCHED = 6  # points of one study only that are named
+POINTS = 12  # the most that are shown, those that differ most; --all shows all
 
 
 def comparison(compared: Comparison) -> None:
     """B over A."""
-    for letter, study in (("A", compared.a), ("B", compared.b)):
-        show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
-    for sentence in conclusion(compared):
-        show.say(sentence)
+    show.say(" ".join(conclusion(compared)))
     if compared.means:
         show.say()
         _means(compared.means)
     show.say()
-    _points(compared.points)
+    if len(compared.points) <= POINTS or show.everything():
+        _points(compared.points)
+    elif differing := [point for point in compared.points if point.verdict == "different"]:
+        _points(differing)
     if compared.only_in_one:
-        show.say()
-        shown = show.first(compared.only_in_one, UNMATCHED)
-        note = f"And {len(compared.only_in_one) - len(shown)} more (--all)." * (len(shown) < len(compared.only_in_one))
-        rows = [[each.study, each.point, each.outcome] for each in shown]
-        show.table("In one study only", ["in", "point", "outcome"], rows, note)
-    show.say()
+        _only_in_one(compared.only_in_one)
     _machines(compared.machines)
+    for letter, study in (("A", compared.a), ("B", compared.b)):
+        show.line(f"{letter}: study {study.name} on {study.node} ({study.folder})")
+    if not show.everything():
+        show.say("more: every case, and what differs in each record: --all")
+
+
+def _only_in_one(points: Sequence[Unmatched]) -> None:
+    """How many points one study lacks; --all: which."""
+    counts = Counter(point.study for point in points)
+    if not show.everything():
+        show.say(f"in one study only: {' and '.join(f'{count} cases of {study}' for study, count in counts.items())}.")
+        return
+    show.say()
+    rows = [[point.study, point.point, point.outcome] for point in points]
+    show.table("In one study only", ["in", "point", "outcome"], rows)
+    show.say()
 
 
 # ---- points ---------------------------------------------------------------------------------------------------------
@@ -39,15 +50,14 @@ def comparison(compared: Comparison) -> None:
 def _points(points: Sequence[ComparedPoint]) -> None:
     columns = [
         "workload", ">batch", "variant", ">GPUs", ">B / A", "ends", "difference", ">p", ">speed-up B / A",
-        "its ends", ">A images/s", ">B images/s", ">A runs", ">B runs", "A limited by", "B limited by",
+        "its ends", ">A images/s", ">B images/s", ">A runs", ">B runs",
     ]  # fmt: skip
-    least = [
-        "A limited by", "B limited by", "A runs", "B runs", "A images/s", "B images/s", "p", "its ends",
-        "speed-up B / A",
-    ]  # fmt: skip
+    limits = ["A limited by", "B limited by"] * show.everything()
+    least = [*limits, "A runs", "B runs", "A images/s", "B images/s", "p", "its ends", "speed-up B / A"]
     shown = points if len(points) <= POINTS else show.first(sorted(points, key=_distance, reverse=True), POINTS)
     title = "B over A, point by point" + f": the {len(shown)} with the largest difference" * (len(shown) < len(points))
-    show.table(title, columns, list(map(_point_row, shown)), _points_note(points), least)
+    rows = [_point_row(point)[: len(columns) + len(limits)] for point in shown]
+    show.table(title, [*columns, *limits], rows, _points_note(points), least)
     if len(shown) < len(points):
         show.say(f"--all shows all {len(points)} points.")
 

@@ -7,6 +7,7 @@ from resnetx.cli import show
 from resnetx.cli.tables.show_claims import statement
 from resnetx.record.checked_papers import CheckedPapers
 from resnetx.record.system_comparison import CheckedClaim
+from resnetx.reporting.systems.claims import WITHOUT_SETTINGS, counted, published
 
 MISSES = 10  # that are listed; --all lists every statement
 _OUTCOMES = ("hit", "miss", "open", "given", "not predicted")
@@ -15,7 +16,7 @@ _OUTCOMES = ("hit", "miss", "open", "given", "not predicted")
 def papers(checked: CheckedPapers) -> None:
     """The counts by paper; then misses with their reasons, or with --all every statement."""
     _counts(checked)
-    misses = [claim for claim in checked.claims if claim.outcome == "miss"]
+    misses = [claim for claim in checked.claims if claim.outcome == "miss" and not claim.repeats]
     misses.sort(key=lambda claim: bool(claim.seen))  # what nobody knew says most
     listed = checked.claims if show.everything() else show.first(misses, MISSES)
     show.say()
@@ -29,25 +30,35 @@ def papers(checked: CheckedPapers) -> None:
 
 
 def _counts(checked: CheckedPapers) -> None:
-    rows = [_row(name, checked) for name in checked.papers]
-    if len(rows) > 1:
-        rows.append(_row("all", checked))
+    sentences = counted(checked.claims)
+    rows = []
+    for paper in checked.papers:
+        of_paper = [each for each in sentences if each.paper == paper]
+        left_out = sum(each.paper == paper for each in checked.left_out)
+        for library in dict.fromkeys(map(_library, of_paper)):
+            rows.append(_row(paper, library, [each for each in of_paper if _library(each) == library], left_out))
     note = (
-        "seen, unseen: hits among hits and misses, for statements known, and not known, as the model was written. "
-        "open: the errors of the predictions leave it open. given: it went into descriptions or settings. unpredicted: "
-        "too few points can be predicted. unchecked: more statements, each with the reason in its file. What a paper "
-        "leaves open is checked in several ways."
+        "Each sentence once, with each library that its paper may have had (with). hit: the whole interval of what is "
+        "predicted agrees; miss: nothing of it does; open: a part of it, or one of the ways in which what the paper "
+        "leaves open may have been. seen, unseen: hits among hits and misses, for statements known, and not known, as "
+        "the model was written. given: it went into descriptions or settings. unpredicted: too few points can be "
+        "predicted. unchecked: more statements of the paper, each with the reason in its file. "
+        f"{sum(bool(each.repeats) for each in checked.claims)} checks repeat others by arithmetic, and are not counted."
     )
-    columns = ["paper", *(f">{name}" for name in ("hit", "miss", "seen", "unseen", "open", "given"))]
+    columns = ["paper", "with", *(f">{name}" for name in ("hit", "miss", "seen", "unseen", "open", "given"))]
     show.table("What papers state, and what is predicted here", [*columns, ">unpredicted", ">unchecked"], rows, note)
 
 
-def _row(paper: str, checked: CheckedPapers) -> list[str]:
-    claims = [claim for claim in checked.claims if paper in ("all", claim.paper)]
+def _library(claim: CheckedClaim) -> str:
+    """Where a statement is checked with several libraries, which one."""
+    return "" if published(claim.paper).cases or claim.variant in WITHOUT_SETTINGS else claim.variant
+
+
+def _row(paper: str, library: str, claims: Sequence[CheckedClaim], left_out: int) -> list[str]:
     counts = {outcome: sum(claim.outcome == outcome for claim in claims) for outcome in _OUTCOMES}
-    left_out = sum(paper in ("all", each.paper) for each in checked.left_out)
     hit, miss, *others = (f"{counts[outcome]}" for outcome in _OUTCOMES)
-    return [paper, hit, miss, _share(claims, True), _share(claims, False), *others, f"{left_out}"]
+    unchecked = "" if library else f"{left_out}"
+    return [paper, library or "any", hit, miss, _share(claims, True), _share(claims, False), *others, unchecked]
 
 
 def _share(claims: Sequence[CheckedClaim], seen: bool) -> str:

@@ -50,9 +50,15 @@ def prediction(made: Prediction, stored: bool = True) -> None:
         _points(curves)
     _where(curves)
     _sensitivity(made.points)
+    sure_and_more(made, stored)
+
+
+def sure_and_more(made: Prediction, stored: bool = True, ratios: bool = False) -> None:
+    """What is assumed, how sure it is, and what all points have in common; --all: every figure and its source."""
+    curves = predicted_curves(made.points)
     if assumed := _assumed(made.inputs):
         show.say(f"assumed: {'; '.join(assumed)}.")
-    show.say(f"sure: {'; '.join(sure(made, curves))}.")
+    show.say(f"sure: {'; '.join(sure(made, curves, ratios))}.")
     if show.everything():
         if linear := _linear(made.points):
             show.say(linear)

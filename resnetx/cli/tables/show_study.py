@@ -6,7 +6,7 @@ from statistics import fmean
 
 from resnetx.cli import show
 from resnetx.cli.tables.show_run import PHASES, ms, parts
-from resnetx.reporting.study.answer import WORDS, gains, last_of_lines, part_cells, study_answer
+from resnetx.reporting.study.answer import WORDS, gains, last_of_lines, study_answer, where_rows
 from resnetx.reporting.study.limits import PARTS, Limits, StepPart
 from resnetx.reporting.study.points import StudyPoint, unit_of_points
 from resnetx.statistics import Summary
@@ -54,8 +54,7 @@ def scaling(points: Sequence[StudyPoint]) -> None:
 
 def where(points: Sequence[StudyPoint]) -> None:
     """Where the time of each line goes on its most GPUs, over what speed-ups are over."""
-    found = [(point, lost) for point in last_of_lines(points) if (lost := point.result.lost) and gains(point)]
-    cells = [(point, part_cells(lost)) for point, lost in found if lost.parts]
+    cells = where_rows(points)
     parts = [name for name in WORDS if any(name in of_point for _, of_point in cells)]
     rows = [[*_names(point), *(of_point.get(name, "") for name in parts)] for point, of_point in cells]
     if rows:
@@ -63,7 +62,8 @@ def where(points: Sequence[StudyPoint]) -> None:
         columns = [*NAMES, f">{unit_of_points(points)}s", *(f">{name}" for name in parts)]
         show.say()
         show.table("Where the time goes", columns, rows, note)
-    for why in dict.fromkeys(lost.why for _, lost in found if lost.why):
+    found = [point.result.lost for point in last_of_lines(points) if point.result.lost and gains(point)]
+    for why in dict.fromkeys(lost.why for lost in found if lost.why):
         show.say(f"Where the time goes: {why}.")
 
 

@@ -1,6 +1,5 @@
 """The screen of systems side by side."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from resnetx.cli import show
@@ -13,15 +12,13 @@ from resnetx.record.system_comparison import (
     SystemPoint,
     SystemSide,
 )
+from resnetx.reporting.systems.answer import compared_answer, compared_cases, ratio_text
 from resnetx.reporting.systems.leader_counts import leader_counts, simple_model_agreement
 from resnetx.units import si, size_text
 
 GIB = 2**30
-POINTS = 24  # the most of which each has a row; --all shows all
-CROSSINGS = 6  # that are shown; --all shows all
-# Of collectives with --all; the record has more sizes.
-SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)
-ONE_SIZE_BYTES = 2**26  # of collectives, where only one is shown
+MOST_CASES = 8  # of more, those that show a difference; --all shows every point
+SHOWN_BYTES = (500_000, 2_000_000, 6_000_000, 2**24, 2**26, 2**28)  # of collectives; the record has more sizes
 _AXES = {
     "payload": "bytes of gradients",
     "intensity": "activations/parameter/GPU",
@@ -31,52 +28,59 @@ _AXES = {
 
 
 def comparison(compared: SystemComparison) -> None:
-    """Who leads where, by how much and how sure that is; then where that changes, and what else was predicted."""
-    show.say(f"Predicted at {compared.made_at} (digest {compared.prediction[:8]}): {', '.join(compared.systems)}")
+    """Who is faster where, by how much and how sure that is; --all: every point, and what else was predicted."""
+    show.say(" ".join(compared_answer(compared)))
     show.say()
-    _answer(compared)
-    _leader_counts(compared)
-    _points(compared)
+    _cases(compared)
     show_refusals.refusals(compared.points)
-    _crossings(compared.crossings)
-    _simple_model(compared.points)
+    if show.everything():
+        _leader_counts(compared)
+        _points(compared)
+        _crossings(compared.crossings)
+        _simple_model(compared.points)
+        _collectives(compared)
     show_claims.claims(compared.claims)
-    _collectives(compared)
 
 
-# ---- the answer -----------------------------------------------------------------------------------------------------
+# ---- the cases that tell --------------------------------------------------------------------------------------------
 
 
-def _answer(compared: SystemComparison) -> None:
-    """For each library: how often each system is ahead, and its largest lead with the interval of that."""
-    for library in dict.fromkeys(point.library for point in compared.points):
-        points = [point for point in compared.points if point.library == library]
-        margins = [point.margin for point in points if point.margin]
-        kinds = Counter(margin.lead for margin in margins)
-        leads = {name: [point for point in points if _is_ahead(name, point)] for name in compared.systems}
-        ahead = ", ".join(f"{name} is ahead at {len(led) or 'none'}" for name, led in leads.items())
-        rest = [f"{kinds['level']} level", f"{kinds['open']} open"]
-        rest += [f"{len(points) - len(margins)} without two rates"] * (len(margins) < len(points))
-        show.say(f"{library or 'Own libraries'}, {len(points)} points: {ahead}; {', '.join(rest)}.")
-        for led in filter(None, leads.values()):
-            show.say(f"  largest lead: {_lead(max(led, key=_ratio))}", indent=2)
+def _cases(compared: SystemComparison) -> None:
+    """The cases in which a difference is shown, or those that come next to it; how the others are."""
+    cases = [case for case in compared_cases(compared) if case.ratios]
+    shown = [case for case in cases if case.shown]
+    listed = cases if len(cases) <= MOST_CASES else (shown or cases)[:MOST_CASES]
+    libraries = list(dict.fromkeys(point.library for point in compared.points))
+    two = len(compared.systems) == 2
+    over = f"{compared.systems[0]} / {compared.systems[1]}" if two else "fastest / next"
+    columns = ["workload", ">batch", "variant", ">GPUs", ">act./param./GPU",
+               *(f">{over}{f', {name}' if name else ''}" for name in libraries)]  # fmt: skip
+    columns += [] if two else ["fastest"]
+    rows = [
+        [
+            case.first.workload,
+            f"{case.first.batch_size}",
+            case.first.variant,
+            f"{case.first.gpus}",
+            "" if case.first.intensity_per_gpu is None else f"{case.first.intensity_per_gpu:,.1f}",
+            *(ratio_text(case.ratios[name]) if name in case.ratios else "" for name in libraries),
+            *([] if two else [case.first.margin.first if case.first.margin else ""]),
+        ]
+        for case in listed
+    ]
+    show.table("", columns, rows, "", ["act./param./GPU", "variant"])
+    rest = cases[len(listed) :]
+    if rest:
+        more = sum(case.shown for case in rest)
+        apart = max(case.apart for case in rest if not case.shown) if len(rest) > more else 1.0
+        words = [f"{more} more show a difference"] * bool(more)
+        words += [f"{len(rest) - more} show none, 0 to {apart - 1:.0%} apart"] * (len(rest) > more)
+        show.say(f"others: {'; '.join(words)}.")
+    if lacking := len(compared_cases(compared)) - len(cases):
+        show.say(f"{lacking} case{'s' * (lacking > 1)} cannot run, or are open, on one of the systems.")
 
 
-def _is_ahead(system: str, point: SystemPoint) -> bool:
-    return point.margin is not None and point.margin.lead == "ahead" and point.margin.first == system
-
-
-def _ratio(point: SystemPoint) -> float:
-    return point.margin.ratio.value if point.margin else 0.0
-
-
-def _lead(point: SystemPoint) -> str:
-    """Who leads at a point, by how much, and how sure that is."""
-    if point.margin is None:
-        return ""
-    ratio = point.margin.ratio
-    by = f"{_percent(ratio.value)} ({_interval(ratio)})"
-    return f"{point.margin.first} by {by}, {_name(point)}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
+# ---- every point ----------------------------------------------------------------------------------------------------
 
 
 def _leader_counts(compared: SystemComparison) -> None:
@@ -115,14 +119,8 @@ def _percent(ratio: float) -> str:
     return f"{ratio - 1:+.1%}"
 
 
-# ---- points ---------------------------------------------------------------------------------------------------------
-
-
 def _points(compared: SystemComparison) -> None:
     show.say()
-    if len(compared.points) > POINTS and not show.everything():
-        show.say(f"--all lists all {len(compared.points)} points; out=FOLDER writes them as a table, with figures.")
-        return
     columns = [
         "workload", ">batch", "variant", "library", ">GPUs", ">act./param./GPU",
         *(f">{name}" for name in compared.systems), "ahead", ">by", ">interval", ">simple model",
@@ -195,7 +193,7 @@ def _crossings(crossings: Sequence[Crossing]) -> None:
             each.above,
             "" if each.shown is None else "shown" if each.shown else "open",
         ]
-        for each in show.first(ordered, CROSSINGS)
+        for each in ordered
     ]
     never = [words for axis, words in _AXES.items() if not any(crossing.axis == axis for crossing in crossings)]
     note = (
@@ -203,7 +201,6 @@ def _crossings(crossings: Sequence[Crossing]) -> None:
         "contains 0."
     )
     note += f" Never over {', '.join(never)}." * bool(never)
-    note += f" And {len(crossings) - len(rows)} more (--all)." * (len(rows) < len(crossings))
     title = (
         f"Changes of the leader: {len(crossings)}, {sum(bool(crossing.shown) for crossing in crossings)} of them shown"
     )
@@ -236,8 +233,7 @@ def _collectives(compared: SystemComparison) -> None:
     if not compared.collectives:
         return
     rates = {_place(collective): collective.algbw_Bps for collective in compared.collectives}
-    sizes = SHOWN_BYTES if show.everything() else (ONE_SIZE_BYTES,)
-    shown = [collective for collective in compared.collectives if collective.size_bytes in sizes]
+    shown = [collective for collective in compared.collectives if collective.size_bytes in SHOWN_BYTES]
     columns = ["collective", "library", ">GPUs", ">size", *(f">{name}" for name in compared.systems)]
     rows = [
         [

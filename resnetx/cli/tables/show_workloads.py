@@ -93,11 +93,24 @@ def family(workloads: Sequence[Workload], gpus: Sequence[int]) -> None:
         ]
         for workload in workloads
     ]
+    show.say(_range(workloads))
+    show.say()
     title = f"Workloads: activations and parameters by the `{workloads[0].convention}` convention"
     notes = dict.fromkeys(note for each in workloads for note in each.notes)
     explained = "act./param.: activations of the global batch per parameter, then of each GPU's share of it on n GPUs."
     least = ["gradients", "image", *(heading.lstrip(">") for heading in _STATED.values()), "act./batch", "payload"]
     show.table(title, columns, rows, [explained, *notes], least)
+
+
+def _range(workloads: Sequence[Workload]) -> str:
+    """Which intensities a family covers, and by which of its members."""
+    ends: dict[str, list[float]] = {}
+    for workload in workloads:
+        family_name = workload.workload.partition("/")[0] + "/x" * ("/" in workload.workload)
+        ends.setdefault(family_name, []).extend(workload.intensity_per_gpu.values())
+    every = [value for values in ends.values() for value in values]
+    each = ", ".join(f"{name} {min(values):,.1f} to {max(values):,.1f}" for name, values in ends.items())
+    return f"From {min(every):,.1f} to {max(every):,.1f} activations per parameter on each GPU: {each}."
 
 
 def _stated(workload: Workload, name: str) -> str:

@@ -45,4 +45,4 @@ def _show(comparison: Compared) -> None:
             show_systems.comparison(record)
             if causes:
                 show_claims.causes(causes)
-            show_predict.sources(prediction)
+            show_predict.sure_and_more(prediction, ratios=True)

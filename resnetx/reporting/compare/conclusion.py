@@ -5,48 +5,49 @@ from collections.abc import Iterator
 
 from resnetx.record.comparison import Comparison, Control
 from resnetx.reporting.compare.controls import in_words
+from resnetx.units import to_interval
 
 ENDS = {"interval": "95 % interval", "range": "range"}  # what `Summary.low` and `high` are
 
 
 def conclusion(comparison: Comparison) -> list[str]:
     """Sentences in the order in which they matter."""
+    same = ["A and B are one study: every ratio is 1."] * (comparison.a.folder == comparison.b.folder)
     if not comparison.means:
-        return [*_settings(comparison), "No point ran well in both studies: there is nothing to compare."]
-    return [*_settings(comparison), *_figures(comparison), _significance(comparison), _attribution(comparison)]
+        return [*same, "No point ran well in both studies: there is nothing to compare.", *_settings(comparison)]
+    return [*same, _answer(comparison), *_settings(comparison), _attribution(comparison)]
+
+
+def _answer(comparison: Comparison) -> str:
+    """The mean on the largest number of GPUs, and of how many points the runs show it."""
+    last, counts = comparison.means[-1], Counter(point.verdict for point in comparison.points)
+    few, different = counts["too few runs to decide"], counts["different"]
+    common = sum(counts.values()) - counts["not measured"]
+    value, low, high = to_interval(last.ratio.median, last.ratio.low, last.ratio.high)
+    much = f"{value} times ({low} to {high})" if last.ratio.n > 1 else f"{value} times"
+    what = f"B trains {much} as fast as A on {_gpus(last.gpus)}"
+    means = f" (geometric mean of {last.points} cases)" * (last.points > 1)
+    if few == common:
+        enough = comparison.enough_runs
+        remedy = f"repeats={enough} would decide all {common} common cases" if enough else "more repeats would"
+        return f"Not decided: {what}{means}, from too few runs; {remedy}."
+    shown = (
+        f"{different} of {common} common cases differ"
+        if different
+        else f"no difference is shown at {common - few} cases"
+    )
+    shown += f", {few} have too few runs to decide" * bool(few)
+    speedup = f" Its speed-up there is {in_words(last.speedup_ratio)} times that of A." if last.speedup_ratio else ""
+    return f"{what}{means}: {shown} (permutation tests, at most 5 % false).{speedup}"
 
 
 def _settings(comparison: Comparison) -> Iterator[str]:
-    if comparison.a.folder == comparison.b.folder:
-        yield "A and B are one study: every ratio is 1."
     if comparison.settings:
         settings = [
             f"{setting.name} ({', '.join(setting.a)} in A, {', '.join(setting.b)} in B)"
             for setting in comparison.settings
         ]
         yield f"Measured with different settings, to which a difference may be due: {'; '.join(settings)}."
-
-
-def _figures(comparison: Comparison) -> Iterator[str]:
-    """The means on the largest number of GPUs."""
-    last = comparison.means[-1]
-    points = f"{last.points} point{'s' * (last.points > 1)}"
-    yield (
-        f"On {_gpus(last.gpus)} B has {in_words(last.ratio)} times the images/s of A: "
-        f"geometric mean of {points}" + f", with its {ENDS[last.ratio.kind]}" * (last.ratio.n > 1) + "."
-    )
-    if last.speedup_ratio:
-        yield f"Its speed-up there is {in_words(last.speedup_ratio)} times that of A."
-
-
-def _significance(comparison: Comparison) -> str:
-    counts = Counter(point.verdict for point in comparison.points)
-    text = f"{sum(counts.values()) - counts['not measured']} points: {counts['different']} different, "
-    text += f"{counts['no difference shown']} with no difference shown, "
-    text += f"{counts['too few runs to decide']} with too few runs to decide"
-    if counts["too few runs to decide"] and comparison.enough_runs:
-        text += f" (repeats={comparison.enough_runs} is enough for all)"
-    return f"{text}; permutation tests, at most 5 % of the differences false."
 
 
 def _attribution(comparison: Comparison) -> str:

@@ -25,6 +25,7 @@ from resnetx.reporting.charts.files import DrawnChart, draw, undrawn, write_figu
 from resnetx.reporting.charts.missing_points import outcome
 from resnetx.reporting.charts.styles import SeriesStyles
 from resnetx.reporting.pages.html import inline, template
+from resnetx.reporting.study.answer import WORDS, study_answer, where_rows
 from resnetx.reporting.study.export import messages_table, points_table, windows_table
 from resnetx.reporting.study.labels import study_labels
 from resnetx.reporting.study.limits import PARTS, Limits
@@ -80,8 +81,12 @@ def _html(
     studies: Sequence[Results], points: Sequence[StudyPoint], drawings: Sequence[_Drawing], unreadable: Sequence[str]
 ) -> str:
     runs = [run for results in studies for run in results.runs]
+    where = where_rows(points)
     return template(Path(__file__).with_name("study.html.j2"), (si, whole, plain, percent)).render(
         title=_title(studies),
+        answers=[_answer(results, points) for results in studies],
+        where=where,
+        where_parts=[name for name in WORDS if any(name in cells for _, cells in where)],
         studies=studies,
         common=_common(studies),
         skipped=[*unreadable, *(sentence for results in studies for sentence in results.skipped)],
@@ -111,6 +116,12 @@ def _html(
         most_skipped=MOST_SKIPPED,
         version=__version__,
     )
+
+
+def _answer(results: Results, points: Sequence[StudyPoint]) -> str:
+    study = results.study
+    own = [point for point in points if (point.result.study, point.result.node) == (study.name, study.node)]
+    return study_answer(own, study.node)
 
 
 def _title(studies: Sequence[Results]) -> str:

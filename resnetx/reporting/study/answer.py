@@ -101,3 +101,9 @@ def part_cells(found: LostTime) -> dict[MeasuredPartName, str]:
         else f"{100 * part.share.median:.0f}"
         for part in found.parts
     }
+
+
+def where_rows(points: Sequence[StudyPoint]) -> list[tuple[StudyPoint, dict[MeasuredPartName, str]]]:
+    """Of each line its point on most GPUs, with the cells of its parts; none of a line whose parts are not known."""
+    ends = [(point, point.result.lost) for point in last_of_lines(points) if gains(point)]
+    return [(point, part_cells(lost)) for point, lost in ends if lost and lost.parts]

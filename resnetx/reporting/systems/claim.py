@@ -12,7 +12,7 @@ import msgspec
 from resnetx.record.system_comparison import Estimate
 from resnetx.reporting.systems.claim_items import NO_SYSTEM, Item
 
-Check = Literal["value", "bound", "ahead", "apart", "is", "falls"]
+Check = Literal["value", "bound", "ahead", "apart", "is", "falls", "bends"]
 PointField = Literal["workload", "batch_size", "gpus"]
 Take = Literal["each", "min", "max", "mean", "geomean"]
 ItemKind = Literal[
@@ -102,3 +102,4 @@ class Claim(Selection, frozen=True, kw_only=True, forbid_unknown_fields=True):
     given: bool = False
     seen: bool | None = None  # null: as the file says
     because: str = ""
+    repeats: str = ""  # the statement of which this one is the arithmetic, or other words: shown, but not counted again

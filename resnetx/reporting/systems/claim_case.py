@@ -88,6 +88,7 @@ class ClaimCase:
             cause=claim.because if outcome == "miss" else "",
             paper=self.paper,
             seen=self.seen,
+            repeats=claim.repeats,
         )
 
 

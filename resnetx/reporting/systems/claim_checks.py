@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from resnetx.record.system_comparison import CheckedClaim
 from resnetx.reporting.systems.claim import Check
 from resnetx.reporting.systems.claim_case import ClaimCase
-from resnetx.reporting.systems.claim_shares import ahead, apart, falls, is_so
+from resnetx.reporting.systems.claim_shares import ahead, apart, bends, falls, is_so
 from resnetx.reporting.systems.claim_values import bound, value
 
 CHECKS: Mapping[Check, Callable[[ClaimCase], Iterator[CheckedClaim]]] = {
@@ -19,4 +19,5 @@ CHECKS: Mapping[Check, Callable[[ClaimCase], Iterator[CheckedClaim]]] = {
     "apart": apart,
     "is": is_so,
     "falls": falls,
+    "bends": bends,
 }

@@ -1,4 +1,5 @@
-"""Checks of shares: in how many items a system is ahead, two are apart, something is so, or a figure falls."""
+"""Checks of shares: in how many items a system is ahead, two are apart, something is so, a figure falls, or a curve
+bends."""
 
 import statistics
 from collections import defaultdict
@@ -9,7 +10,9 @@ from resnetx.record.system_comparison import CheckedClaim, Estimate, Outcome
 from resnetx.reporting.systems.claim import Claim, PointField
 from resnetx.reporting.systems.claim_case import ClaimCase
 from resnetx.reporting.systems.claim_items import Item
-from resnetx.reporting.systems.rate_ratios import LEVEL, lead
+from resnetx.reporting.systems.rate_ratios import LEVEL, lead, quotient
+
+BEND = 0.9  # a step that gains so many times what the one before it gained, or less, is a knee of the curve
 
 _FIELDS: tuple[PointField, ...] = ("workload", "batch_size", "gpus")
 
@@ -48,6 +51,20 @@ def falls(case: ClaimCase) -> Iterator[CheckedClaim]:
     falling = [after.value < before.value for before, after in steps]
     undecided = [_undecided(before, after) for before, after in steps]
     yield _share(case, falling, "steps", undecided)
+
+
+def bends(case: ClaimCase) -> Iterator[CheckedClaim]:
+    """In how many curves along a field the last step gains less than the one before it, by a tenth at least."""
+    gained = [_gained(*curve[-3:]) for curve in _curves(case) if len(curve) >= 3]
+    undecided = [gain.low <= BEND < gain.high for gain in gained]
+    yield _share(case, [gain.value <= BEND for gain in gained], "curves", undecided)
+
+
+def _gained(first: Estimate, second: Estimate, third: Estimate) -> Estimate:
+    """What the last of two steps gains, over what the first one does."""
+    twice = Estimate(value=second.value**2, low=second.low**2, high=second.high**2)
+    inverse = Estimate(value=1 / first.value, low=1 / first.high, high=1 / first.low)
+    return quotient(quotient(third, inverse), twice)
 
 
 def _curves(case: ClaimCase) -> Iterator[list[Estimate]]:

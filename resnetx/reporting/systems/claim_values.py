@@ -1,6 +1,8 @@
-"""Checks of figures: near the stated one (`value`), or within bounds (`bound`)."""
+"""Checks of figures: near the stated one (`value`), or within bounds (`bound`).
 
-import statistics
+Of a figure with an interval the whole interval has to agree for a hit, and none of it for a miss.
+"""
+
 from collections.abc import Iterator, Sequence
 
 from resnetx.record.system_comparison import CheckedClaim, Estimate, Outcome
@@ -30,32 +32,41 @@ def value(case: ClaimCase) -> Iterator[CheckedClaim]:
 
 def _figure(case: ClaimCase, ours: Estimate, where: str, item: Item | None = None, note: str = "") -> CheckedClaim:
     claim = case.claim
-    assert claim.stated is not None, f"{claim.id}: a check of kind value needs what is stated"
-    outcome: Outcome = "hit" if _hits(claim, ours.value, case.tolerance) else "miss"
+    low, high = _near(claim, case.tolerance)
+    outcome = _outcome([_between(low, high, ours)])
+    if outcome == "open":
+        note = ", ".join(filter(None, [note, f"its interval reaches beyond {low:.3g} to {high:.3g}"]))
     alternative = f"{getattr(item, claim.unstated)}" if item and claim.unstated else ""
     return case.checked(where, outcome, note, ours=ours, alternative=alternative)
 
 
-def _hits(claim: Claim, ours: float, tolerance: float) -> bool:
+def _near(claim: Claim, tolerance: float) -> tuple[float, float]:
     """Within the tolerance; the ratio of two systems also says who is ahead, and by about as much."""
     stated = claim.stated
-    assert stated is not None, "only statements with a figure"
-    near = abs(ours / stated - 1) <= tolerance
+    assert stated is not None, f"{claim.id}: a check of kind value needs what is stated"
+    low, high = _around(stated, tolerance)
     if not claim.over or stated == 1:
-        return near
-    return near and LEAST_ADVANTAGE <= (ours - 1) / (stated - 1) <= MOST_ADVANTAGE
+        return low, high
+    least, most = sorted(1 + times * (stated - 1) for times in (LEAST_ADVANTAGE, MOST_ADVANTAGE))
+    return max(low, least), min(high, most)
+
+
+def _around(stated: float, tolerance: float) -> tuple[float, float]:
+    return stated * (1 - tolerance), stated * (1 + tolerance)
 
 
 def _listed(case: ClaimCase, figures: Sequence[tuple[Item, Estimate]]) -> CheckedClaim:
     """A figure is stated for each value of a field: all of them have to be there, and near."""
     claim = case.claim
     assert claim.along, f"{claim.id}: stated_by needs what it is along"
-    ours = {getattr(item, claim.along): figure.value for item, figure in figures}
-    near = [abs(ours[key] / stated - 1) <= case.tolerance for key, stated in claim.stated_by.items() if key in ours]
+    ours = {getattr(item, claim.along): figure for item, figure in figures}
+    there = {key: stated for key, stated in claim.stated_by.items() if key in ours}
+    near = [_between(*_around(stated, case.tolerance), ours[key]) for key, stated in there.items()]
     if len(near) < len(claim.stated_by):
         return case.not_predicted(len(near))
-    note = f"{sum(near)} of {len(near)} figures within {case.tolerance:.0%}"
-    return case.checked(claim.where.words, "hit" if all(near) else "miss", note, share=statistics.fmean(near))
+    note = f"{near.count(True)} of {len(near)} figures within {case.tolerance:.0%}"
+    note += f", {near.count(None)} open" * (None in near)
+    return case.checked(claim.where.words, _outcome(near), note, share=near.count(True) / len(near))
 
 
 def bound(case: ClaimCase) -> Iterator[CheckedClaim]:
@@ -63,21 +74,33 @@ def bound(case: ClaimCase) -> Iterator[CheckedClaim]:
     claim, figures = case.claim, case.figures()
     if len(figures) < claim.needs:
         yield case.not_predicted(len(figures))
+    elif claim.take == "each" and claim.unstated:
+        for item, figure in figures:
+            yield case.checked(
+                item.words,
+                _outcome([_within(claim, figure)]),
+                _bounds(claim),
+                ours=figure,
+                alternative=f"{getattr(item, claim.unstated)}",
+            )
     elif claim.take == "each":
         yield _all_of(case, [_within(claim, figure) for _, figure in figures])
     else:
         figure = taken([figure for _, figure in figures], claim.take)
-        inside = _within(claim, figure)
-        outcome: Outcome = "open" if inside is None else "hit" if inside else "miss"
+        outcome = _outcome([_within(claim, figure)])
         yield case.checked(
             claim.where.words, outcome, f"{claim.take} of {len(figures)} ({_bounds(claim)})", ours=figure
         )
 
 
 def _within(claim: Claim, figure: Estimate) -> bool | None:
-    """None: a part of the interval is inside, a part outside."""
     low = -float("inf") if claim.at_least is None else claim.at_least
     high = float("inf") if claim.at_most is None else claim.at_most
+    return _between(low, high, figure)
+
+
+def _between(low: float, high: float, figure: Estimate) -> bool | None:
+    """Whether all of its interval is there; None: a part is, a part is not."""
     if low <= figure.low and figure.high <= high:
         return True
     return False if figure.high < low or figure.low > high else None
@@ -89,7 +112,11 @@ def _bounds(claim: Claim) -> str:
 
 
 def _all_of(case: ClaimCase, inside: Sequence[bool | None]) -> CheckedClaim:
-    outcome: Outcome = "miss" if False in inside else "open" if None in inside else "hit"
     note = f"{inside.count(True)} of {len(inside)}" + f", {inside.count(None)} open" * (None in inside)
     note += f" ({_bounds(case.claim)})"
-    return case.checked(case.claim.where.words, outcome, note, share=inside.count(True) / len(inside))
+    return case.checked(case.claim.where.words, _outcome(inside), note, share=inside.count(True) / len(inside))
+
+
+def _outcome(inside: Sequence[bool | None]) -> Outcome:
+    """Of figures that all have to agree."""
+    return "miss" if False in inside else "open" if None in inside else "hit"

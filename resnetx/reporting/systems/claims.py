@@ -14,13 +14,14 @@ The other papers have `cases` of their own (a system, a library, a transport), w
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 
 import msgspec
 
 from resnetx.config import CONFIGS
 from resnetx.interconnect.paths import Transport
 from resnetx.loading import own_yaml
-from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
+from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, Outcome, SystemPoint
 from resnetx.reporting.systems.claim import Claim, Items
 from resnetx.reporting.systems.claim_case import ClaimCase
 from resnetx.reporting.systems.claim_checks import CHECKS
@@ -38,7 +39,7 @@ from resnetx.reporting.systems.claim_items import (
 # A wheel carries `results/published` beside `configs`.
 PUBLISHED = CONFIGS.parent / "results" / "published"
 
-PAPERS = ("tallent2017", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
+PAPERS = ("tallent2017", "tallent2017-fig1", "li2019", "sth2017", "shi2018", "anderson2018")  # the files of statements
 COMPARED = "tallent2017"  # the one whose comparison `compare` makes
 WITHOUT_SETTINGS = (WORKLOADS, COPIES, TRAFFIC)  # kinds of items that no library and no strategy changes
 
@@ -139,6 +140,42 @@ def _by_variant(items: Iterable[Item]) -> dict[str, Items]:
         kinds[item.variant][item.of].append(item)
     unchanged = {kind: kinds[kind][kind] for kind in WITHOUT_SETTINGS if kind in kinds}
     return {variant: {**unchanged, **own} for variant, own in kinds.items()}
+
+
+# ---- counting -------------------------------------------------------------------------------------------------------
+
+_OF_ALL: tuple[Outcome, ...] = ("miss", "open", "not predicted", "hit", "given")  # of what all has to agree, the first
+
+
+def counted(checked: Iterable[CheckedClaim]) -> list[CheckedClaim]:
+    """Each sentence of a paper once for each library, with the outcome of all that is checked of it.
+
+    A hit is what holds in every check of the sentence, and under each way in which what the paper leaves open may have
+    been; where these ways differ it is open. What repeats another statement is left out.
+    """
+    sentences = groupby(
+        (each for each in checked if not each.repeats), lambda each: (each.paper, each.section, each.says)
+    )
+    found: list[CheckedClaim] = []
+    for _, rows in sentences:
+        by_variant: dict[str, list[CheckedClaim]] = defaultdict(list)
+        for row in rows:
+            by_variant[row.variant].append(row)
+        found += map(_of_sentence, by_variant.values())
+    return found
+
+
+def _of_sentence(rows: Sequence[CheckedClaim]) -> CheckedClaim:
+    ways: dict[str, list[CheckedClaim]] = defaultdict(list)
+    for row in rows:
+        ways[row.alternative].append(row)
+    first, *others = (min(way, key=lambda row: _OF_ALL.index(row.outcome)) for way in ways.values())
+    if any(other.outcome != first.outcome for other in others):
+        return msgspec.structs.replace(first, outcome="open", cause="")
+    return first
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from resnetx.choices import AlexNetSettings, GoogLeNetSettings, ModelChoice, ResNetXSettings, Torchvision
+from resnetx.choices import (
+    AlexNetSettings,
+    CifarNetSettings,
+    GoogLeNetSettings,
+    ModelChoice,
+    ResNetXSettings,
+    Torchvision,
+)
 from resnetx.workloads.kinds.alexnet import AlexNetKind
+from resnetx.workloads.kinds.cifarnet import CifarNetKind
 from resnetx.workloads.kinds.googlenet import GoogLeNetKind
 from resnetx.workloads.kinds.kind import Kind
 from resnetx.workloads.kinds.resnetx import ResNetXKind
@@ -15,6 +23,7 @@ KINDS: dict[type[ModelChoice], Kind[Any]] = {
     ResNetXSettings: ResNetXKind(),
     AlexNetSettings: AlexNetKind(),
     GoogLeNetSettings: GoogLeNetKind(),
+    CifarNetSettings: CifarNetKind(),
     Torchvision: TorchvisionKind(),
 }
 

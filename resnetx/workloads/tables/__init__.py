@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent
 KEPT: dict[str, tuple[choices.Model, int]] = {
     "alexnet": (choices.AlexNetSettings(classes=1000), 227),
     "alexnet-without-lrn": (choices.AlexNetSettings(classes=1000, lrn=False), 227),
+    "cifarnet": (choices.CifarNetSettings(classes=10), 32),
     "googlenet": (choices.GoogLeNetSettings(classes=1000), 224),
     "torchvision-alexnet": (choices.Torchvision(name="alexnet", classes=1000), 224),
     "torchvision-resnet50": (choices.Torchvision(name="resnet50", classes=1000), 224),

@@ -1,0 +1,168 @@
+"""Why one result is not another: the step of a case in both, part by part, and what else differs between them.
+
+    explained(sides_of_prediction(made), sides_of_study(points))
+
+A side is a case (a workload on some GPUs) with the parts of its step as `prediction/lost_time.py` and
+`reporting/study/lost_time.py` define them, in seconds, so that the parts of each side sum to its step.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from resnetx.record.prediction import PredictedPoint, Prediction
+from resnetx.reporting.study.points import StudyPoint
+from resnetx.request import Request
+
+PartName = Literal["useful", "input", "communication", "waiting", "communication and waiting", "the rest"]
+BOTH: PartName = "communication and waiting"
+ORDER: tuple[PartName, ...] = ("useful", "input", "communication", "waiting", BOTH, "the rest")
+_OF_PREDICTIONS: dict[str, PartName] = {
+    "useful": "useful",
+    "input": "input",
+    "communication": "communication",
+    "waiting": "waiting",
+}  # all others are the rest
+# Settings that may differ between two sides of one case, and are then evidence.
+_MAY_DIFFER = {"input", "env", "clock", "measure", "steps", "windows", "warmup", "devices", "threads", "lab", "replay"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """A case as it was predicted or measured."""
+
+    kind: Literal["predicted", "measured"]
+    words: str  # the case
+    request: Request
+    step_s: float
+    interval_s: tuple[float, float] | None
+    parts_s: dict[PartName, float]  # {}: not known
+    why: str = ""  # they are not known
+
+
+class ExplainedPart(msgspec.Struct, frozen=True):
+    """A part of the step on both sides, in seconds; null: not known there."""
+
+    name: PartName
+    a_s: float | None
+    b_s: float | None
+
+    @property
+    def more_s(self) -> float | None:
+        """By how much it is longer in B."""
+        return None if self.a_s is None or self.b_s is None else self.b_s - self.a_s
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """One case on both sides."""
+
+    case: str
+    a: Literal["predicted", "measured"]
+    b: Literal["predicted", "measured"]
+    a_step_s: float
+    b_step_s: float
+    a_interval_s: list[float] | None
+    b_interval_s: list[float] | None
+    outside: bool  # neither step lies in the interval of the other
+    parts: list[ExplainedPart]  # of each side they sum to its step; [] where a side has none
+    why: str  # parts are not known
+    differs: list[str]  # settings in which the sides differ: "input: synthetic in A, dali in B"
+
+
+def sides_of_prediction(made: Prediction) -> list[Side]:
+    """Every point that has a step."""
+    return [_predicted(point, point.request) for point in made.points if point.request and point.iteration_s]
+
+
+def _predicted(point: PredictedPoint, request: Request) -> Side:
+    assert point.iteration_s, "only points that have a step"
+    parts: dict[PartName, float] = {}
+    for part in point.parts:
+        name = _OF_PREDICTIONS.get(part.name, "the rest")
+        parts[name] = parts.get(name, 0.0) + part.share * point.iteration_s
+    words = f"{point.workload}, batch {point.batch_size}, {point.gpus} GPU{'s' * (point.gpus > 1)}"
+    ends = (point.interval_s[0], point.interval_s[1]) if point.interval_s else None
+    why = "" if parts else "an older prediction, which has no parts"
+    return Side("predicted", words, request, point.iteration_s, ends, parts, why)
+
+
+def sides_of_study(points: Iterable[StudyPoint]) -> list[Side]:
+    """Every point that has a rate."""
+    return [_measured(point) for point in points if point.result.images_per_s]
+
+
+def _measured(point: StudyPoint) -> Side:
+    rate, lost = point.result.images_per_s, point.result.lost
+    assert rate, "only points that have a rate"
+    batch = point.request.batch_size
+    parts = {part.name: part.time_s for part in lost.parts} if lost else {}
+    ends = (batch / rate.high, batch / rate.low) if rate.n > 1 else None
+    return Side(
+        "measured", point.words, point.request, batch / rate.median, ends, dict(parts), lost.why if lost else ""
+    )
+
+
+def explained(a: Sequence[Side], b: Sequence[Side]) -> list[Explained]:
+    """Every case that both have, in the order of A."""
+    pairs = ((one, other) for one in a for other in b if _case(one.request) == _case(other.request))
+    return [_explained(one, other) for one, other in pairs]
+
+
+def _case(request: Request) -> dict[str, Any]:
+    settings = msgspec.to_builtins(request)
+    return {name: value for name, value in settings.items() if name not in _MAY_DIFFER}
+
+
+def _explained(a: Side, b: Side) -> Explained:
+    merged = any(BOTH in side.parts_s for side in (a, b))
+    known = bool(a.parts_s and b.parts_s)
+    of_a, of_b = (_merged(side.parts_s) if merged else side.parts_s for side in (a, b))
+    names = [name for name in ORDER if name in of_a or name in of_b] if known else []
+    return Explained(
+        case=b.words,
+        a=a.kind,
+        b=b.kind,
+        a_step_s=a.step_s,
+        b_step_s=b.step_s,
+        a_interval_s=list(a.interval_s) if a.interval_s else None,
+        b_interval_s=list(b.interval_s) if b.interval_s else None,
+        outside=_outside(a, b),
+        parts=[ExplainedPart(name, of_a.get(name, 0.0), of_b.get(name, 0.0)) for name in names],
+        why="" if known else a.why or b.why or "one of them has no parts",
+        differs=_differences(a.request, b.request),
+    )
+
+
+def _merged(parts_s: dict[PartName, float]) -> dict[PartName, float]:
+    """Communication and waiting as one part."""
+    others = {name: time_s for name, time_s in parts_s.items() if name not in ("communication", "waiting", BOTH)}
+    both = sum(parts_s.get(name, 0.0) for name in ("communication", "waiting", BOTH))
+    return {**others, BOTH: both}
+
+
+def _outside(a: Side, b: Side) -> bool:
+    """Whether the intervals say that the two differ: a measurement lies outside of a prediction, or each of the other.
+
+    Without any interval, steps that are not equal differ.
+    """
+    judges = [side for side in (a, b) if side.kind == "predicted" and side.interval_s] or [a, b]
+    told = [(side.interval_s, b if side is a else a) for side in judges if side.interval_s]
+    if not told:
+        return a.step_s != b.step_s
+    return not any(low <= other.step_s <= high for (low, high), other in told)
+
+
+def _differences(a: Request, b: Request) -> list[str]:
+    of_a, of_b = msgspec.to_builtins(a), msgspec.to_builtins(b)
+    return [
+        f"{name}: {_word(of_a.get(name))} in A, {_word(of_b.get(name))} in B"
+        for name in of_a
+        if of_a.get(name) != of_b.get(name) and name in _MAY_DIFFER - {"measure", "steps", "windows", "warmup"}
+    ]
+
+
+def _word(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return str(kind or value)
