@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from resnetx.config import CONFIGS, GROUPS
 from resnetx.errors import ConfigError, shortened, unknown_name
 from resnetx.loading import YAML_BYTES, File, YamlFile, is_file, name_fault
 from resnetx.request import Request
+from resnetx.settings.files import CONFIGS
+from resnetx.settings.table import GROUPS
 from resnetx.variables import check_file_variables
 
 MAX_POINTS = 10_000  # of a study: weeks, at a minute per run

@@ -11,15 +11,15 @@ import msgspec
 from resnetx import bounds, copies, packages, progress
 from resnetx.api import bench_copies, bench_timing
 from resnetx.api.bench_import import import_bench
-from resnetx.api.bench_settings import LISTED, BenchSettings
+from resnetx.api.bench_settings import BenchSettings
 from resnetx.api.obstacles import obstacle_in_lab, obstacle_to_launch, obstacle_to_way, too_many_ranks
 from resnetx.api.runs import Kept, announce, machine_name, run_folder
+from resnetx.compose import asked, compose, points_of, struct_of
 from resnetx.config import (
     check,
     check_gpudirect,
     check_ranks,
     check_way,
-    given_path,
     lab_from,
     request_from,
     run_settings_from,
@@ -38,8 +38,8 @@ from resnetx.record import QUEUES, SCHEMA, BenchFile, BenchRecord, BenchRequest,
 from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, compose, points_of, struct_of
-from resnetx.settings.verbs import READS, group_of
+from resnetx.settings.files import given_path
+from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
 from resnetx.transports import Way
@@ -104,7 +104,7 @@ def benches_of(settings: Mapping[str, object]) -> AskedBenches:
     """What is asked for; refuses what no machine could run."""
     given = asked("bench", settings)
     own, workloads_asked = split(given)
-    wanted = struct_of({**READS["bench"].own, **own}, BenchSettings, listed=LISTED)
+    wanted = struct_of({**VERBS["bench"].own, **own}, BenchSettings)
     check_known_code(wanted.dirty)
     none = wanted.size in ([], ["none"])  # as where messages of a workload are all that is timed
     sizes = None if "size" not in own else [] if none else sizes_from(wanted.size)

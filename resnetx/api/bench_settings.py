@@ -10,8 +10,6 @@ from resnetx.record.bench import DType, Timing
 from resnetx.record.copies import Direction, Endpoint
 from resnetx.transports import TransportName
 
-LISTED = ("collective", "copy", "size", "direction", "gpus", "systems")  # those that take several values
-
 
 class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that this verb reads, apart from those that name workloads."""

@@ -12,6 +12,7 @@ import msgspec
 from resnetx import bounds
 from resnetx.api.bench import benches_of
 from resnetx.api.train import task_of
+from resnetx.compose import asked, compose, struct_of
 from resnetx.config import run_settings_from, sizes_from
 from resnetx.errors import ConfigError
 from resnetx.host import cores, node_name
@@ -20,8 +21,7 @@ from resnetx.measure.launch import slurm
 from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import BenchFile, RunFile
 from resnetx.record.check import Measure
-from resnetx.settings.compose import asked, compose, struct_of
-from resnetx.settings.verbs import READS, group_of
+from resnetx.settings.verbs import VERBS, group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
 
@@ -85,7 +85,7 @@ class AskedCheck:
     @property
     def training(self) -> Point:
         """What decides on the training point."""
-        return _of({**READS["check"].own, **self.given}, OF_TRAINING)
+        return _of({**VERBS["check"].own, **self.given}, OF_TRAINING)
 
     @cached_property
     def training_point(self) -> RunFile:
@@ -137,8 +137,8 @@ def _on(launch: Launch | None, nodes: tuple[str, ...]) -> Launch | None:
 def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
     """What is asked for; refuses what no machine could run."""
     given = asked("check", given_settings)
-    tree = compose({**READS["check"].own, **given})
-    settings = struct_of({**READS["check"].own, **given}, CheckSettings, listed=("systems",))
+    tree = compose({**VERBS["check"].own, **given})
+    settings = struct_of({**VERBS["check"].own, **given}, CheckSettings)
     check_known_code(settings.dirty)
     if len(settings.systems) > 1:
         raise ConfigError(
@@ -147,14 +147,14 @@ def asked_check(given_settings: Mapping[str, object]) -> AskedCheck:
     for key, value in {"network": settings.network, "nics": settings.nics}.items():
         if value is not None and not settings.systems:
             raise ConfigError(f"{key}={value}: joins nodes of a described system; add systems=NAME")
-    budget = READS["check"].own["budget"] if settings.budget is None else settings.budget
+    budget = VERBS["check"].own["budget"] if settings.budget is None else settings.budget
     fleet, results = _fleet(settings, tree)
     made = AskedCheck(
         settings=settings,
         given=given,
         fleet=fleet,
         gpus=_gpus(settings, fleet.launch),
-        budget_s=bounds.seconds_of("budget", budget, "2m"),
+        budget_s=bounds.seconds_of("budget", budget),
         results=results,
     )
     _refuse_impossible(made)

@@ -15,7 +15,7 @@ import msgspec
 from resnetx import progress
 from resnetx.api import topology_drawings
 from resnetx.api.topology_answers import links_of
-from resnetx.config import given_path
+from resnetx.compose import asked, struct_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, system
 from resnetx.interconnect.survey import Survey, joined
@@ -26,7 +26,7 @@ from resnetx.interconnect.survey_reading import read_survey
 from resnetx.interconnect.system import Library, System
 from resnetx.loading import name_fault
 from resnetx.record.topology import DeviceLink, FoundSystem
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings.files import given_path
 from resnetx.study import Point
 
 YAML = (".yaml", ".yml")
@@ -90,7 +90,7 @@ def plain_settings(given: Point, question: str, kind: type[T]) -> T:
         if key not in kind.__struct_fields__:
             known = ", ".join(kind.__struct_fields__)
             raise ConfigError(f"{key}={given[key]}: has no effect with {question}, which reads {known}")
-    return struct_of(given, kind, listed=())
+    return struct_of(given, kind)
 
 
 def found(survey: Survey, wanted: FoundSettings, given: Point, stem: str, made_from: str) -> Found:

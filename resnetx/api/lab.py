@@ -5,16 +5,17 @@ from typing import Literal, Unpack
 
 import msgspec
 
+from resnetx.compose import asked, struct_of
 from resnetx.config import LAB, lab_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.lab_network import MOST_RANKS, LabNetwork, lab_network
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings.table import TABLE
 from resnetx.study import Point
 from resnetx.table import Records
 
-INSIDE = ("train", "sweep", "bench", "predict")  # the verbs that run in the lab, or predict what would come of it
+INSIDE = tuple(TABLE["lab"].readers)  # the verbs that run in the lab, or predict what would come of it
 
 
 class LabSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ def networks(given: Point) -> list[LabNetwork]:
 
 
 def _settings(given: Point) -> LabSettings:
-    wanted = struct_of(given, LabSettings, listed=("systems", "gpus"))
+    wanted = struct_of(given, LabSettings)
     if not wanted.systems:
         raise ConfigError("systems=[]: expected the systems that the lab builds, e.g. systems=gx8 scale=100")
     return wanted

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import msgspec
 
 from resnetx.api.found_system import Found, found_from, plain_settings
-from resnetx.config import given_path
+from resnetx.compose import asked
 from resnetx.errors import ConfigError
 from resnetx.interconnect import system
 from resnetx.interconnect.planned import Plan, planned
 from resnetx.interconnect.survey_parts import PartSettings, entries, named
 from resnetx.interconnect.system import Library, System
-from resnetx.settings.compose import asked
+from resnetx.settings.files import given_path
 
 NEW = "new"  # the word behind the verb
 

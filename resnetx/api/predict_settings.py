@@ -12,6 +12,7 @@ from resnetx.api.known_rates import KnownRates, Rate
 from resnetx.api.known_scaling import KnownScaling
 from resnetx.api.system_settings import SystemSettings
 from resnetx.choices import After, Lab, Layerwise, Strategy
+from resnetx.compose import struct_of
 from resnetx.config import FIND, bytes_from, clock_from, lab_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system
@@ -22,7 +23,7 @@ from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.scenario import Fabric, TrainingSetup
 from resnetx.prediction.staged import CLASSES, StagedClass
-from resnetx.settings.compose import struct_of
+from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 
@@ -37,31 +38,6 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 # Those that were also used with a parameter server: with strategy=server they keep it, and only overlap is theirs.
 # TensorFlow: `variable_update=parameter_server` of its benchmarks (docs_src/performance/benchmarks.md, 2017).
 SERVERS = ("tensorflow",)
-
-# Settings by which a point is predicted otherwise than its machine is described.
-ASSUMED = (
-    *(
-        "clock",
-        "framework",
-        "gradients",
-        "host_step",
-        "host_time",
-        "memory",
-        "overlap",
-        "staged",
-        "straggler",
-        "what_if",
-    ),
-)
-
-# Settings that say which machine, or how its messages are modelled: in the lab both are given.
-NOT_IN_LAB = (
-    *("systems", "nodes", "network", "nics", "library", "transport", "calibration", "staged"),
-    *("communication", "sensitivity", "clock", "rate", "rate_error", "host_step"),
-)
-
-# Settings that only say how messages are modelled.
-MODELLED = ("calibration", "gradients", "library", "sensitivity", "staged", "transport", "what_if")
 
 
 class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,14 +92,14 @@ class PredictSettings(SystemSettings, frozen=True, kw_only=True):
 def split(given: Point) -> tuple[PredictSettings, Point]:
     """The settings of the prediction itself, and those that describe the workload."""
     own = {key: value for key, value in given.items() if group_of(key) in PredictSettings.__struct_fields__}
-    settings = struct_of(own, PredictSettings, listed=("systems", "library", "framework", "calibration"))
+    settings = struct_of(own, PredictSettings)
     _check(settings)
     for key in own:
-        if settings.labs and (key in NOT_IN_LAB or key.startswith("what_if.bandwidth")):
+        if settings.labs and (group_of(key) in tagged("no-lab") or key.startswith("what_if.bandwidth")):
             raise ConfigError(
                 f"{key}: has no effect in the lab, which has the links of lab.system and gloo's messages; leave it out"
             )
-        if settings.communication == "trace" and group_of(key) in MODELLED:
+        if settings.communication == "trace" and group_of(key) in tagged("message"):
             raise ConfigError(
                 f"{key}: changes how messages are modelled, and communication=trace takes those of a trace"
             )
@@ -249,8 +225,8 @@ def setting_of(settings: PredictSettings) -> TrainingSetup:
         straggler=settings.straggler,
         host_s=_time("host_time", settings.host_time),
         host_step_s=None if settings.host_step is None else _time("host_step", settings.host_step),
-        image_bytes=_size("image_bytes", settings.image_bytes, "34kB"),
-        memory_bytes=_size("memory", settings.memory, "16GB"),
+        image_bytes=_size("image_bytes", settings.image_bytes),
+        memory_bytes=_size("memory", settings.memory),
         memory_model=settings.memory_model,
         clock_Hz=_clock_Hz(settings.clock),
         sensitivity=settings.sensitivity,
@@ -275,10 +251,10 @@ def _parameters(given: float | None) -> int | None:
 
 
 def _time(key: str, given: str | float) -> float:
-    return bounds.seconds_of(key, given, "0.03s")
+    return bounds.seconds_of(key, given)
 
 
-def _size(key: str, given: str | int | None, example: str) -> int | None:
-    size_bytes: int | None = bytes_from(key, given, example)
+def _size(key: str, given: str | int | None) -> int | None:
+    size_bytes: int | None = bytes_from(key, given)
     bounds.check({key: size_bytes})
     return size_bytes

@@ -7,12 +7,12 @@ import msgspec
 
 from resnetx import bounds
 from resnetx.api.system_settings import THIS
-from resnetx.config import at_home
+from resnetx.compose import struct_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect import steered
 from resnetx.interconnect.system import System, described
 from resnetx.interconnect.system_file import SystemFile
-from resnetx.settings.compose import struct_of
+from resnetx.settings.files import at_home
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
 
@@ -44,14 +44,14 @@ def split(given: Point) -> tuple[SteerSettings, Point]:
     """The settings of the steering itself, and those that describe the workload."""
     workload = {key: value for key, value in given.items() if group_of(key) in OF_WORKLOAD}
     own = at_home({key: value for key, value in given.items() if key not in workload})
-    settings = struct_of(own, SteerSettings, listed=("systems", "durations"))
+    settings = struct_of(own, SteerSettings)
     if len(settings.systems) != 1:
         raise ConfigError(f"systems={settings.systems}: expected one system whose links are steered, as dgx1-v100")
     return settings, workload
 
 
 def _seconds(key: str, given: float | str) -> float:
-    return bounds.seconds_of(key, given, "20ms")
+    return bounds.seconds_of(key, given)
 
 
 class Node(msgspec.Struct, frozen=True):

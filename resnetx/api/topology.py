@@ -9,7 +9,8 @@ import msgspec
 from resnetx.api import topology_drawings
 from resnetx.api.system_settings import SystemSettings
 from resnetx.api.topology_answers import Answer, Costed, Described, Listed, Paired, Ranked, Routed
-from resnetx.config import given_path, sizes_from
+from resnetx.compose import asked, struct_of
+from resnetx.config import sizes_from
 from resnetx.errors import ConfigError
 from resnetx.interconnect import collective, measured, paths, subsets, system
 from resnetx.interconnect.ladder import with_published
@@ -17,7 +18,7 @@ from resnetx.interconnect.measured import UNCALIBRATED
 from resnetx.interconnect.system import System
 from resnetx.record.topology import TopologyRecord
 from resnetx.settings import keywords
-from resnetx.settings.compose import asked, struct_of
+from resnetx.settings.files import given_path
 from resnetx.study import Point
 from resnetx.table import Records
 
@@ -90,7 +91,7 @@ def answers(files: Sequence[keywords.Text], settings: Mapping[str, object]) -> l
 
 
 def _asked(given: Point) -> TopologySettings:
-    wanted = struct_of(given, TopologySettings, listed=("systems", "size", "library"))
+    wanted = struct_of(given, TopologySettings)
     wanted.refuse_no_library()
     if wanted.out is None and "results" in given:
         return msgspec.structs.replace(wanted, out=str(Path(wanted.results) / "topology"))

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 
 from resnetx import bounds
+from resnetx.compose import asked, struct_of
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect.system import parts_table
 from resnetx.record.trace import Trace
-from resnetx.settings.compose import asked, struct_of
 from resnetx.settings.files import names
 from resnetx.settings.verbs import refuse_unread
 from resnetx.traces.devices import CPU
@@ -30,7 +30,7 @@ def import_trace(file: Path, settings: Mapping[str, object]) -> Trace:
     """Imports one file; returns the trace with all batches of its workload and device that were imported so far."""
     given = asked("trace", settings)
     refuse_unread("trace --import", given, names(), ImportSettings.__struct_fields__)
-    wanted = struct_of(given, ImportSettings, listed=())
+    wanted = struct_of(given, ImportSettings)
     known = parts_table("gpus")
     if "batch_size" not in given:
         raise ConfigError(f"--import {file}: the file does not contain its batch; add batch_size=, samples on one GPU")

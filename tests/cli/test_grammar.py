@@ -1,5 +1,6 @@
 """Which settings a verb has: help lists them, completion offers them, and whatever else is given is refused."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,13 +11,12 @@ import pytest
 from resnetx.api import bench, doctor_clock, found_system, lab, new_system, predict_settings, topology
 from resnetx.api.bench_settings import BenchSettings
 from resnetx.cli import main
-from resnetx.cli.grammar import VERBS
 from resnetx.config import RunSettings
 from resnetx.launching import SETTINGS
 from resnetx.request import Request
-from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
-from resnetx.settings.verbs import CLOCKED, READS, reads
+from resnetx.settings.table import TABLE, tagged
+from resnetx.settings.verbs import VERBS, reads
 
 
 def run(capsys, *words):
@@ -95,24 +95,25 @@ def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):
 
 
 def test_the_settings_of_a_verb_are_those_that_its_structs_read():
-    """What the keywords declare, and what structs are made of, are the same settings."""
+    """What the table has, and what structs are made of, are the same settings."""
     launching = set(SETTINGS)
     kept = {*RunSettings.__struct_fields__, *launching} - {"launch"}
-    assert set(READS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
-    assert set(READS["train"].settings) < set(READS["sweep"].settings)
-    assert set(READS["bench"].settings) == {*BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
+    assert set(VERBS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
+    assert set(VERBS["train"].settings) < set(VERBS["sweep"].settings)
+    assert set(VERBS["bench"].settings) == {*BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
     of_topology = (topology.TopologySettings, found_system.FoundSettings, new_system.NewSettings)
-    assert set(READS["topology"].settings) == {field for each in of_topology for field in each.__struct_fields__}
-    assert set(CLOCKED) >= set(doctor_clock.ClockSettings.__struct_fields__)
-    workload = keywords.WorkloadKeywords.__annotations__
-    assert set(READS["predict"].settings) == {*predict_settings.PredictSettings.__struct_fields__, *workload, "replay"}
-    assert set(READS["lab"].settings) == set(lab.LabSettings.__struct_fields__)
+    assert set(VERBS["topology"].settings) == {field for each in of_topology for field in each.__struct_fields__}
+    assert set(tagged("load")) >= set(doctor_clock.ClockSettings.__struct_fields__)
+    points = {row.name for row in TABLE.values() if "predict" in row.axis.split() and "." not in row.name}
+    own = set(VERBS["predict"].settings)
+    assert own == {*predict_settings.PredictSettings.__struct_fields__, *(points & own), "study"}
+    assert set(VERBS["lab"].settings) == set(lab.LabSettings.__struct_fields__)
 
 
 @pytest.mark.slow
 def test_every_setting_is_read_by_a_verb_and_explained():
-    assert [name for name in names() if not any(reads(verb.settings, name) for verb in READS.values())] == []
-    for verb, found in READS.items():
+    assert [name for name in names() if not any(reads(verb.settings, name) for verb in VERBS.values())] == []
+    for verb, found in VERBS.items():
         for own in found.settings:
             assert any(reads([own], name) or own == name for name in names()), (verb, own)
     plain = {"learning_rate", "momentum", "weight_decay"}  # a group says what they are
@@ -120,19 +121,9 @@ def test_every_setting_is_read_by_a_verb_and_explained():
     assert [name for name in silent if name.rpartition(".")[2] not in plain] == []
 
 
-def test_every_group_of_keywords_has_the_settings_of_its_files():
-    groups = {
-        "model": keywords.ModelSettings, "input": keywords.InputSettings, "strategy": keywords.StrategySettings,
-        "tracker": keywords.TrackerSettings, "optimizer": keywords.OptimizerSettings, "images": keywords.MadeImages,
-        "overlap": keywords.OverlapSettings, "what_if": keywords.WhatIfSettings,
-    }  # fmt: skip
-    for group, kind in groups.items():
-        inner = {name.removeprefix(f"{group}.") for name in names() if name.startswith(f"{group}.")}
-        assert inner == set(kind.__annotations__) - {"kind"}, group
-
-
-def test_the_verbs_are_the_same_on_the_command_line_and_in_the_library():
-    assert VERBS.keys() == READS.keys()
+def test_every_verb_has_a_function_on_the_command_line():
+    for name in VERBS:
+        assert callable(getattr(importlib.import_module(f"resnetx.cli.verbs.{name}"), f"{name}_"))
 
 
 # ---- help, completion, --cfg ----------------------------------------------------------------------------------------

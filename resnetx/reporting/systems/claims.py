@@ -17,7 +17,6 @@ from functools import cache
 
 import msgspec
 
-from resnetx.config import CONFIGS
 from resnetx.interconnect.paths import Transport
 from resnetx.loading import own_yaml
 from resnetx.record.system_comparison import CheckedClaim, CollectivePoint, CopyPoint, SystemPoint
@@ -34,6 +33,7 @@ from resnetx.reporting.systems.claim_items import (
     of_points,
     of_workloads,
 )
+from resnetx.settings.files import CONFIGS
 
 # A wheel carries `results/published` beside `configs`.
 PUBLISHED = CONFIGS.parent / "results" / "published"
