@@ -39,6 +39,7 @@ from resnetx.record.limits import MAX_BYTES, MEASURED_BYTES, too_large
 from resnetx.request import Request
 from resnetx.settings import keywords
 from resnetx.settings.files import given_path
+from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.study import Point
 from resnetx.table import Record, Records
@@ -145,7 +146,7 @@ def execute(settings: Mapping[str, object]) -> Iterator[Kept[BenchRecord]]:
 
 def split(given: Point) -> tuple[Point, Point]:
     """The settings of the bench itself, and those that name workloads."""
-    of_workloads = {key: value for key, value in given.items() if group_of(key) in WORKLOADS}
+    of_workloads = {key: value for key, value in given.items() if group_of(key) in tagged("workload")}
     return {key: value for key, value in given.items() if key not in of_workloads}, of_workloads
 
 
@@ -197,7 +198,7 @@ def _requests(
             iterations=ITERATIONS if asked.iterations is None else asked.iterations,
             seed=asked.seed,
             registered=asked.registered,
-            lab=lab_from(asked.lab),
+            lab=lab_from(msgspec.structs.asdict(asked.lab)),
             copies=kinds,
             copy_sizes_bytes=sorted({*(copies.SIZES_BYTES if sizes is None else sizes), *payloads}) if kinds else [],
             directions=list(dict.fromkeys(asked.direction)),
@@ -253,7 +254,7 @@ def _payloads(workloads_asked: Point) -> set[int]:
 def _workloads(workloads_asked: Point) -> list[Request]:
     """The workloads of a study or of settings, as requests of one rank: their messages are those of any number."""
     _, points = points_of(workloads_asked)
-    named = [{key: value for key, value in point.items() if group_of(key) in WORKLOADS} for point in points]
+    named = [{key: value for key, value in point.items() if group_of(key) in tagged("workload")} for point in points]
     requests = [request_from(compose(point)) for place, point in enumerate(named) if point not in named[:place]]
     for request in requests:
         check(request)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -21,6 +20,7 @@ from resnetx.measure.launch import slurm
 from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import BenchFile, RunFile
 from resnetx.record.check import Measure
+from resnetx.settings import keywords
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
@@ -34,19 +34,8 @@ OF_TRAINING = (
 SUFFIX = ".prom"  # of the files that the collector reads
 
 
-class CheckSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that are no part of a run."""
-
-    launcher: Literal["slurm"] | None
-    nodes: int | str | None
-    gpus: int | None
-    size: int | str
-    systems: list[str]
-    network: str | None
-    nics: int | None
-    budget: float | str | None
-    prometheus: str | None
-    dirty: bool
+class CheckSettings(keywords.CheckFields, frozen=True, kw_only=True):
+    """The settings that this verb reads, apart from those that name its workload."""
 
     @property
     def prometheus_file(self) -> Path | None:

@@ -28,20 +28,13 @@ from resnetx.measure.machine.sensors import NvmlGpu
 from resnetx.measure.machine.visible_gpus import gpus_here
 from resnetx.record import Unknown
 from resnetx.request import Request
+from resnetx.settings import keywords
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import VERBS, group_of
 from resnetx.settings.words import written
 from resnetx.study import Point
 
-
-class ClockSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that say nothing of the load."""
-
-    clock: str | float
-    devices: list[int] | None
-
-
-OWN = ClockSettings.__struct_fields__
+OWN = VERBS["doctor"].fields("clock")  # the settings that say nothing of the load
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,8 @@ def find_clock(settings: Mapping[str, object]) -> FoundClock:
         raise ConfigError(obstacle)
     for word in written({key: value for key, value in given.items() if group_of(key) not in tagged("load")}):
         raise ConfigError(f"{word}: does not apply with clock=; leave it out")
-    asked = struct_of({key: value for key, value in given.items() if key in OWN}, ClockSettings)
+    asked = struct_of({key: value for key, value in given.items() if key in OWN}, keywords.DoctorClockFields)
+    assert asked.clock is not None, "`doctor` comes here with a clock"
     wanted_Hz = None if asked.clock == FIND else clock_from(asked.clock)
     nvml = _nvml("clock=find" if wanted_Hz is None else f"clock={wanted_Hz / 1e6:g}MHz")
     requests = _requests(given, asked.devices or list(range(gpus_here())))

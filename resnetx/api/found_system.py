@@ -18,14 +18,16 @@ from resnetx.api.topology_answers import links_of
 from resnetx.compose import asked, struct_of
 from resnetx.errors import ConfigError
 from resnetx.interconnect import paths, system
+from resnetx.interconnect.collective import LIBRARIES
 from resnetx.interconnect.survey import Survey, joined
 from resnetx.interconnect.survey_file import WrittenSystem, written_system
 from resnetx.interconnect.survey_gpus import nvlinks_of
 from resnetx.interconnect.survey_parts import PartSettings
 from resnetx.interconnect.survey_reading import read_survey
-from resnetx.interconnect.system import Library, System
+from resnetx.interconnect.system import System
 from resnetx.loading import name_fault
 from resnetx.record.topology import DeviceLink, FoundSystem
+from resnetx.settings import keywords
 from resnetx.settings.files import given_path
 from resnetx.study import Point
 
@@ -34,17 +36,8 @@ YAML = (".yaml", ".yml")
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class FoundSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FoundSettings(keywords.TopologyImportFields, frozen=True, kw_only=True):
     """What a user says of a machine that its sources do not, and where its file goes."""
-
-    gpu: str | None
-    cpu: str | None
-    nic: str | None
-    pcie: int | None
-    gpus: int | None
-    library: Library | None
-    results: str
-    out: str | None
 
     @property
     def parts(self) -> PartSettings:
@@ -109,6 +102,8 @@ def found_from(
     made_from: str,
 ) -> Found:
     """A survey as a system, written where `out` or `results` says."""
+    if library is not None and library not in LIBRARIES:
+        raise ConfigError(f"library={library}: not one of the known values ({', '.join(LIBRARIES)})")
     file = file_of(out, results, stem)
     written = written_system(survey, parts, library, made_from)
     machine = loaded(written.text, file.stem if file else stem, survey.source)

@@ -1,16 +1,15 @@
 """The settings of predictions, as what the model of prediction takes: systems, and how they train."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from resnetx import bounds, progress
 from resnetx.api.calibrations import Calibrations
 from resnetx.api.curves import Wanted
-from resnetx.api.known_rates import KnownRates, Rate
+from resnetx.api.known_rates import KnownRates
 from resnetx.api.known_scaling import KnownScaling
-from resnetx.api.system_settings import SystemSettings
+from resnetx.api.system_settings import load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Strategy
 from resnetx.compose import struct_of
 from resnetx.config import FIND, bytes_from, clock_from, lab_from
@@ -22,7 +21,8 @@ from resnetx.interconnect.system import System
 from resnetx.interconnect.what_if import link_kinds
 from resnetx.prediction.job import Overlap
 from resnetx.prediction.scenario import Fabric, TrainingSetup
-from resnetx.prediction.staged import CLASSES, StagedClass
+from resnetx.prediction.staged import CLASSES
+from resnetx.settings import keywords
 from resnetx.settings.table import tagged
 from resnetx.settings.verbs import group_of
 from resnetx.study import Point
@@ -40,48 +40,15 @@ FRAMEWORKS: dict[str, tuple[Strategy, Overlap]] = {
 SERVERS = ("tensorflow",)
 
 
-class _Overlap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    input: bool
-    host_to_device: bool
-    parameters: bool
-
-
-class _WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    bandwidth: dict[str, float]
-    latency: float
-
-
-class PredictSettings(SystemSettings, frozen=True, kw_only=True):
+class PredictSettings(keywords.PredictFields, frozen=True, kw_only=True):
     """The settings of a prediction that do not describe the workload."""
-
-    calibration: list[str | None]  # files, each for what it knows
-    rate: Rate | None
-    rate_error: float | None
-    communication: Literal["model", "trace"]
-    parameters: float | None
-    lab: dict[str, str | float | list[str | None] | None]
-    framework: list[str | None]  # an axis: `by_framework` has one of each
-    overlap: _Overlap
-    staged: StagedClass | None
-    gradients: Literal["fp32", "bf16", "fp16"]
-    straggler: float
-    host_time: str | float
-    host_step: str | float | None
-    image_bytes: str | int | None
-    memory: str | int | None
-    memory_model: Literal["torch", "caffe"]
-    clock: str | float | None
-    what_if: _WhatIf
-    sensitivity: bool
-    timeline: bool
-    convention: str
-    baseline: int
 
     @property
     def labs(self) -> list[Lab]:
         """The systems that the lab builds; [] where predictions are of the systems themselves."""
-        name = self.lab["system"]
-        made = [lab_from({**self.lab, "system": each}) for each in (name if isinstance(name, list) else [name])]
+        given = msgspec.structs.asdict(self.lab)
+        names = self.lab.system if isinstance(self.lab.system, list) else [self.lab.system]
+        made = [lab_from({**given, "system": each}) for each in names]
         return [lab for lab in made if lab is not None]
 
     @property
@@ -166,10 +133,10 @@ def wanted_of(
 
 def fabrics(settings: PredictSettings, found: Calibrations) -> list[Fabric]:
     """The systems that are asked for, each with every library; `found`: what the files of `calibration` know."""
-    settings.refuse_no_library()
+    refuse_no_library(settings.library)
     if labs := settings.labs:
         return [_in_lab(settings, lab) for lab in labs]
-    machines = settings.load(settings.systems)
+    machines = load_systems(settings, settings.systems)
     if not machines:
         raise ConfigError("systems=[]: expected names or files of systems, as systems=dgx1-p100,gx8")
     _refuse_unknown_links(settings.what_if.bandwidth, machines)

@@ -42,6 +42,7 @@ class Setting(NamedTuple):
     range: Range | None = None
     path: bool = False  # a leading ~ is the user's home, and programs may give a `Path`
     comma: bool = False  # a comma is a part of a text, and several values need brackets
+    near: bool = False  # who reads it refuses an unknown word, with the nearest known one: a struct has any text
     unit: str = ""  # of a number, where a text may give another one: "s" of "2h"
     example: str = ""  # of such a text
     choices: tuple[str, ...] = ()  # of a group whose choices have settings of their own: files of `configs/NAME/`
@@ -75,6 +76,7 @@ class Section(NamedTuple):
 
 
 TAGS = {
+    "workload": "names workloads, or how they are split: points, and none of a question's own settings",
     "launch": "how ranks are started where one process on this node is not enough",
     "load": "decides on the load of a clock that `doctor` looks for, or on the clock",
     "assumed": "by it a point is predicted otherwise than its machine is described",
@@ -104,7 +106,7 @@ TIMES = Range(1, 10**4, "the record stores the time of each")
 SECTIONS = (
     Section("groups: model, input, strategy, tracker", (
         Setting("model", str, "resnetx", "", choices=("alexnet", "googlenet", "resnetx", "torchvision"),
-            verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="load"),
+            verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
         Setting("model.x", int, 8, "residual blocks",
             of="resnetx", axis=POINTS,
             range=Range(1, 2**15, "the activations of one 224x224 image then take 158 GB")),
@@ -119,7 +121,7 @@ SECTIONS = (
             of="alexnet", axis=POINTS),
         Setting("input", str, "dali", "", choices=("dali", "synthetic", "torchvision"),
             verbs=f"{RUNS} {PREDICTED} check", axis=POINTS,
-            own={"compare": "synthetic", "check": "synthetic", "predict": "synthetic"}),
+            own={"compare": "synthetic", "check": "synthetic", "predict": "synthetic"}, tags="workload"),
         Setting("input.root", str, "data/images", "folder of class folders of JPEG files",
             of="dali torchvision", verbs=f"{RUNS} {PREDICTED} images check doctor", axis=POINTS, path=True, comma=True),
         Setting("input.stage", str | None, None,
@@ -140,7 +142,7 @@ SECTIONS = (
         Setting("input.decoder", Literal["auto", "cpu"], "auto", "auto: on the GPU if the run has one | cpu",
             of="dali", axis=POINTS),
         Setting("strategy", str, "bucket", "", choices=("after", "bucket", "layerwise", "none", "server"),
-            verbs=f"{WORKLOADS} bench steer", axis=POINTS),
+            verbs=f"{WORKLOADS} bench steer", axis=POINTS, tags="workload"),
         Setting("strategy.bucket_cap_mb", float | None, None,
             "bucket size in MiB; null: DDP's own (first bucket 1, then 25)",
             of="bucket", axis=POINTS,
@@ -162,18 +164,18 @@ SECTIONS = (
     Section("what runs: the point", (
         Setting("batch_size", int, 32, "images per step, over all GPUs (with scaling=weak: on each GPU)",
             verbs=f"{WORKLOADS} check steer doctor", axis=POINTS, own={"doctor": 64},
-            range=Range(1, 2**28, "4,096 images on each of 65,536 GPUs"), tags="load"),
+            range=Range(1, 2**28, "4,096 images on each of 65,536 GPUs"), tags="workload load"),
         Setting("scaling", Literal["strong", "weak"], "strong",
             "strong: batch_size is split over the GPUs | weak: it grows with them",
-            verbs=f"{RUNS} {PREDICTED}", axis=POINTS),
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("split", Literal["even", "uneven"], "even",
             "even | uneven: for batches that do not divide; gradients are weighted by each rank's images",
-            verbs=f"{RUNS} {PREDICTED}", axis=POINTS),
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("image_size", int | None, None, "pixels; null: the model's own (224; AlexNet 227)",
             verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, range=Range(1, 2**12, "4K has 3,840 pixels"),
-            tags="load"),
+            tags="workload load"),
         Setting("precision", Literal["fp32", "tf32", "bf16", "fp16"], "fp32", "fp32 | tf32 | bf16 | fp16",
-            verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="load"),
+            verbs=f"{WORKLOADS} bench check steer doctor", axis=POINTS, tags="workload load"),
         Setting("gpus", int | None, None,
             "number of ranks, one per GPU (without GPUs: CPU processes); null: as many as devices, or 1",
             verbs=f"{WORKLOADS} bench check topology lab", axis=POINTS, several="bench lab",
@@ -194,7 +196,7 @@ SECTIONS = (
             "GPU memory that PyTorch may use on each GPU, e.g. 16GB, to emulate a smaller one; null: all",
             verbs=RUNS, axis=POINTS, unit="B", example="16GB", range=Range(1, 2**50, "1 PiB, in bytes")),
         Setting("graph", bool, False, "true: each training step is one CUDA graph, launched by the host in one call",
-            verbs=f"{RUNS} {PREDICTED}", axis=POINTS),
+            verbs=f"{RUNS} {PREDICTED}", axis=POINTS, tags="workload"),
         Setting("seed", int, 0, "of parameters, images and the order of runs",
             verbs=f"{RUNS} bench", range=SEEDS),
         Setting("optimizer", GROUP, None, "stochastic gradient descent",
@@ -247,8 +249,8 @@ SECTIONS = (
             verbs=LAUNCHED, tags="launch"),
     )),
     Section("how runs are kept", (
-        Setting("study", str, None, "a name from `resnetx list` or a YAML file",
-            verbs=f"{PREDICTED} describe sweep trace bench", path=True),
+        Setting("study", str | None, None, "a name from `resnetx list` or a YAML file",
+            verbs=f"{PREDICTED} describe sweep trace bench", path=True, tags="workload"),
         Setting("repeats", int, 6, "runs of each point, each in fresh processes",
             verbs="sweep", range=Range(1, 1000, "fresh processes for every point")),
         Setting("twins", int, 2,
@@ -446,7 +448,7 @@ SECTIONS = (
             verbs="predict", range=Range(0, 1, "all of it"), tags="no-lab"),
         Setting("framework", Literal["caffe-mpi", "cntk", "mxnet", "tensorflow"] | None, None,
             "caffe-mpi | cntk | mxnet | tensorflow, or a list: the strategy and overlap of that framework",
-            verbs=PREDICTED, several=PREDICTED, tags="assumed"),
+            verbs=PREDICTED, several=PREDICTED, near=True, tags="assumed"),
         Setting("communication", Literal["model", "trace"], "model",
             "model: messages by the described links | trace: as an imported trace has them (column comm)",
             verbs="predict", tags="no-lab"),

@@ -3,7 +3,9 @@
 `words("predict", "batch_size")` is "integer or list", of which each value is a point; of "clock" "text or number".
 """
 
-from types import UnionType
+from functools import reduce
+from operator import or_
+from types import GenericAlias, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from resnetx.settings.table import TABLE, Setting
@@ -15,6 +17,30 @@ ONE_POINT = ("train", "verify", "doctor")  # verbs of one point, which refuse se
 def members(kind: Any) -> tuple[Any, ...]:
     """The types that a union is of; any other type alone."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def field_type(row: Setting, verb: str = "", question: str = "") -> Any:
+    """The type of a setting in a struct: of a question of a verb, or in a group, where an axis may have several values.
+
+    Keys of maps are text, as on the command line.
+    """
+    kinds = [_plain(row, kind) for kind in members(row.type_for(verb))]
+    kind = reduce(or_, kinds)
+    several = GenericAlias(list, (kind,))
+    if not verb and row.axis:
+        return reduce(or_, [each for each in kinds if each is not NoneType]) | several | None
+    return several if not question and verb in row.several.split() else kind
+
+
+def _plain(row: Setting, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return str if row.near else kind
+    return GenericAlias(dict, (str, get_args(kind)[1])) if get_origin(kind) is dict else kind
+
+
+def title(name: str) -> str:
+    """A name as a part of the name of a type: `WhatIf` of "what_if"."""
+    return name.title().replace("_", "").replace(".", "")
 
 
 def values(kind: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from resnetx.errors import ConfigError
-from resnetx.settings.table import TABLE
+from resnetx.settings.table import TABLE, tagged
 
 JSON = "print JSON, one object per line"
 ALL = "print every row and column, even if the terminal is too narrow"
@@ -35,6 +35,8 @@ class Verb:
     flags: Mapping[str, str] = field(default_factory=dict)
     nothing: Mapping[str, Any] = field(default_factory=dict)  # what it is asked where nothing is
     names_systems: bool = False  # a path that is the name of a system is one of systems=, as of topology
+    asks: bool = False  # its settings, but for axes of points, are read as one struct: `keywords.NAMEFields`
+    questions: Mapping[str, str] = field(default_factory=dict)  # what it reads of another question than its usual one
 
     @cached_property
     def settings(self) -> tuple[str, ...]:
@@ -47,6 +49,17 @@ class Verb:
     def own(self) -> Mapping[str, Any]:
         """Its defaults where they differ from those of `configs/`."""
         return {row.name: row.own[self.name] for row in TABLE.values() if self.name in row.own}
+
+    def fields(self, question: str = "") -> list[str]:
+        """The settings of a question that are no axis of its points; "": of the usual one."""
+        if question:
+            return self.questions[question].split()
+        if not self.asks:
+            return []
+        points = {row.name for row in TABLE.values() if self.name in row.axis.split()}
+        several = {row.name for row in TABLE.values() if self.name in row.several.split()}
+        left_out = {*tagged("workload"), *(points - several)}
+        return [name for name in TABLE if name in self.settings and name not in left_out]
 
     @property
     def has_choices(self) -> bool:
@@ -94,6 +107,7 @@ _VERBS = (
             "dry-run": DRY_RUN,
             "import": "import FILE, a PyTorch profile or a six-column text, instead of measuring",
         },
+        questions={"import": "batch_size gpus device workload results"},
     ),
     Verb("report", "write a page, figures and tables of studies, benches or steerings", "STUDY ..."),
     Verb(
@@ -119,11 +133,13 @@ _VERBS = (
             "import": "import FILE, output of nccl-tests, nvbandwidth, OSU, ... instead of measuring",
             "export": "write the collectives of FILE, a bench, as the JSON of nccl-tests beside it",
         },
+        asks=True,
     ),
     Verb(
         "check",
         "check this node, or nodes of a cluster and pairs of them: which are slow, and why, most likely",
         flags={"json": JSON, "all": ALL, "dry-run": DRY_RUN},
+        asks=True,
     ),
     Verb(
         "topology",
@@ -136,6 +152,11 @@ _VERBS = (
             "this": "read the machine at hand: GPUs, links and their errors, PCIe, NUMA nodes, network cards",
             "validate": "compare the model with published measurements",
         },
+        questions={
+            "import": "gpu cpu nic pcie gpus library results out",
+            "new": "like gpu cpu nic pcie gpus switches sockets uplink library results out",
+        },
+        asks=True,
     ),
     Verb(
         "predict",
@@ -143,6 +164,7 @@ _VERBS = (
         "TRACE ...",
         {"json": JSON, "all": ALL, "validate": "compare predictions with published training rates"},
         names_systems=True,
+        asks=True,
     ),
     Verb(
         "steer",
@@ -150,17 +172,20 @@ _VERBS = (
         "TRAFFIC.csv ... | RECORD | NCCL.log",
         {"json": JSON, "all": ALL},
         names_systems=True,
+        asks=True,
     ),
     Verb(
         "lab",
         "run a verb between processes joined by links shaped as a system's: `resnetx lab systems=gx8 -- sweep ...`",
         flags={"json": JSON, "all": ALL},
         names_systems=True,
+        asks=True,
     ),
     Verb(
         "doctor",
         "show what this machine can run, what is missing and how to fix it; or find the clock its GPUs sustain",
         flags={"json": JSON},
+        questions={"clock": "clock devices"},
     ),
     Verb("list", "list the models, inputs, studies and systems that come with resnetx"),
 )

@@ -6,16 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from resnetx.api import bench, doctor_clock, found_system, lab, new_system, predict_settings, topology
-from resnetx.api.bench_settings import BenchSettings
 from resnetx.cli import main
 from resnetx.config import RunSettings
-from resnetx.launching import SETTINGS
+from resnetx.errors import allowed
+from resnetx.launching import Launch
 from resnetx.request import Request
+from resnetx.settings import keywords
 from resnetx.settings.files import names, settings
 from resnetx.settings.table import TABLE, tagged
+from resnetx.settings.types import values
 from resnetx.settings.verbs import VERBS, reads
 
 
@@ -94,20 +96,32 @@ def test_what_is_mistyped_gets_one_sentence(capsys, words, sentence):
     assert err.count("\n") == 1
 
 
-def test_the_settings_of_a_verb_are_those_that_its_structs_read():
-    """What the table has, and what structs are made of, are the same settings."""
-    launching = set(SETTINGS)
-    kept = {*RunSettings.__struct_fields__, *launching} - {"launch"}
+def test_the_settings_of_runs_are_those_of_their_request():
+    kept = {*RunSettings.__struct_fields__, *tagged("launch")} - {"launch"}
     assert set(VERBS["sweep"].settings) == {*Request.__struct_fields__, *kept, "study"}
     assert set(VERBS["train"].settings) < set(VERBS["sweep"].settings)
-    assert set(VERBS["bench"].settings) == {*BenchSettings.__struct_fields__, *bench.WORKLOADS, *launching}
-    of_topology = (topology.TopologySettings, found_system.FoundSettings, new_system.NewSettings)
-    assert set(VERBS["topology"].settings) == {field for each in of_topology for field in each.__struct_fields__}
-    assert set(tagged("load")) >= set(doctor_clock.ClockSettings.__struct_fields__)
-    points = {row.name for row in TABLE.values() if "predict" in row.axis.split() and "." not in row.name}
-    own = set(VERBS["predict"].settings)
-    assert own == {*predict_settings.PredictSettings.__struct_fields__, *(points & own), "study"}
-    assert set(VERBS["lab"].settings) == set(lab.LabSettings.__struct_fields__)
+    for kind in (Request, RunSettings, Launch):
+        for field in set(kind.__struct_fields__) & set(TABLE):
+            words = {word for word in values(TABLE[field].type) if isinstance(word, str)}
+            choices = TABLE[field].choices
+            assert {*allowed(kind, [field, "kind"] if choices else [field])} - {"equality"} == words | {*choices}, field
+
+
+def test_a_default_has_the_type_of_its_setting():
+    for row in TABLE.values():
+        for verb, default in {"": row.default, **row.own}.items():
+            if row.type is not None and not (isinstance(default, list) and (row.axis or row.several)):
+                assert msgspec.convert(default, row.type_for(verb)) == default, row.name
+
+
+def test_what_a_verb_reads_as_a_struct_has_no_axes_but_lists_of_what_it_takes_several_of():
+    assert keywords.BenchFields.__annotations__["gpus"] == list[int | None]
+    assert not {"model", "strategy", "study"} & set(keywords.BenchFields.__struct_fields__)
+    assert keywords.TopologyFields.__annotations__["library"] == list[str | None]
+    assert keywords.TopologyNewFields.__annotations__["library"] == str | None
+    assert set(keywords.PredictKeywords.__annotations__) == {key.partition(".")[0] for key in VERBS["predict"].settings}
+    with pytest.raises(AttributeError, match="no attribute 'ListFields'"):
+        _ = keywords.ListFields
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
-"""Writes what is generated: pages of `docs/`, the files of settings in `configs/`, and the keywords of the library."""
+"""Writes what is generated: pages of `docs/`, the files of settings in `configs/`, and types of keywords."""
 
 from pathlib import Path
 
 from resnetx.cli.reference import accuracy, records, settings, written
-from resnetx.settings import keywords
+from resnetx.settings import files
 from resnetx.settings.files import CONFIGS
 
 DOCS = CONFIGS.parent / "docs"
@@ -18,8 +18,8 @@ def write(folder: Path) -> None:
 
 def sources() -> dict[Path, str]:
     """The files that are written out from the table of settings, each with its text."""
-    files = {CONFIGS / name: text for name, text in written.configs().items()}
-    return files | {Path(keywords.__file__): written.keywords()}
+    found = {CONFIGS / name: text for name, text in written.configs().items()}
+    return found | {Path(files.__file__).with_name("keywords.pyi"): written.keywords()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is written out of the table of settings: the files of `configs/` as Hydra has them, and the keywords of verbs.
+"""What is written out of the table of settings: the files of `configs/` as Hydra has them, and the types of keywords.
 
 `tests/test_docs.py` compares each text with its file.
 """
@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from resnetx.settings.table import GROUPS, SECTIONS, TABLE, Setting
-from resnetx.settings.types import members
+from resnetx.settings.types import field_type, members, title
 from resnetx.settings.verbs import VERBS
 from resnetx.settings.words import value_word
 
@@ -68,95 +68,88 @@ def _choice(group: str, choice: str) -> Iterator[str]:
 
 # ---- keywords -------------------------------------------------------------------------------------------------------
 
-_KEYWORDS = '''"""The keyword arguments of the library's functions: which settings each verb has, and the type of each.
-
-A keyword is a setting of the command line; a group of settings is a dictionary: `model={"kind": "resnetx", "x": 4}` is
-`model=resnetx model.x=4`. What is not given has its default of `configs/`.
-
-Written by `python -m resnetx.cli.reference` from `table`; edit that, not this file. Annotations are text to Python
-(nothing is imported for them), and types to whoever checks or completes a program.
-"""
-
-from __future__ import annotations
+_STUB = """# The types that `keywords` makes of the table, for whoever checks or completes a program; written by
+# `python -m resnetx.cli.reference`: edit resnetx/settings/table.py, not this file.
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Union
+from typing import Literal, TypedDict, TypeVar
 
-if TYPE_CHECKING:
-    from resnetx.choices import Input, Model, Strategy, Tracker
+import msgspec
+
+from resnetx.choices import Input, Model, Strategy, Tracker
 
 Text = str | PathLike[str]  # a name, or a path
 V = TypeVar("V")
-Axis = Union[V, Sequence[V]]  # noqa: UP007  # one value, or several
-'''
+Axis = V | Sequence[V]  # one value, or several
+"""
 
 
 def keywords() -> str:
-    """The text of `resnetx/settings/keywords.py`."""
-    groups = [row for row in TABLE.values() if row.choices or row.type is None]
-    classes = [
-        _class(f"{_title(row)}Settings", f"Settings of the group `{row.name}`.", _of_group(row)) for row in groups
-    ]
-    single = [row for row in TABLE.values() if row.verbs and "." in row.name]
-    classes += [_class(_single(row), f"`{row.name}` alone.", [_field(row, "")]) for row in single]
+    """The text of `resnetx/settings/keywords.pyi`."""
+    classes = [_STUB]
+    for group in TABLE.values():
+        inner = [row for row in TABLE.values() if row.name.startswith(f"{group.name}.")]
+        kind = ["kind: str"] if group.choices else []
+        if inner:
+            classes.append(_typed(f"{title(group.name)}Settings", [*kind, *(_keyword(row, "") for row in inner)]))
+        if inner and not kind:
+            classes.append(_struct(f"{title(group.name)}Group", [f"{_key(row)}: {_field(row)}" for row in inner], True))
+    classes += [_typed(title(row.name), [_keyword(row, "")]) for row in TABLE.values() if row.verbs and "." in row.name]
     for verb in VERBS.values():
-        if verb.settings:
-            own = [_field(row, verb.name) for row in TABLE.values() if row.name in verb.settings]
-            classes.append(_class(f"{verb.name.title()}Keywords", f"Settings of `{verb.name}`.", own))
-    return "\n\n".join([_KEYWORDS, *classes])
+        own = [_keyword(row, verb.name) for row in TABLE.values() if row.name in verb.settings]
+        classes += [_typed(f"{title(verb.name)}Keywords", own)] * bool(own)
+        for question in ("", *verb.questions):
+            fields = [f"{key}: {_field(TABLE[key], verb.name, question)}" for key in verb.fields(question)]
+            classes += [_struct(f"{title(verb.name)}{title(question)}Fields", fields)] * bool(fields)
+    return "\n".join(classes)
 
 
-def _class(name: str, about: str, fields: list[str]) -> str:
-    return "\n".join([f'class {name}(TypedDict, total=False):\n    """{about}"""\n', *fields, ""])
+def _typed(name: str, fields: list[str]) -> str:
+    return "\n    ".join([f"class {name}(TypedDict, total=False):", *fields]) + "\n"
 
 
-def _title(row: Setting) -> str:
-    return row.name.title().replace("_", "")
+def _struct(name: str, fields: list[str], strict: bool = False) -> str:
+    known = ", forbid_unknown_fields=True" * strict
+    return "\n    ".join([f"class {name}(msgspec.Struct, frozen=True, kw_only=True{known}):", *fields]) + "\n"
 
 
-def _single(row: Setting) -> str:
-    return row.name.title().replace(".", "")
+def _key(row: Setting) -> str:
+    return row.name.rpartition(".")[2]
 
 
-def _of_group(group: Setting) -> list[str]:
-    kind = ["    kind: str"] if group.choices else []
-    return kind + [_field(row, "") for row in TABLE.values() if row.name.startswith(f"{group.name}.")]
+def _field(row: Setting, verb: str = "", question: str = "") -> str:
+    return f"{title(row.name)}Group" if row.type is None else _text(field_type(row, verb, question), path=False)
 
 
-def _field(row: Setting, verb: str) -> str:
+def _keyword(row: Setting, verb: str) -> str:
     """`verb`: "": in a group, which several verbs have."""
     group, _, key = row.name.partition(".")
     if key and verb:
-        return f"    {group}: {_single(row)}"
-    text, several = annotation(row, verb), row.takes_list(verb) if verb else bool(row.axis)
+        return f"{group}: {title(row.name)}"
+    text = _text(row.type_for(verb), row.path, several="Sequence", mapped="Mapping")
+    several = row.takes_list(verb) if verb else bool(row.axis)
     if row.choices:
         text = f"Axis[{text}]" if several else text
-        text = f"{text} | {_title(row)}Settings | {_title(row)}"
+        text = f"{text} | {title(row.name)}Settings | {title(row.name)}"
     elif row.type is None:
-        text = f"{_title(row)}Settings"
+        text = f"{title(row.name)}Settings"
     elif several and get_origin(row.type) is dict:
-        key_text, value_text = (_text(kind, path=False) for kind in get_args(row.type))
-        text = f"Mapping[{key_text}, Axis[{value_text}]]"
+        text = f"Mapping[str, Axis[{_text(get_args(row.type)[1], row.path)}]]"
     elif several:
         text = f"Axis[{text}]"
-    return f"    {key or group}: {text}"
+    return f"{key or group}: {text}"
 
 
-def annotation(row: Setting, verb: str) -> str:
-    """The type of one value, as an annotation."""
-    return _text(row.type_for(verb), row.path)
-
-
-def _text(kind: Any, path: bool) -> str:
+def _text(kind: Any, path: bool, several: str = "list", mapped: str = "dict") -> str:
+    """A type as it is written; `path`: a text may be a `Path`."""
     if len(kinds := members(kind)) > 1:
-        return " | ".join(_text(each, path) for each in kinds)
-    arguments = ", ".join(_text(each, path=False) for each in get_args(kind) if get_origin(kind) is not Literal)
-    if get_origin(kind) is Literal:
-        words = ", ".join(f'"{value}"' for value in get_args(kind))
+        return " | ".join(_text(each, path, several, mapped) for each in kinds)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        words = ", ".join(f'"{value}"' for value in arguments)
         return f"Literal[{words}]"
-    if get_origin(kind) is list:
-        return f"Sequence[{arguments}]"
-    if get_origin(kind) is dict:
-        return f"Mapping[{arguments}]"
-    return "None" if kind in (None, NoneType) else "Text" if kind is str and path else str(kind.__name__)
+    if origin is None:
+        return "None" if kind in (None, NoneType) else "Text" if kind is str and path else str(kind.__name__)
+    inner = ", ".join(_text(each, path and origin is list, several, mapped) for each in arguments)
+    return f"{several if origin is list else mapped}[{inner}]"
