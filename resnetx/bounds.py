@@ -7,26 +7,43 @@ checked elsewhere. Numbers that are not finite are rejected for every setting.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from resnetx.errors import ConfigError
 from resnetx.settings.table import TABLE, Range
-from resnetx.units import seconds
+from resnetx.units import seconds, size
 
 BOUNDS = {row.name: row.range for row in TABLE.values() if row.range} | {
     "images.classes x images.per_class": Range(1, 10**7, "1.1 TB; ILSVRC2012 has 1.3 million"),
 }
 
 
+_READ: dict[str, tuple[Callable[[str], float], str]] = {"s": (seconds, "a duration"), "B": (size, "a size")}
+
+
+def converted(key: str, value: Any) -> Any:
+    """A text with a unit ("2h", "16GB") as a number in that of the setting; other values are returned unchanged."""
+    read, _ = _READ[TABLE[key].unit]
+    try:
+        return read(value) if isinstance(value, str) else value
+    except ValueError:
+        raise _no_quantity(key, value) from None
+
+
 def seconds_of(key: str, value: str | float) -> float:
     """A setting's duration, a number of seconds or with a unit, in its range."""
     try:
-        found_s = seconds(value) if isinstance(value, str) else float(value)
+        found_s = float(converted(key, value))
     except (ValueError, TypeError):
-        raise ConfigError(f"{key}={value}: expected a duration, e.g. {TABLE[key].example}") from None
+        raise _no_quantity(key, value) from None
     check({key: found_s})
     return found_s
+
+
+def _no_quantity(key: str, value: Any) -> ConfigError:
+    _, what = _READ[TABLE[key].unit]
+    return ConfigError(f"{key}={value}: expected {what}, e.g. {TABLE[key].example}")
 
 
 def check(settings: Mapping[str, Any], least: Mapping[str, tuple[float, str]] | None = None) -> None:

@@ -81,7 +81,7 @@ def request_from(tree: Mapping[str, Any], max_gpus: int | None = None) -> Reques
     chosen["env"] = variables(chosen["env"])
     chosen["lab"] = lab_from(chosen["lab"])
     chosen["nodes"] = nodes_of(chosen["gpus"], per_node) if isinstance(chosen["gpus"], int) else 1
-    chosen["memory_limit"] = bytes_from("memory_limit", chosen["memory_limit"])
+    chosen["memory_limit"] = bounds.converted("memory_limit", chosen["memory_limit"])
     request: Request = convert(chosen, Request)
     if launch:
         request = msgspec.structs.replace(request, env=of_ranks(launch, request.env, request.way.variables))
@@ -138,16 +138,6 @@ def run_settings_from(tree: Mapping[str, Any]) -> RunSettings:
 
 def _seconds(key: str, value: Any) -> Any:
     return bounds.seconds_of(key, value) if isinstance(value, str) else value
-
-
-def bytes_from(key: str, value: Any) -> Any:
-    """The bytes of a size, which may be a string as 16GB; other values are returned unchanged."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return size(value)
-    except ValueError:
-        raise ConfigError(f"{key}={value}: expected a size, e.g. {TABLE[key].example}") from None
 
 
 FIND = "find"  # value of `clock` with which `doctor` searches for it

@@ -12,7 +12,7 @@ from resnetx.api.known_scaling import KnownScaling
 from resnetx.api.system_settings import load_systems, refuse_no_library
 from resnetx.choices import After, Lab, Layerwise, Strategy
 from resnetx.compose import struct_of
-from resnetx.config import FIND, bytes_from, clock_from, lab_from
+from resnetx.config import FIND, clock_from, lab_from
 from resnetx.errors import ConfigError, unknown_name
 from resnetx.interconnect import system
 from resnetx.interconnect.collective import LIBRARIES
@@ -222,6 +222,6 @@ def _time(key: str, given: str | float) -> float:
 
 
 def _size(key: str, given: str | int | None) -> int | None:
-    size_bytes: int | None = bytes_from(key, given)
+    size_bytes: int | None = bounds.converted(key, given)
     bounds.check({key: size_bytes})
     return size_bytes

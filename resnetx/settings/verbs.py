@@ -192,6 +192,12 @@ _VERBS = (
 
 VERBS = {verb.name: verb for verb in _VERBS}
 
+# What `resnetx.NAME` is, and the module that has it.
+PUBLIC = {name: f"resnetx.api.{name}" for name in (*VERBS, "figures", "load", "plan", "validate") if name != "list"} | {
+    "ConfigError": "resnetx.errors",
+    "config_dir": "resnetx.settings.files",
+}
+
 
 def refuse_unread(verb: str, keys: Iterable[str], known: Sequence[str], own: Sequence[str] | None = None) -> None:
     """Refuses settings that a verb does not read.

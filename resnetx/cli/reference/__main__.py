@@ -19,7 +19,11 @@ def write(folder: Path) -> None:
 def sources() -> dict[Path, str]:
     """The files that are written out from the table of settings, each with its text."""
     found = {CONFIGS / name: text for name, text in written.configs().items()}
-    return found | {Path(files.__file__).with_name("keywords.pyi"): written.keywords()}
+    package = Path(files.__file__).parents[1]
+    return found | {
+        package / "settings" / "keywords.pyi": written.keywords(),
+        package / "__init__.pyi": written.public(),
+    }
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from resnetx.settings.table import GROUPS, SECTIONS, TABLE, Setting
 from resnetx.settings.types import field_type, members, title
-from resnetx.settings.verbs import VERBS
+from resnetx.settings.verbs import PUBLIC, VERBS
 from resnetx.settings.words import value_word
 
 # ---- configs/ -------------------------------------------------------------------------------------------------------
@@ -64,6 +65,18 @@ def _choice(group: str, choice: str) -> Iterator[str]:
     words = [f"{row.name.removeprefix(f'{group}.')}: {value_word(row.default)}" for row in own]
     for row, word in zip(own, words, strict=True):
         yield f"{word:<{max(map(len, words))}} # {row.about_of(choice)}"
+
+
+# ---- resnetx.NAME ---------------------------------------------------------------------------------------------------
+
+
+def public() -> str:
+    """The text of `resnetx/__init__.pyi`."""
+    imports = [
+        f"from {module} import {name} as {name}" for name, module in sorted(PUBLIC.items(), key=itemgetter(1, 0))
+    ]
+    listed = [f'    "{name}",' for name in sorted(PUBLIC)]
+    return "\n".join([*imports, "", "__version__: str", "__all__ = [", *listed, "]", ""])
 
 
 # ---- keywords -------------------------------------------------------------------------------------------------------
