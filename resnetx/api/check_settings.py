@@ -21,16 +21,14 @@ from resnetx.measure.study.continuity import check_known_code
 from resnetx.record import BenchFile, RunFile
 from resnetx.record.check import Measure
 from resnetx.settings import keywords
-from resnetx.settings.verbs import VERBS, group_of
+from resnetx.settings.table import tagged
+from resnetx.settings.verbs import VERBS, group_of, reads
 from resnetx.settings.words import written
 from resnetx.study import Point
 
 ALL = "ALL"
-OF_BENCH = ("size", "env", "threads", "warmup", "iterations", "timeout", "results", "oversubscribe")
-OF_TRAINING = (
-    *("model", "image_size", "precision", "batch_size", "input", "env", "threads", "warmup", "steps", "windows"),
-    *("timeout", "results", "oversubscribe"),
-)
+# Settings of the check itself; others are those of its runs.
+OWN = (*tagged("launch"), "gpus", "systems", "network", "nics", "budget", "prometheus", "dirty")
 SUFFIX = ".prom"  # of the files that the collector reads
 
 
@@ -74,7 +72,7 @@ class AskedCheck:
     @property
     def training(self) -> Point:
         """What decides on the training point."""
-        return _of({**VERBS["check"].own, **self.given}, OF_TRAINING)
+        return _of_runs("train", {**VERBS["check"].own, **self.given})
 
     @cached_property
     def training_point(self) -> RunFile:
@@ -92,7 +90,7 @@ class AskedCheck:
 
     def _all_reduce(self, nodes: int) -> BenchFile:
         """An all-reduce among the ranks of so many nodes."""
-        own = {**_of(self.given, OF_BENCH), "collective": "allreduce", "gpus": nodes * self.gpus}
+        own = {**_of_runs("bench", self.given), "collective": "allreduce", "gpus": nodes * self.gpus}
         (task,) = benches_of({**own, **self._launch_words(nodes)}).tasks
         return task
 
@@ -111,11 +109,14 @@ class AskedCheck:
     def _launch_words(self, nodes: int) -> Point:
         if self.fleet.launch is None:
             return {}
-        return {"launcher": "slurm", "nodes": nodes, **_of(self.given, ("site",))}
+        site = {"site": self.given["site"]} if "site" in self.given else {}
+        return {"launcher": "slurm", "nodes": nodes, **site}
 
 
-def _of(given: Mapping[str, object], names: tuple[str, ...]) -> Point:
-    return {key: value for key, value in given.items() if group_of(key) in names}
+def _of_runs(verb: str, given: Mapping[str, object]) -> Point:
+    """What is passed on to the runs that a verb makes: a bench has no workload."""
+    own = {*OWN, *tagged("workload")} if verb == "bench" else {*OWN}
+    return {key: value for key, value in given.items() if reads(VERBS[verb].settings, key) and group_of(key) not in own}
 
 
 def _on(launch: Launch | None, nodes: tuple[str, ...]) -> Launch | None:

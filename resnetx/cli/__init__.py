@@ -8,7 +8,6 @@ grammar (`words`). Nothing heavy is imported before a verb needs it: `resnetx --
 
 import argparse
 import difflib
-import importlib
 import os
 import re
 import signal
@@ -195,9 +194,7 @@ def _act(name: str, options: argparse.Namespace, paths: list[Path], asked: "Poin
             from resnetx.cli.configuration import show_configuration
 
             return show_configuration(options.cfg, name, asked)
-        module = importlib.import_module(f"resnetx.cli.verbs.{name}")
-        act: Callable[[argparse.Namespace, list[Path], Point], int] = getattr(module, f"{name}_")
-        return act(options, paths, asked)
+        return VERBS[name].command(options, paths, asked)
 
 
 def _searched(word: str) -> list[Path]:

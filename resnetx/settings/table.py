@@ -1,8 +1,8 @@
 """Every setting, once: its name, type, default, meaning, range, and the verbs that read it.
 
-A row is all that is written of a setting by hand. Made from it are: the files of `configs/` and `keywords`
-(`python -m resnetx.cli.reference` writes both, and tests hold them equal), help, completion, `docs/settings.md`, range
-checks, and refusals. To add a setting, add a row, and run that.
+A row is all that is written of a setting by hand. Made from it are: the files of `configs/`, `docs/settings.md` and the
+types of `keywords` (`python -m resnetx.cli.reference` writes them out, and tests hold them equal), help, completion,
+range checks and refusals. To add a setting, add a row, and run that.
 
     Setting("steps", int, 10, "per window, at least; more where a window would take less than 0.2 s",
         verbs=f"{RUNS} check", axis="sweep trace", own={"verify": 3}, range=Range(1, 10**9, "a window of a year")),
@@ -12,6 +12,7 @@ Nothing is loaded for it: help and a completion in the shell have to answer at o
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 DAY_S = 86_400
@@ -78,6 +79,7 @@ class Section(NamedTuple):
 TAGS = {
     "workload": "names workloads, or how they are split: points, and none of a question's own settings",
     "launch": "how ranks are started where one process on this node is not enough",
+    "study": "how often the points of a study run, and how they are counted: its file may have it, as all of a point",
     "load": "decides on the load of a clock that `doctor` looks for, or on the clock",
     "assumed": "by it a point is predicted otherwise than its machine is described",
     "no-lab": "which machine it is, or how its messages are modelled: both are given in the lab",
@@ -233,22 +235,23 @@ SECTIONS = (
         Setting("study", str | None, None, "a name from `resnetx list` or a YAML file",
             verbs=f"{PREDICTED} describe sweep trace bench", path=True, tags="workload"),
         Setting("repeats", int, 6, "runs of each point, each in fresh processes", verbs="sweep",
-            range=Range(1, 1000, "fresh processes for every point")),
+            range=Range(1, 1000, "fresh processes for every point"), tags="study"),
         Setting("twins", int, 2,
             "runs of each twin of a point: synthetic input, no gradient exchange, input alone, phases", verbs="sweep",
-            range=Range(0, 1000, "fresh processes for every twin")),
+            range=Range(0, 1000, "fresh processes for every twin"), tags="study"),
         Setting("budget", float | str | None, None,
             "time for the whole sweep, e.g. 2h, spent where the interval is widest; null: no limit",
             verbs="sweep check", own={"check": "2m"}, unit="s", example="90s, 15min or 2h",
-            range=Range(1, 366 * DAY_S, "a year, in seconds")),
+            range=Range(1, 366 * DAY_S, "a year, in seconds"), tags="study"),
         Setting("baseline", int, 1, "speed-ups are relative to this number of GPUs, or to the smallest number that ran",
-            verbs=f"{PREDICTED} sweep report", types={"report": int | None}, range=GPUS),
+            verbs=f"{PREDICTED} sweep report", types={"report": int | None}, range=GPUS, tags="study"),
         Setting("timeout", float | str, 1800, "seconds for one run", verbs=f"{RUNS} bench check", unit="s",
-            example="90s, 15min or 2h", range=Range(1, 30 * DAY_S, "30 days, in seconds")),
+            example="90s, 15min or 2h", range=Range(1, 30 * DAY_S, "30 days, in seconds"), tags="study"),
         Setting("results", str, "results", "folder for runs and studies",
             verbs=f"{RUNS} bench check topology predict steer doctor", path=True),
         Setting("convention", Literal["caffe", "torch", "conv"], "caffe",
-            "how activations and parameters are counted: caffe | torch | conv", verbs=WORKLOADS, axis="describe"),
+            "how activations and parameters are counted: caffe | torch | conv", verbs=WORKLOADS, axis="describe",
+            tags="study"),
         Setting("oversubscribe", bool, False,
             "true: allow more ranks than GPUs (without GPUs: than cores); they then share them",
             verbs=f"{RUNS} bench check"),
@@ -477,6 +480,7 @@ GROUPS = tuple(row.name for row in TABLE.values() if row.choices)
 PATHS = tuple(row.name for row in TABLE.values() if row.path)
 
 
+@cache
 def tagged(tag: str) -> tuple[str, ...]:
     """The settings that have a tag."""
     assert tag in TAGS, tag

@@ -3,12 +3,13 @@
     resnetx VERB [PATH ...] [--flag ...] [key=value ...]
 
 Silently ignored, a setting would make the result answer another question than the one asked. A verb's function is
-`resnetx.api.NAME.NAME`, settings in and records out; that of its command line `resnetx.cli.verbs.NAME.NAME_`, which
-shows what comes back. Loads nothing but the standard library.
+`resnetx.api.NAME.NAME`, settings in and records out; that of its command line is `command`, which shows what comes
+back. Loads nothing but the standard library.
 """
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -60,6 +61,13 @@ class Verb:
         several = {row.name for row in TABLE.values() if self.name in row.several.split()}
         left_out = {*tagged("workload"), *(points - several)}
         return [name for name in TABLE if name in self.settings and name not in left_out]
+
+    @property
+    def command(self) -> Callable[..., int]:
+        """What it does on the command line, with its screens: flags, paths and settings in, the exit status out."""
+        module = importlib.import_module(f"resnetx.cli.verbs.{self.name}")
+        command: Callable[..., int] = getattr(module, f"{self.name}_")
+        return command
 
     @property
     def has_choices(self) -> bool:
