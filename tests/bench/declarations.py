@@ -6,22 +6,21 @@ Fields of what verbs read are apart from those of run files, requests and the mo
 their own. Settings in groups are counted with their group.
 """
 
+import argparse
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import resnetx.settings
 from resnetx.settings.table import TABLE
 
-PACKAGE = Path(sys.argv[1] if sys.argv[1:] else Path(resnetx.settings.__file__).parents[1])
 NAMES = {name for name in TABLE if "." not in name}
 KEPT = ("RunSettings", "Request", "Launch", "TrainingSetup")
 
 
-def fields() -> Iterator[tuple[str, str]]:
+def fields(package: Path) -> Iterator[tuple[str, str]]:
     """Class and name of each field that has the name of a setting, of all classes."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(package.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             for each in node.body if isinstance(node, ast.ClassDef) else ():
                 if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.target.id in NAMES:
@@ -30,7 +29,9 @@ def fields() -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Prints both counts."""
-    found = list(fields())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package", nargs="?", type=Path, default=Path(resnetx.settings.__file__).parents[1])
+    found = list(fields(parser.parse_args().package))
     kept = [field for field in found if field[0] in KEPT]
     read = [field for field in found if field[0].endswith(("Settings", "Keywords")) and field not in kept]
     for what, several in {
